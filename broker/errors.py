@@ -1,0 +1,46 @@
+"""Faults with a Kafka error code, and the one table from the quorum's refusals to those codes."""
+
+from typing import Final, cast
+
+from quorate_proto.v1 import errors_pb2
+from quorate_proto.v1.errors_pb2 import ErrorCode
+
+from metadata_log.records import ResultCode
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code: ``NOT_CONTROLLER``."""
+    return ErrorCode.Name(cast("errors_pb2.ErrorCode.ValueType", code))
+
+
+class KafkaError(Exception):
+    """A request, or one item of it, fails with a Kafka error code.
+
+    ``message`` names the thing, the value and what to do; it reaches the client where the API has
+    a field for it, and the log otherwise.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{error_name(code)}: {message}")
+        self.code = code
+        self.message = message
+
+
+CODE_OF_RESULT: Final[dict[ResultCode, int]] = {
+    ResultCode.OK: errors_pb2.NONE,
+    ResultCode.CONDITION_FAILED: errors_pb2.INVALID_REQUEST,
+    ResultCode.SESSION_GONE: errors_pb2.STALE_BROKER_EPOCH,
+    ResultCode.CONTROLLER_FENCED: errors_pb2.NOT_CONTROLLER,
+    ResultCode.VERSION_CONFLICT: errors_pb2.INVALID_UPDATE_VERSION,
+    ResultCode.UNKNOWN_TOPIC: errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+    ResultCode.TOPIC_EXISTS: errors_pb2.TOPIC_ALREADY_EXISTS,
+    ResultCode.FENCED_LEADER_EPOCH: errors_pb2.FENCED_LEADER_EPOCH,
+    ResultCode.NEWER_LEADER_EPOCH: errors_pb2.NOT_CONTROLLER,
+    ResultCode.INELIGIBLE_REPLICA: errors_pb2.INELIGIBLE_REPLICA,
+    ResultCode.INVALID: errors_pb2.INVALID_REQUEST,
+    ResultCode.OUTCOME_UNKNOWN: errors_pb2.REQUEST_TIMED_OUT,
+    ResultCode.ABORTED: errors_pb2.INVALID_REQUEST,
+    ResultCode.STALE_BROKER_EPOCH: errors_pb2.STALE_BROKER_EPOCH,
+    ResultCode.DUPLICATE_BROKER: errors_pb2.DUPLICATE_BROKER_REGISTRATION,
+}
+"""What a client is told when ``apply`` refuses an operation made on its behalf."""

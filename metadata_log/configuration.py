@@ -1,0 +1,128 @@
+"""Configuration keys: each declared once, with type, default, range and a line of documentation.
+
+A ``Configuration`` is a frozen set of values for one ``ConfigSpec``. Unknown keys, wrong types and
+values out of range are refused with the key, the value and what would be right.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from metadata_log.types import Endpoint
+
+T = TypeVar("T", int, float, str, bool)
+
+
+class ConfigError(ValueError):
+    """A configuration is invalid; the message names the key, the value and what would be right."""
+
+
+class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
+    """One key. ``default`` None: the key is required."""
+
+    name: str
+    type: type[T]
+    doc: str
+    default: T | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    one_of: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        return self.default is None
+
+    def parse(self, value: object) -> T:
+        """The typed value of ``value``, which may be a string (command line) or typed (TOML)."""
+        typed = self._converted(value)
+        if self.at_least is not None and cast("float", typed) < self.at_least:
+            raise ConfigError(f"{self.name}={value}: must be at least {self.at_least:g}")
+        if self.at_most is not None and cast("float", typed) > self.at_most:
+            raise ConfigError(f"{self.name}={value}: must be at most {self.at_most:g}")
+        if self.one_of and typed not in self.one_of:
+            raise ConfigError(f"{self.name}={value}: must be one of {', '.join(self.one_of)}")
+        return typed
+
+    def _converted(self, value: object) -> T:
+        wanted: Any = self.type
+        if wanted is bool:
+            word = str(value).strip().lower()
+            if word not in ("true", "false"):
+                raise ConfigError(f"{self.name}={value}: must be true or false")
+            return cast("T", word == "true")
+        if isinstance(value, bool):
+            raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}")
+        try:
+            return cast("T", wanted(value))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}") from error
+
+
+_KIND: dict[type, str] = {int: "a whole number", float: "a number", str: "text"}
+
+
+class ConfigSpec:
+    """The keys that one kind of process, or of entity, understands."""
+
+    def __init__(self, what: str, keys: Iterable[ConfigKey[Any]]) -> None:
+        self.what = what
+        self._keys = {key.name: key for key in keys}
+
+    def __iter__(self) -> Iterator[ConfigKey[Any]]:
+        return iter(self._keys.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def key(self, name: str) -> ConfigKey[Any]:
+        """The key of that name.
+
+        Raises:
+            ConfigError: unknown; names the nearest known key.
+        """
+        found = self._keys.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self._keys, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"unknown {self.what} configuration key {name!r}{hint}")
+        return found
+
+    def parse(self, values: Mapping[str, object]) -> "Configuration":
+        """Typed values of all keys, defaults filled in.
+
+        Raises:
+            ConfigError: a key is unknown or missing, or a value is wrong.
+        """
+        given = {name: self.key(name).parse(value) for name, value in values.items()}
+        missing = [key.name for key in self if key.required and key.name not in given]
+        if missing:
+            raise ConfigError(f"missing {self.what} configuration: {', '.join(missing)}")
+        return Configuration(self, {key.name: given.get(key.name, key.default) for key in self})
+
+
+class Configuration:
+    """Frozen values of a ``ConfigSpec``: ``configuration[KEY]`` has the key's type."""
+
+    def __init__(self, spec: ConfigSpec, values: Mapping[str, object]) -> None:
+        self.spec = spec
+        self._values = dict(values)
+
+    def __getitem__(self, key: ConfigKey[T]) -> T:
+        return cast("T", self._values[key.name])
+
+    def items(self) -> Iterable[tuple[str, object]]:
+        return self._values.items()
+
+
+def parse_endpoint(key: str, value: str) -> Endpoint:
+    """``host:port`` (or ``PROTOCOL://host:port``) as an endpoint.
+
+    Raises:
+        ConfigError: not of that form.
+    """
+    host, colon, port = value.rpartition("://")[2].rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise ConfigError(f"{key}={value}: must be host:port, with a port from 0 to 65535")
+    return Endpoint(host, int(port))

@@ -1,0 +1,224 @@
+"""A draft of the next image: reads fall through to the base, writes can be undone per operation.
+
+A transaction costs what it changes: written keys lie in plain dictionaries over the base image's
+persistent maps and are folded in once, at the end. Partition leaves are drafted one by one and
+joined into their topic's tuple at that moment.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import immutables
+
+from metadata_log.image import (
+    Broker,
+    ClientResults,
+    Controller,
+    EntityKey,
+    Image,
+    Partition,
+    Topic,
+    TopicDeletion,
+)
+from metadata_log.records import SessionOpened
+from metadata_log.types import (
+    BrokerId,
+    ControllerEpoch,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+    TopicPartition,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_GONE: Any = object()
+_UNWRITTEN: Any = object()
+
+UndoLog = list[tuple[dict[Any, Any], Any, Any]]
+
+
+class Table(Generic[K, V]):
+    """A persistent map with drafted changes on top, each recorded for undoing."""
+
+    __slots__ = ("_base", "_undo", "written")
+
+    def __init__(self, base: "immutables.Map[K, V]", undo: UndoLog) -> None:
+        self._base = base
+        self._undo = undo
+        self.written: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        value = self.written.get(key, _UNWRITTEN)
+        if value is _UNWRITTEN:
+            return self._base.get(key)
+        return None if value is _GONE else cast("V", value)
+
+    def put(self, key: K, value: V) -> None:
+        self._undo.append((self.written, key, self.written.get(key, _UNWRITTEN)))
+        self.written[key] = value
+
+    def remove(self, key: K) -> None:
+        self.put(key, _GONE)
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Base and draft together: for tables that are small (brokers, sessions)."""
+        for key, value in self._base.items():
+            if key not in self.written:
+                yield key, value
+        for key, value in self.written.items():
+            if value is not _GONE:
+                yield key, value
+
+    def folded(self) -> "immutables.Map[K, V]":
+        """The base with every drafted change in it."""
+        if not self.written:
+            return self._base
+        mutation = self._base.mutate()
+        for key, value in self.written.items():
+            if value is not _GONE:
+                mutation[key] = value
+            elif key in mutation:
+                del mutation[key]
+        return mutation.finish()
+
+
+class Changes(NamedTuple):
+    """What differs between two successive images, by key, for those who react to changes."""
+
+    controller: bool = False
+    brokers: frozenset[BrokerId] = frozenset()
+    topics: frozenset[str] = frozenset()
+    deletions: frozenset[str] = frozenset()
+    configs: frozenset[EntityKey] = frozenset()
+    features: frozenset[str] = frozenset()
+    sessions: frozenset[SessionId] = frozenset()
+
+
+class Draft:
+    """The image under construction by one transaction."""
+
+    def __init__(self, base: Image) -> None:
+        self._base = base
+        self._undo: UndoLog = []
+        self._scalars: dict[str, Any] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self.sessions: Table[SessionId, SessionOpened] = Table(base.sessions, self._undo)
+        self.brokers: Table[BrokerId, Broker] = Table(base.brokers, self._undo)
+        self.topics: Table[str, Topic] = Table(base.topics, self._undo)
+        self.topic_names: Table[TopicId, str] = Table(base.topic_names, self._undo)
+        self.deletions: Table[str, TopicDeletion] = Table(base.deletions, self._undo)
+        self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
+        self.features: Table[str, int] = Table(base.features, self._undo)
+        self.results: Table[SessionId, ClientResults] = Table(base.results, self._undo)
+
+    # -- single values ---------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> Controller | None:
+        return cast("Controller | None", self._scalars.get("controller", self._base.controller))
+
+    @controller.setter
+    def controller(self, value: Controller | None) -> None:
+        self._put_scalar("controller", value)
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        return cast(
+            "ControllerEpoch", self._scalars.get("controller_epoch", self._base.controller_epoch)
+        )
+
+    @controller_epoch.setter
+    def controller_epoch(self, value: ControllerEpoch) -> None:
+        self._put_scalar("controller_epoch", value)
+
+    @property
+    def next_producer_id(self) -> int:
+        return cast("int", self._scalars.get("next_producer_id", self._base.next_producer_id))
+
+    @next_producer_id.setter
+    def next_producer_id(self, value: int) -> None:
+        self._put_scalar("next_producer_id", value)
+
+    def _put_scalar(self, name: str, value: object) -> None:
+        self._undo.append((self._scalars, name, self._scalars.get(name, _UNWRITTEN)))
+        self._scalars[name] = value
+
+    # -- partitions ------------------------------------------------------------------------------
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        drafted = self._partitions.get(tp)
+        if drafted is not None:
+            return drafted
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]
+
+    def put_partition(self, tp: TopicPartition, partition: Partition) -> None:
+        self._undo.append((self._partitions, tp, self._partitions.get(tp, _UNWRITTEN)))
+        self._partitions[tp] = partition
+
+    def drop_partitions(self, topic: Topic) -> None:
+        """Forget drafted leaves of a topic that is being removed."""
+        for number in range(len(topic.partitions)):
+            tp = TopicPartition(topic.name, number)
+            if tp in self._partitions:
+                self._undo.append((self._partitions, tp, self._partitions.pop(tp)))
+
+    # -- undoing and folding ---------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """A point to go back to with ``undo_to``."""
+        return len(self._undo)
+
+    def undo_to(self, mark: int) -> None:
+        """Take back every write since ``mark``, newest first."""
+        while len(self._undo) > mark:
+            written, key, before = self._undo.pop()
+            if before is _UNWRITTEN:
+                written.pop(key, None)
+            else:
+                written[key] = before
+
+    def finish(self, offset: MetadataOffset) -> tuple[Image, Changes]:
+        """The next image, and what changed."""
+        by_topic: dict[str, dict[int, Partition]] = {}
+        for tp, partition in self._partitions.items():
+            by_topic.setdefault(tp.topic, {})[tp.partition] = partition
+        for name, leaves in by_topic.items():
+            topic = self.topics.get(name)
+            if topic is not None:
+                self.topics.put(name, _with_leaves(topic, leaves))
+        image = Image(
+            offset=offset,
+            controller=self.controller,
+            controller_epoch=self.controller_epoch,
+            next_producer_id=self.next_producer_id,
+            sessions=self.sessions.folded(),
+            brokers=self.brokers.folded(),
+            topics=self.topics.folded(),
+            topic_names=self.topic_names.folded(),
+            deletions=self.deletions.folded(),
+            configs=self.configs.folded(),
+            features=self.features.folded(),
+            results=self.results.folded(),
+        )
+        changes = Changes(
+            controller="controller" in self._scalars,
+            brokers=frozenset(self.brokers.written),
+            topics=frozenset(self.topics.written),
+            deletions=frozenset(self.deletions.written),
+            configs=frozenset(self.configs.written),
+            features=frozenset(self.features.written),
+            sessions=frozenset(self.sessions.written),
+        )
+        return image, changes
+
+
+def _with_leaves(topic: Topic, leaves: dict[int, Partition]) -> Topic:
+    partitions = list(topic.partitions)
+    for number, leaf in leaves.items():
+        partitions[number] = leaf
+    return Topic(topic.name, topic.topic_id, tuple(partitions), topic.version)

@@ -1,0 +1,157 @@
+"""The immutable image: everything the cluster knows after one metadata offset.
+
+Immutable does not mean copied. Tables are persistent hash maps, a topic is a tuple of partition
+leaves, and leaves share their replica and ISR tuples: 200,000 partitions take tens of megabytes and
+applying a change costs what changed. Leaves are outside the cyclic garbage collector.
+"""
+
+import functools
+from typing import NewType
+
+import immutables
+import msgspec
+
+from metadata_log.records import BrokerRegistration, SessionOpened, TransactionResult
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
+
+EntityKey = NewType("EntityKey", tuple[str, str])
+"""(entity type, entity name) of a configured entity; name "" is the type's default."""
+
+
+@functools.lru_cache(maxsize=65_536)
+def interned(members: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """The one shared copy of a replica list: few distinct ones exist in any cluster."""
+    return members
+
+
+class Partition(msgspec.Struct, frozen=True, gc=False):
+    """/brokers/topics/T/P/leaderAndISR together with the partition's assigned replicas."""
+
+    replicas: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    version: int = 0
+
+    @property
+    def preferred_leader(self) -> BrokerId:
+        return self.replicas[0]
+
+    @property
+    def offline(self) -> bool:
+        return self.leader == NO_BROKER
+
+    @property
+    def under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+class Topic(msgspec.Struct, frozen=True, gc=False):
+    """/brokers/topics/T. ``version`` is the metadata offset of its creation."""
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[Partition, ...]
+    version: MetadataOffset
+
+
+class Broker(msgspec.Struct, frozen=True, gc=False):
+    """/brokers/ids/N: a live broker. Its epoch is the metadata offset of its registration."""
+
+    registration: BrokerRegistration
+    epoch: BrokerEpoch
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.registration.broker_id
+
+    @property
+    def kafka(self) -> Endpoint:
+        return self.registration.kafka
+
+    @property
+    def grpc(self) -> Endpoint:
+        return self.registration.grpc
+
+
+class Controller(msgspec.Struct, frozen=True, gc=False):
+    """/controller: its holder and the session it lives on."""
+
+    broker_id: BrokerId
+    session_id: SessionId
+    timestamp_ms: int
+    version: MetadataOffset
+
+
+class TopicDeletion(msgspec.Struct, frozen=True, gc=False):
+    """/admin/delete_topics/T."""
+
+    topic_id: TopicId
+    version: MetadataOffset
+
+
+class ClientResults(msgspec.Struct, frozen=True):
+    """Results kept for a client's retries, from its low-water mark on."""
+
+    low_water: int
+    by_sequence: "immutables.Map[int, TransactionResult]"
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's metadata after ``offset``."""
+
+    offset: MetadataOffset = MetadataOffset(0)
+    controller: Controller | None = None
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    next_producer_id: int = 0
+    sessions: "immutables.Map[SessionId, SessionOpened]" = immutables.Map()
+    brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
+    topics: "immutables.Map[str, Topic]" = immutables.Map()
+    topic_names: "immutables.Map[TopicId, str]" = immutables.Map()
+    deletions: "immutables.Map[str, TopicDeletion]" = immutables.Map()
+    configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
+    features: "immutables.Map[str, int]" = immutables.Map()
+    results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
+
+    @property
+    def controller_id(self) -> BrokerId:
+        return NO_BROKER if self.controller is None else self.controller.broker_id
+
+    @property
+    def max_broker_epoch(self) -> BrokerEpoch:
+        """Newest registration in this image: what control requests made from it carry (B1)."""
+        return max((broker.epoch for broker in self.brokers.values()), default=BrokerEpoch(-1))
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        """The partition, or None if the topic or that number does not exist."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]
+
+    def partition_by_id(self, tip: TopicIdPartition) -> Partition | None:
+        """As ``partition``, for a topic id."""
+        name = self.topic_names.get(tip.topic_id)
+        return None if name is None else self.partition(TopicPartition(name, tip.partition))
+
+    def config(self, entity_type: str, entity_name: str) -> "immutables.Map[str, str]":
+        """Keys set on exactly this entity: defaults are not mixed in."""
+        return self.configs.get(EntityKey((entity_type, entity_name)), immutables.Map())

@@ -1,0 +1,55 @@
+"""Metadata paths, as ZooKeeper users know them, and the version of what lies there."""
+
+from metadata_log.image import Image
+from metadata_log.types import BrokerId, TopicPartition
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+PRODUCER_IDS = "/producer_ids"
+
+
+def broker_path(broker_id: BrokerId) -> str:
+    return f"/brokers/ids/{broker_id}"
+
+
+def topic_path(name: str) -> str:
+    return f"/brokers/topics/{name}"
+
+
+def leader_and_isr_path(tp: TopicPartition) -> str:
+    return f"/brokers/topics/{tp.topic}/{tp.partition}/leaderAndISR"
+
+
+def deletion_path(name: str) -> str:
+    return f"/admin/delete_topics/{name}"
+
+
+def version_at(image: Image, path: str) -> int | None:
+    """Version of the record at ``path``, None if there is none.
+
+    The version is the metadata offset of the record's last change, but for counters, which are
+    their own version: /controller_epoch, /producer_ids and leaderAndISR.
+
+    Raises:
+        ValueError: no record can ever lie at such a path.
+    """
+    match path.strip("/").split("/"):
+        case ["controller"]:
+            return None if image.controller is None else image.controller.version
+        case ["controller_epoch"]:
+            return image.controller_epoch or None
+        case ["producer_ids"]:
+            return image.next_producer_id
+        case ["brokers", "ids", number] if number.isdecimal():
+            broker = image.brokers.get(BrokerId(int(number)))
+            return None if broker is None else broker.epoch
+        case ["brokers", "topics", name]:
+            topic = image.topics.get(name)
+            return None if topic is None else topic.version
+        case ["brokers", "topics", name, number, "leaderAndISR"] if number.isdecimal():
+            partition = image.partition(TopicPartition(name, int(number)))
+            return None if partition is None else partition.version
+        case ["admin", "delete_topics", name]:
+            deletion = image.deletions.get(name)
+            return None if deletion is None else deletion.version
+    raise ValueError(f"no metadata record can lie at {path!r}")
