@@ -1,1 +1,1 @@
-"""One broker: Kafka clients in front, partition logs in LMDB behind, peers and the quorum by gRPC."""
+"""One broker: Kafka clients in front, logs in LMDB behind, peers and the quorum by gRPC."""

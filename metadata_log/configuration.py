@@ -35,27 +35,31 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
         return self.default is None
 
     def parse(self, value: object) -> T:
-        """The typed value of ``value``, which may be a string (command line) or typed (TOML)."""
-        typed = self._converted(value)
-        if self.at_least is not None and cast("float", typed) < self.at_least:
+        """The typed value of ``value``, which may be a string (command line) or typed (TOML).
+
+        Raises:
+            ConfigError: of another type, or out of range.
+        """
+        typed: Any = self._converted(value)
+        if self.at_least is not None and typed < self.at_least:
             raise ConfigError(f"{self.name}={value}: must be at least {self.at_least:g}")
-        if self.at_most is not None and cast("float", typed) > self.at_most:
+        if self.at_most is not None and typed > self.at_most:
             raise ConfigError(f"{self.name}={value}: must be at most {self.at_most:g}")
         if self.one_of and typed not in self.one_of:
             raise ConfigError(f"{self.name}={value}: must be one of {', '.join(self.one_of)}")
-        return typed
+        return cast("T", typed)
 
-    def _converted(self, value: object) -> T:
+    def _converted(self, value: object) -> object:
         wanted: Any = self.type
         if wanted is bool:
             word = str(value).strip().lower()
             if word not in ("true", "false"):
                 raise ConfigError(f"{self.name}={value}: must be true or false")
-            return cast("T", word == "true")
+            return word == "true"
         if isinstance(value, bool):
             raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}")
         try:
-            return cast("T", wanted(value))
+            return wanted(value)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}") from error
 

@@ -1,0 +1,330 @@
+"""Snapshots: an image as a stream of length-prefixed records, and back.
+
+``u32 big-endian length | SnapshotRecord``, header first, footer last. Nothing in between depends on
+order, and chunks may be cut anywhere. A stream without its footer, or with another count than the
+footer says, is refused: a truncated snapshot must never become somebody's state (P11).
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import immutables
+from google.protobuf.message import DecodeError
+from quorate_proto.v1 import metadata_pb2 as pb
+
+from metadata_log.codec import (
+    brokers,
+    decode_registration,
+    decode_session,
+    encode_registration,
+    encode_session,
+    result_from_proto,
+    result_to_proto,
+)
+from metadata_log.image import (
+    Broker,
+    ClientResults,
+    Controller,
+    EntityKey,
+    Image,
+    Partition,
+    Topic,
+    TopicDeletion,
+)
+from metadata_log.records import SessionOpened
+from metadata_log.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+)
+
+FORMAT: Final = 1
+_LENGTH_BYTES: Final = 4
+
+
+class InvalidSnapshot(ValueError):
+    """A snapshot is truncated, malformed or of another format."""
+
+
+def encode_snapshot(image: Image, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """The image as chunks of about ``chunk_bytes``."""
+    chunk = bytearray()
+    count = 0
+    for record in _records(image):
+        _frame(chunk, record)
+        count += 1
+        if len(chunk) >= chunk_bytes:
+            yield bytes(chunk)
+            chunk.clear()
+    _frame(chunk, pb.SnapshotRecord(footer=pb.SnapshotFooter(records=count)))
+    yield bytes(chunk)
+
+
+def decode_snapshot(chunks: Iterable[bytes]) -> Image:
+    """The image in ``chunks``, however they were cut.
+
+    Raises:
+        InvalidSnapshot: truncated, malformed, or of a format this version does not know.
+    """
+    builder = _Builder()
+    for record in _unframed(chunks):
+        builder.add(record)
+    image = builder.finish()
+    gc.freeze()
+    return image
+
+
+def _frame(chunk: bytearray, record: pb.SnapshotRecord) -> None:
+    encoded = record.SerializeToString()
+    chunk += len(encoded).to_bytes(_LENGTH_BYTES, "big")
+    chunk += encoded
+
+
+def _unframed(chunks: Iterable[bytes]) -> Iterator[pb.SnapshotRecord]:
+    buffer = bytearray()
+    for chunk in chunks:
+        buffer += chunk
+        start = 0
+        while len(buffer) - start >= _LENGTH_BYTES:
+            body = start + _LENGTH_BYTES
+            end = body + int.from_bytes(buffer[start:body], "big")
+            if len(buffer) < end:
+                break
+            try:
+                yield pb.SnapshotRecord.FromString(bytes(buffer[body:end]))
+            except DecodeError as error:
+                raise InvalidSnapshot(f"a record of the snapshot is malformed: {error}") from error
+            start = end
+        del buffer[:start]
+    if buffer:
+        raise InvalidSnapshot(f"the snapshot ends {len(buffer)} bytes into a record")
+
+
+# --- encoding -----------------------------------------------------------------------------------
+
+
+def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
+    yield pb.SnapshotRecord(
+        header=pb.SnapshotHeader(
+            format=FORMAT,
+            offset=image.offset,
+            controller_epoch=image.controller_epoch,
+            next_producer_id=image.next_producer_id,
+        )
+    )
+    for session in image.sessions.values():
+        yield pb.SnapshotRecord(session=encode_session(session))
+    for broker in image.brokers.values():
+        yield pb.SnapshotRecord(
+            broker=pb.BrokerState(
+                registration=encode_registration(broker.registration), broker_epoch=broker.epoch
+            )
+        )
+    if image.controller is not None:
+        yield pb.SnapshotRecord(controller=_controller_state(image.controller))
+    for topic in image.topics.values():
+        yield pb.SnapshotRecord(topic=_topic_state(topic))
+    for name, deletion in image.deletions.items():
+        yield pb.SnapshotRecord(
+            deletion=pb.TopicDeletionState(
+                name=name, topic_id=deletion.topic_id, version=deletion.version
+            )
+        )
+    yield from _admin_records(image)
+
+
+def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
+    for (entity_type, entity_name), values in image.configs.items():
+        for key, value in values.items():
+            yield pb.SnapshotRecord(
+                config=pb.ConfigState(
+                    entity_type=entity_type, entity_name=entity_name, key=key, value=value
+                )
+            )
+    for name, level in image.features.items():
+        yield pb.SnapshotRecord(feature=pb.FeatureLevel(name=name, level=level))
+    for client, kept in image.results.items():
+        yield pb.SnapshotRecord(result=pb.ResultState(client_id=client, low_water=kept.low_water))
+        for sequence, result in kept.by_sequence.items():
+            yield pb.SnapshotRecord(
+                result=pb.ResultState(
+                    client_id=client,
+                    low_water=kept.low_water,
+                    sequence=sequence,
+                    result=result_to_proto(result),
+                )
+            )
+
+
+def _controller_state(controller: Controller) -> pb.ControllerState:
+    return pb.ControllerState(
+        broker_id=controller.broker_id,
+        session_id=controller.session_id,
+        timestamp_ms=controller.timestamp_ms,
+        version=controller.version,
+    )
+
+
+def _topic_state(topic: Topic) -> pb.TopicState:
+    return pb.TopicState(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        version=topic.version,
+        partitions=[
+            pb.PartitionState(
+                replicas=partition.replicas,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                isr=partition.isr,
+                controller_id=partition.controller_id,
+                controller_epoch=partition.controller_epoch,
+                version=partition.version,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+
+class _Builder:
+    """Collects the records of one snapshot."""
+
+    def __init__(self) -> None:
+        self._header: pb.SnapshotHeader | None = None
+        self._whole = False
+        self._count = 0
+        self._controller: Controller | None = None
+        self._sessions: dict[SessionId, SessionOpened] = {}
+        self._brokers: dict[BrokerId, Broker] = {}
+        self._topics: dict[str, Topic] = {}
+        self._topic_names: dict[TopicId, str] = {}
+        self._deletions: dict[str, TopicDeletion] = {}
+        self._features: dict[str, int] = {}
+        self._configs: dict[EntityKey, dict[str, str]] = {}
+        self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
+        self._adders: dict[str, Callable[[Any], None]] = {
+            "header": self._check_header,
+            "session": self._add_session,
+            "broker": self._add_broker,
+            "controller": self._add_controller,
+            "topic": self._add_topic,
+            "deletion": self._add_deletion,
+            "config": self._add_config,
+            "feature": self._add_feature,
+            "result": self._add_result,
+        }
+
+    def add(self, record: pb.SnapshotRecord) -> None:
+        kind = record.WhichOneof("kind")
+        if self._whole:
+            raise InvalidSnapshot("the snapshot goes on after its footer")
+        if (kind == "header") != (self._count == 0):
+            raise InvalidSnapshot("the snapshot does not begin with its one header")
+        if kind == "footer":
+            self._check_footer(record.footer)
+            return
+        self._count += 1
+        add = self._adders.get(kind or "")
+        if add is None:
+            raise InvalidSnapshot("a record of a kind this version does not know")
+        add(getattr(record, kind or ""))
+
+    def finish(self) -> Image:
+        if self._header is None or not self._whole:
+            raise InvalidSnapshot(f"the snapshot ends after {self._count} records, no footer")
+        return Image(
+            offset=MetadataOffset(self._header.offset),
+            controller=self._controller,
+            controller_epoch=ControllerEpoch(self._header.controller_epoch),
+            next_producer_id=self._header.next_producer_id,
+            sessions=immutables.Map(self._sessions),
+            brokers=immutables.Map(self._brokers),
+            topics=immutables.Map(self._topics),
+            topic_names=immutables.Map(self._topic_names),
+            deletions=immutables.Map(self._deletions),
+            configs=immutables.Map(
+                {entity: immutables.Map(values) for entity, values in self._configs.items()}
+            ),
+            features=immutables.Map(self._features),
+            results=immutables.Map(
+                {
+                    client: ClientResults(
+                        low_water,
+                        immutables.Map(
+                            {s: result_from_proto(result) for s, result in kept.items()}
+                        ),
+                    )
+                    for client, (low_water, kept) in self._results.items()
+                }
+            ),
+        )
+
+    def _check_header(self, header: pb.SnapshotHeader) -> None:
+        if header.format != FORMAT:
+            raise InvalidSnapshot(f"snapshot format {header.format}: this version reads {FORMAT}")
+        self._header = header
+
+    def _check_footer(self, footer: pb.SnapshotFooter) -> None:
+        if footer.records != self._count:
+            raise InvalidSnapshot(f"{self._count} records of {footer.records} are there")
+        self._whole = True
+
+    def _add_session(self, state: pb.SessionOpened) -> None:
+        session = decode_session(state)
+        self._sessions[session.session_id] = session
+
+    def _add_config(self, state: pb.ConfigState) -> None:
+        entity = EntityKey((state.entity_type, state.entity_name))
+        self._configs.setdefault(entity, {})[state.key] = state.value
+
+    def _add_feature(self, state: pb.FeatureLevel) -> None:
+        self._features[state.name] = state.level
+
+    def _add_broker(self, state: pb.BrokerState) -> None:
+        registration = decode_registration(state.registration)
+        broker = Broker(registration, BrokerEpoch(state.broker_epoch))
+        self._brokers[registration.broker_id] = broker
+
+    def _add_controller(self, state: pb.ControllerState) -> None:
+        self._controller = Controller(
+            BrokerId(state.broker_id),
+            SessionId(state.session_id),
+            state.timestamp_ms,
+            MetadataOffset(state.version),
+        )
+
+    def _add_topic(self, state: pb.TopicState) -> None:
+        topic_id = TopicId(state.topic_id)
+        partitions = tuple(_partition(partition) for partition in state.partitions)
+        topic = Topic(state.name, topic_id, partitions, MetadataOffset(state.version))
+        self._topics[state.name] = topic
+        self._topic_names[topic_id] = state.name
+
+    def _add_deletion(self, state: pb.TopicDeletionState) -> None:
+        deletion = TopicDeletion(TopicId(state.topic_id), MetadataOffset(state.version))
+        self._deletions[state.name] = deletion
+
+    def _add_result(self, state: pb.ResultState) -> None:
+        client = SessionId(state.client_id)
+        _, kept = self._results.setdefault(client, (state.low_water, {}))
+        if state.HasField("result"):
+            kept[state.sequence] = state.result
+
+
+def _partition(state: pb.PartitionState) -> Partition:
+    return Partition(
+        replicas=brokers(state.replicas),
+        leader=BrokerId(state.leader),
+        leader_epoch=LeaderEpoch(state.leader_epoch),
+        isr=brokers(state.isr),
+        controller_id=BrokerId(state.controller_id),
+        controller_epoch=ControllerEpoch(state.controller_epoch),
+        version=state.version,
+    )
