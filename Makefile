@@ -1,0 +1,66 @@
+# Everything a developer does with Quorate. `make help` lists it.
+#
+# Needs Python 3.11 or newer and make; the rest is installed into .venv from the lock file.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.locked
+BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
+
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help setup demo test check fmt bench soak clean
+
+help: ## List the targets.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 10
+
+setup: $(STAMP) ## Create .venv and install the locked dependencies; nothing to do the second time.
+
+# uv comes from the PATH or, where it is missing, from a small environment of its own: an exact
+# sync of .venv would remove it from there.
+$(STAMP): pyproject.toml uv.lock
+	@test -n "$(PYTHON)" || { echo "no python3 found: Quorate needs Python 3.11 or newer" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "$(PYTHON) is $$("$(PYTHON)" --version): Quorate needs 3.11 or newer; run make PYTHON=..." >&2; exit 1; }
+	@uv="$$(command -v uv || true)"; \
+	if [ -z "$$uv" ]; then \
+	    test -x .uv/bin/uv || { "$(PYTHON)" -m venv .uv && .uv/bin/python -m pip install --quiet uv; }; \
+	    uv=.uv/bin/uv; \
+	fi; \
+	"$$uv" sync --frozen --all-extras --python "$(PYTHON)"
+	@touch $(STAMP)
+
+demo: setup ## Start a cluster, produce real input, kill the controller, read all back with Spark.
+	@$(BIN)/python -m quorate.demo
+
+test: setup ## The test suite in under 10 minutes, and the demands that no test covers yet.
+	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+soak: setup ## The slow tests alone.
+	@$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
+
+check: setup ## Lint, format, types, layers, and whether the generated code is fresh.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_generated_code.py
+
+fmt: setup ## Format, and fix what can be fixed.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Every benchmark; BENCH_ARGS=--quick for a first impression.
+	@mkdir -p artifacts
+	@for script in $(BENCHES); do \
+	    echo "== $$script"; \
+	    $(BIN)/python "$$script" --json "artifacts/$$(basename "$$script" .py).json" $(BENCH_ARGS); \
+	done
+
+clean: ## Remove caches and artifacts, but not .venv.
+	rm -rf artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
