@@ -1,0 +1,123 @@
+"""Follows the metadata log by watch and holds the newest image.
+
+Every broker runs one: the active controller decides from it, standby controllers are ready with it,
+and admin state (configs, ACLs, quotas, tokens, features) reaches the broker by it alone (F3).
+Leadership does not: that comes by control requests (DESIGN section 5).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, TypeVar
+
+import immutables
+from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
+
+from metadata_log.apply import apply
+from metadata_log.draft import Changes
+from metadata_log.image import Image
+from metadata_log.types import MetadataOffset
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+Observer = Callable[[Image, Changes], None]
+"""Told the new image and what changed since the last; runs on the event loop, must not block."""
+
+
+class Watchable(Protocol):
+    """The part of the quorum client that is needed here."""
+
+    def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
+        """Events from ``from_offset`` on, in order, reconnecting by itself."""
+
+
+class MetadataFollower:
+    """The newest image, and those who want to know when it changes."""
+
+    def __init__(self, quorum: Watchable) -> None:
+        self._quorum = quorum
+        self._observers: list[Observer] = []
+        self._waiters: list[tuple[MetadataOffset, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.image = Image()
+        self.applied_offset = MetadataOffset(0)
+
+    def subscribe(self, observer: Observer) -> None:
+        """Call ``observer`` after every applied transaction and every loaded snapshot."""
+        self._observers.append(observer)
+
+    async def start(self) -> None:
+        """Follow from the beginning; a snapshot comes first where the log has been compacted."""
+        self._task = asyncio.create_task(self._follow(), name="metadata-follower")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for _, waiter in self._waiters:
+            waiter.cancel()
+
+    async def wait_for(self, offset: MetadataOffset) -> Image:
+        """The image, once everything up to metadata offset ``offset`` is applied to it."""
+        if self.applied_offset < offset:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((offset, waiter))
+            await waiter
+        return self.image
+
+    async def _follow(self) -> None:
+        async for event in self._quorum.watch(MetadataOffset(self.applied_offset + 1)):
+            match event:
+                case SnapshotLoaded(image=image):
+                    self._load(image)
+                case TransactionsApplied(transactions=transactions, applied_offset=applied):
+                    for offset, transaction in transactions:
+                        image, _, changes = apply(self.image, offset, transaction)
+                        self._advance(image, changes, offset)
+                    self._advance_to(applied)
+
+    def _load(self, image: Image) -> None:
+        log.info("metadata snapshot loaded at offset %d", image.offset)
+        self._advance(image, changes_between(self.image, image), image.offset)
+        self._advance_to(image.offset)
+
+    def _advance(self, image: Image, changes: Changes, offset: MetadataOffset) -> None:
+        self.image = image
+        for observer in self._observers:
+            observer(image, changes)
+        self._advance_to(offset)
+
+    def _advance_to(self, offset: MetadataOffset) -> None:
+        self.applied_offset = max(self.applied_offset, offset)
+        reached = [waiter for wanted, waiter in self._waiters if wanted <= self.applied_offset]
+        if not reached:
+            return
+        self._waiters = [item for item in self._waiters if item[0] > self.applied_offset]
+        for waiter in reached:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def changes_between(before: Image, after: Image) -> Changes:
+    """What differs between two images that need not be successive, as after a snapshot."""
+    return Changes(
+        controller=before.controller != after.controller
+        or before.controller_epoch != after.controller_epoch,
+        brokers=_keys_that_differ(before.brokers, after.brokers),
+        topics=_keys_that_differ(before.topics, after.topics),
+        deletions=_keys_that_differ(before.deletions, after.deletions),
+        configs=_keys_that_differ(before.configs, after.configs),
+        features=_keys_that_differ(before.features, after.features),
+        sessions=_keys_that_differ(before.sessions, after.sessions),
+    )
+
+
+def _keys_that_differ(
+    before: "immutables.Map[K, V]", after: "immutables.Map[K, V]"
+) -> frozenset[K]:
+    """Keys added, removed or with another value."""
+    changed = {key for key, value in after.items() if before.get(key) != value}
+    return frozenset(changed.union(key for key in before if key not in after))

@@ -1,0 +1,135 @@
+"""A metadata log under construction: verbs of the cluster instead of transactions."""
+
+from metadata_log.apply import Applied, apply
+from metadata_log.codec import decode_transaction, encode_transaction
+from metadata_log.image import Image
+from metadata_log.reader import LogEntry
+from metadata_log.records import (
+    BrokerRegistration,
+    ControllerClaim,
+    ControllerEpochIs,
+    NewPartition,
+    Operation,
+    Record,
+    SessionClosed,
+    SessionOpened,
+    TopicCreated,
+    Transaction,
+    TransactionResult,
+)
+from metadata_log.types import (
+    NO_SESSION,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+)
+
+
+def session_of(broker_id: int, incarnation: int = 0) -> SessionId:
+    """A session id that people can read in a failing test."""
+    return SessionId(f"session {broker_id:3}.{incarnation:4}".encode())
+
+
+def topic_id_of(name: str, generation: int = 0) -> TopicId:
+    return TopicId(f"{name}/{generation}".encode().ljust(16, b".")[:16])
+
+
+class MetadataLogBuilder:
+    """Applies transactions one after the other, each through its wire form."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.entries: list[LogEntry] = []
+        self._next_offset = 1
+
+    def transact(
+        self,
+        *operations: Operation,
+        atomic: bool = True,
+        client_id: SessionId = NO_SESSION,
+        sequence: int = 0,
+        low_water: int = 0,
+    ) -> TransactionResult:
+        """Apply one transaction at the next offset."""
+        return self.apply(
+            Transaction(
+                operations=operations,
+                atomic=atomic,
+                client_id=client_id,
+                sequence=sequence,
+                low_water=low_water,
+            )
+        ).result
+
+    def apply(self, transaction: Transaction) -> Applied:
+        offset = MetadataOffset(self._next_offset)
+        self._next_offset += 1
+        encoded = encode_transaction(transaction)
+        self.entries.append(LogEntry(offset, encoded))
+        applied = apply(self.image, offset, decode_transaction(encoded))
+        self.image = applied.image
+        return applied
+
+    def skip_offset(self) -> None:
+        """A no-op of the quorum takes an offset."""
+        self._next_offset += 1
+
+    def write(self, *records: Record) -> TransactionResult:
+        """One operation without conditions."""
+        return self.transact(Operation(records=records))
+
+    def write_as_controller(self, *records: Record) -> TransactionResult:
+        """One operation under the current controller epoch."""
+        epoch = ControllerEpochIs(controller_epoch=self.image.controller_epoch)
+        return self.transact(Operation(records=records, conditions=(epoch,)))
+
+    def start_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
+        session = session_of(broker_id, incarnation)
+        self.write(SessionOpened(session_id=session, timeout_ms=6_000))
+        return self.write(
+            BrokerRegistration(
+                broker_id=BrokerId(broker_id),
+                session_id=session,
+                incarnation_id=f"process {broker_id:3}{incarnation:5}".encode(),
+                kafka=Endpoint(f"kafka{broker_id}", 9092),
+                grpc=Endpoint(f"grpc{broker_id}", 9192),
+            )
+        )
+
+    def stop_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
+        session = session_of(broker_id, incarnation)
+        return self.write(SessionClosed(session_id=session, reason="expired"))
+
+    def elect_controller(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
+        return self.write(
+            ControllerClaim(
+                broker_id=BrokerId(broker_id),
+                session_id=session_of(broker_id, incarnation),
+                timestamp_ms=1,
+                controller_epoch=ControllerEpoch(self.image.controller_epoch + 1),
+            )
+        )
+
+    def create_topic(
+        self, name: str, *replicas: tuple[int, ...], generation: int = 0
+    ) -> TransactionResult:
+        """A topic with one partition per tuple of replicas, all of them in the ISR."""
+        return self.write_as_controller(
+            TopicCreated(
+                name=name,
+                topic_id=topic_id_of(name, generation),
+                partitions=tuple(
+                    NewPartition(
+                        replicas=tuple(map(BrokerId, ids)),
+                        leader=BrokerId(ids[0]),
+                        isr=tuple(map(BrokerId, ids)),
+                    )
+                    for ids in replicas
+                ),
+                controller_id=self.image.controller_id,
+                controller_epoch=self.image.controller_epoch,
+            )
+        )

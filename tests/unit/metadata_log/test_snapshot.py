@@ -1,0 +1,85 @@
+"""An image survives its snapshot; a snapshot that is not whole becomes nobody's state (P11)."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quorate_proto.v1 import metadata_pb2 as pb
+
+from metadata_log.image import Image
+from metadata_log.records import (
+    ConfigSet,
+    FeatureLevel,
+    Operation,
+    ProducerIdBlock,
+    TopicDeletionPending,
+)
+from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
+from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
+
+
+def image_with_everything() -> Image:
+    log = MetadataLogBuilder()
+    for broker_id in (1, 2, 3):
+        log.start_broker(broker_id)
+    log.elect_controller(2)
+    log.create_topic("orders", (1, 2, 3), (2, 3, 1))
+    log.create_topic("doomed", (3,))
+    log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))
+    for key in ("retention.ms", "cleanup.policy"):
+        log.write_as_controller(
+            ConfigSet(entity_type="topic", entity_name="orders", key=key, value="1")
+        )
+    log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
+    log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    log.transact(Operation(records=()), client_id=session_of(1), sequence=7, low_water=3)
+    log.transact(Operation(records=()), client_id=session_of(1), sequence=8, low_water=7)
+    assert all(getattr(log.image, name) for name in Image.__struct_fields__)
+    return log.image
+
+
+IMAGE = image_with_everything()
+ENCODED = b"".join(encode_snapshot(IMAGE))
+
+
+@given(st.lists(st.integers(0, len(ENCODED)), max_size=8), st.integers(1, 300))
+def test_an_image_survives_its_snapshot_however_it_is_cut(cuts: list[int], size: int) -> None:
+    edges = [0, *sorted(cuts), len(ENCODED)]
+    chunks = [ENCODED[a:b] for a, b in itertools.pairwise(edges)]
+    assert decode_snapshot(chunks) == IMAGE
+    assert decode_snapshot(encode_snapshot(IMAGE, chunk_bytes=size)) == IMAGE
+
+
+@given(st.integers(0, len(ENCODED) - 1))
+def test_p11_a_truncated_snapshot_is_refused(size: int) -> None:
+    with pytest.raises(InvalidSnapshot):
+        decode_snapshot([ENCODED[:size]])
+
+
+def framed(*records: pb.SnapshotRecord) -> bytes:
+    encoded = [record.SerializeToString() for record in records]
+    return b"".join(len(one).to_bytes(4, "big") + one for one in encoded)
+
+
+HEADER = pb.SnapshotRecord(header=pb.SnapshotHeader(format=1, offset=5))
+
+
+@pytest.mark.parametrize(
+    ("encoded", "reason"),
+    [
+        (framed(pb.SnapshotRecord(header=pb.SnapshotHeader(format=9))), "format 9"),
+        (framed(HEADER, pb.SnapshotRecord(footer=pb.SnapshotFooter(records=2))), "1 records of 2"),
+        (framed(HEADER, HEADER), "one header"),
+        (framed(pb.SnapshotRecord(footer=pb.SnapshotFooter())), "no"),
+        (framed(HEADER, pb.SnapshotRecord()), "does not know"),
+        (
+            framed(HEADER, pb.SnapshotRecord(footer=pb.SnapshotFooter(records=1)), HEADER),
+            "after its footer",
+        ),
+        (b"\x00\x00\x00\x03\xff\xff\xff", "malformed"),
+    ],
+)
+def test_a_malformed_snapshot_is_refused_with_the_reason(encoded: bytes, reason: str) -> None:
+    with pytest.raises(InvalidSnapshot, match=reason):
+        decode_snapshot([encoded])
