@@ -1,0 +1,40 @@
+"""What every test run does: says which demands lack a test, and leaves no process behind."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.demands import DemandReport, is_full_run, load_demands
+from tests.support.processes import MARK, kill_all, wait_until_gone
+
+TESTS_ROOT = Path(__file__).resolve().parent
+
+# Shared cores make single examples slow without saying anything about the code. On failure
+# hypothesis prints the example, and pytest-randomly the seed of the order in its header.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and is_full_run(config, TESTS_ROOT):
+        config.pluginmanager.register(
+            DemandReport(load_demands(TESTS_ROOT / "demands.toml")), "demand-report"
+        )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_process_survives() -> Iterator[None]:
+    """Set up first and so torn down last: by then every cluster must be gone."""
+    mark = uuid.uuid4().hex
+    os.environ[MARK] = mark
+    yield
+    left = wait_until_gone(mark, timeout_s=5.0)
+    kill_all(left)
+    assert not left, f"processes outlived the tests that started them: {left}"

@@ -1,0 +1,110 @@
+"""The demands of ``tests/demands.toml``, and the report of those that no test carries.
+
+A test carries a demand if its name begins with the demand's id: ``test_c2_...``. The report speaks
+of tests that were *run*: a skipped test shows nothing. It is made in full runs only, since a
+part of the suite says nothing about the whole.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+DEFAULT_SELECTION = ("", "not slow")
+"""Mark expressions of a full run: everything, or what ``make test`` runs."""
+
+_CARRIED = re.compile(r"^test_((?:[a-z]\d+_)+)")
+
+
+class Demand(NamedTuple):
+    """One row: its stable id, what it says, and when its test is owed."""
+
+    id: str
+    says: str
+    due: bool
+    milestone: str = ""
+
+
+def load_demands(path: Path) -> dict[str, Demand]:
+    """The rows of the file at ``path`` by id, in its order."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: Demand(name, **fields) for name, fields in rows.items()}
+
+
+def carried_ids(node_id: str) -> frozenset[str]:
+    """Ids in the name of the test ``node_id``: ``test_c1_c15_cas`` carries C1 and C15."""
+    name = node_id.rpartition("::")[2]
+    found = _CARRIED.match(name)
+    return frozenset(found[1].upper().strip("_").split("_")) if found else frozenset()
+
+
+def missing(demands: Mapping[str, Demand], carried: Iterable[str]) -> list[Demand]:
+    """Rows that no test carries, the due ones first."""
+    seen = set(carried)
+    rows = [demand for demand in demands.values() if demand.id not in seen]
+    return sorted(rows, key=lambda demand: not demand.due)
+
+
+def is_full_run(config: pytest.Config, tests_root: Path) -> bool:
+    """Whether this run was asked for the whole of ``tests_root`` and left nothing out."""
+    option = config.option
+    narrowed = (
+        option.keyword
+        or option.markexpr not in DEFAULT_SELECTION
+        or option.collectonly
+        or option.ignore
+        or option.ignore_glob
+        or option.deselect
+        or getattr(option, "lf", False)
+        or getattr(option, "stepwise", False)
+    )
+    if narrowed:
+        return False
+    here = config.invocation_params.dir
+    wanted = [(here / argument).resolve() for argument in config.args]
+    return any(path == tests_root or path in tests_root.parents for path in wanted)
+
+
+class DemandReport:
+    """Pytest plugin: collects what ran, prints the rows without a test, fails on the due ones."""
+
+    def __init__(self, demands: Mapping[str, Demand]) -> None:
+        self._demands = demands
+        self._carried: set[str] = set()
+        self._complete = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (report.when == "call" and not report.skipped) or report.failed:
+            self._carried |= carried_ids(report.nodeid.partition("[")[0])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """A run that was cut short says nothing; a whole one fails if a due row has no test."""
+        self._complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not (
+            session.shouldfail or session.shouldstop
+        )
+        if self._complete and any(demand.due for demand in self._missing()):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._complete:
+            return
+        rows = self._missing()
+        terminalreporter.section("demands")
+        for demand in rows:
+            when = "DUE" if demand.due else f"later: {demand.milestone}"
+            terminalreporter.write_line(f"{demand.id:4} no test ({when}): {demand.says}")
+        unknown = sorted(self._carried - set(self._demands))
+        if unknown:
+            terminalreporter.write_line(f"in test names but not in the list: {', '.join(unknown)}")
+        covered = len(self._demands) - len(rows)
+        owed = sum(demand.due for demand in rows)
+        terminalreporter.write_line(
+            f"{covered} of {len(self._demands)} demands have a test; {owed} due without one"
+        )
+
+    def _missing(self) -> list[Demand]:
+        return missing(self._demands, self._carried)

@@ -1,0 +1,52 @@
+"""Finding processes of the project that a test run left behind.
+
+Every process started during a run inherits a mark in its environment, so that one that detached
+itself (`quorate up --detach`) is found as well as a child.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+MARK = "QUORATE_TEST_RUN"
+_OURS = ("quorate", "quorum", "broker")
+
+
+def survivors(mark: str) -> dict[int, str]:
+    """Command lines, by pid, of the project's processes that carry ``mark``; without this one."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        with contextlib.suppress(OSError):
+            if pid == os.getpid() or f"{MARK}={mark}\0".encode() not in _read(entry / "environ"):
+                continue
+            arguments = _read(entry / "cmdline").decode(errors="replace").split("\0")
+            if _is_ours(arguments):
+                found[pid] = " ".join(arguments).strip()
+    return found
+
+
+def wait_until_gone(mark: str, *, timeout_s: float) -> dict[int, str]:
+    """Survivors after at most ``timeout_s``; a process that is just exiting gets that long."""
+    deadline = time.monotonic() + timeout_s
+    while (left := survivors(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def kill_all(pids: dict[int, str]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_ours(arguments: list[str]) -> bool:
+    modules = (argument.partition(".")[0] for argument in arguments if "/" not in argument)
+    scripts = (Path(argument).name for argument in arguments[:2])
+    return any(name in _OURS for name in (*modules, *scripts))
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()

@@ -1,0 +1,139 @@
+"""The report of demands without a test: what counts as carrying one, and when a run fails."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.demands import Demand, carried_ids, load_demands, missing
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+from pathlib import Path
+from tests.support.demands import DemandReport, is_full_run, load_demands
+
+def pytest_configure(config):
+    root = Path(__file__).resolve().parent
+    if is_full_run(config, root):
+        config.pluginmanager.register(DemandReport(load_demands(root / "demands.toml")), "report")
+"""
+
+ROWS = """
+[C1]
+says = "due and tested"
+due = true
+
+[C2]
+says = "due"
+due = true
+
+[Q1]
+says = "not yet"
+due = false
+milestone = "quota"
+"""
+
+QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize(
+    ("node_id", "ids"),
+    [
+        ("tests/a.py::test_c2_failover", {"C2"}),
+        ("tests/a.py::Test::test_c1_c15_deposed", {"C1", "C15"}),
+        ("tests/a.py::test_failover_c2", set()),
+        ("tests/test_c2_x.py::test_plain", set()),
+        ("tests/a.py::test_c2", set()),
+    ],
+)
+def test_a_test_carries_the_ids_its_name_begins_with(node_id: str, ids: set[str]) -> None:
+    assert carried_ids(node_id) == ids
+
+
+def test_missing_rows_come_due_first() -> None:
+    rows = {
+        "Q1": Demand("Q1", "later", due=False, milestone="quota"),
+        "C1": Demand("C1", "tested", due=True),
+        "C2": Demand("C2", "owed", due=True),
+    }
+    assert [row.id for row in missing(rows, {"C1"})] == ["C2", "Q1"]
+
+
+def test_every_row_of_the_list_is_due_or_names_its_milestone() -> None:
+    demands = load_demands(Path(__file__).parents[1] / "demands.toml")
+    expected = [("C", 20), ("Q", 14), ("E", 6), ("B", 4), ("F", 6), ("D", 4)]
+    assert set(demands) == {f"{k}{n}" for k, count in expected for n in range(1, count + 1)}
+    assert all(demand.due != bool(demand.milestone) for demand in demands.values())
+    assert all(demand.says.endswith(".") for demand in demands.values())
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A suite of its own in which C1 and, unless skipped, C2 have a test."""
+    pytester.makepyprojecttoml(
+        "[tool.pytest.ini_options]\n"
+        "testpaths = ['tests']\n"
+        "asyncio_default_fixture_loop_scope = 'function'\n"
+        "markers = ['slow']\n"
+    )
+    pytester.mkdir("tests")
+    _write(pytester, "conftest.py", CONFTEST.replace("tests.support", "tests_support"))
+    _write(pytester, "demands.toml", ROWS)
+    _write(pytester, "test_one.py", "def test_c1_it(): pass\n")
+    _write(pytester, "test_two.py", "def test_plain(): pass\n")
+    support = pytester.mkpydir("tests_support")
+    source = Path(__file__).parents[1] / "support" / "demands.py"
+    (support / "demands.py").write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    pytester.syspathinsert()
+    return pytester
+
+
+def _write(pytester: pytest.Pytester, name: str, text: str) -> None:
+    (pytester.path / "tests" / name).write_text(text, encoding="utf-8")
+
+
+def test_full_run_fails_on_a_due_row_without_a_test(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess(*QUIET)
+    result.stdout.fnmatch_lines(
+        [
+            "C2 *no test (DUE): due",
+            "Q1 *no test (later: quota): not yet",
+            "1 of 3 demands have a test; 1 due without one",
+        ]
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_full_run_passes_when_only_later_rows_lack_a_test(suite: pytest.Pytester) -> None:
+    _write(suite, "test_two.py", "def test_c2_it(): pass\n")
+    result = suite.runpytest_subprocess(*QUIET, "-m", "not slow", "tests")
+    result.stdout.fnmatch_lines(["2 of 3 demands have a test; 0 due without one"])
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_skipped_test_carries_nothing(suite: pytest.Pytester) -> None:
+    _write(suite, "test_two.py", "import pytest\n@pytest.mark.skip\ndef test_c2_it(): pass\n")
+    assert suite.runpytest_subprocess(*QUIET).ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [("tests/test_one.py",), ("-k", "c1"), ("-m", "slow or not slow"), ("--deselect", "x")],
+)
+def test_partial_run_says_nothing(suite: pytest.Pytester, narrowed: tuple[str, ...]) -> None:
+    result = suite.runpytest_subprocess(*QUIET, *narrowed)
+    result.stdout.no_fnmatch_line("*no test (*")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_run_that_stopped_early_says_nothing(suite: pytest.Pytester) -> None:
+    _write(suite, "test_one.py", "def test_c1_it(): assert False\n")
+    result = suite.runpytest_subprocess(*QUIET, "-x")
+    result.stdout.no_fnmatch_line("*no test (*")
+
+
+def test_full_run_over_several_workers_sees_all_their_tests(suite: pytest.Pytester) -> None:
+    _write(suite, "test_two.py", "def test_c2_it(): pass\n")
+    result = suite.runpytest_subprocess(*QUIET, "-n", "2")
+    result.stdout.fnmatch_lines(["2 of 3 demands have a test; 0 due without one"])
+    assert result.ret == pytest.ExitCode.OK
