@@ -1,0 +1,25 @@
+"""What can go wrong for a client of the quorum."""
+
+
+class QuorumError(Exception):
+    """Base of all errors of the quorum's client."""
+
+
+class QuorumUnavailable(QuorumError):
+    """No voter, or no leader, answered in time. Names the addresses tried."""
+
+
+class SessionLost(QuorumError):
+    """The session is closed or expired: nothing bound to it can be done any more (rule 9)."""
+
+
+class OutcomeUnknown(QuorumError):
+    """The transaction may or may not have been applied, and can no longer be found out."""
+
+
+class TransactionTooLarge(QuorumError, ValueError):
+    """The transaction is over 1 MiB when encoded: surely not applied, split it."""
+
+
+class TransactionInvalid(QuorumError, ValueError):
+    """The quorum could not read the transaction: surely not applied."""
