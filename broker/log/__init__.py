@@ -1,0 +1,17 @@
+"""Partition logs in LMDB: see DESIGN section 6 in docs/ARCHITECTURE.md."""
+
+from broker.log.leader_epochs import EpochEnd, LeaderEpochHistory
+from broker.log.options import Appended, LogOptions, LogRead, Records
+from broker.log.partition_log import PartitionLog
+from broker.log.store import LogStore
+
+__all__ = [
+    "Appended",
+    "EpochEnd",
+    "LeaderEpochHistory",
+    "LogOptions",
+    "LogRead",
+    "LogStore",
+    "PartitionLog",
+    "Records",
+]

@@ -1,0 +1,50 @@
+"""What a log store is told when it opens, and what its partitions answer."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+Flush = Literal["sync", "os"]
+"""``sync``: acknowledged = fsynced. ``os``: written; a power loss loses the active segment."""
+
+Records = bytes | memoryview
+"""Record batches v2, back to back."""
+
+LARGEST_BATCH_BYTES: Final = 256 << 20
+"""No batch above this is stored, whatever a leader sends: it bounds what one commit can take."""
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store keeps its logs; sizes in bytes."""
+
+    flush: Flush = "sync"
+    segment_bytes: int = 256 << 20
+    """A segment of this size is sealed and the next one begun."""
+    max_batch_bytes: int = 8 << 20
+    """Largest batch a producer may send (``message.max.bytes``)."""
+    group_bytes: int = 1 << 20
+    """A commit takes about this much at once: more only adds latency."""
+    tail_bytes: int = 64 << 20
+    """Newest batches kept in memory for followers; unflushed ones stay whatever their size."""
+    max_pending_bytes: int = 32 << 20
+    """Unflushed bytes above which ``LogStore.wait_for_room`` waits."""
+
+
+class Appended(NamedTuple):
+    """Where records went. ``max_timestamp`` in ms since the epoch, -1 if the records have none."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class LogRead(NamedTuple):
+    """Whole batches, in order; a batch may span several chunks.
+
+    ``next_offset`` is the first offset beyond them, or the offset asked for if there are none.
+    """
+
+    chunks: Sequence[Records]
+    next_offset: int
+    size: int
