@@ -1,0 +1,19 @@
+"""Channel and server options that every gRPC endpoint of a broker shares."""
+
+from typing import Final
+
+GRPC_MESSAGE_BYTES_MAX: Final = 512 << 20
+"""Replication frames hold at least one whole batch, and batches have their own limit."""
+
+GrpcOption = tuple[str, int]
+
+GRPC_OPTIONS: Final[tuple[GrpcOption, ...]] = (
+    ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.so_reuseport", 0),
+)
+"""Reconnects are quick: a restarted broker must be followed again within the lag limit.
+``so_reuseport`` off: a second process on a taken port fails instead of sharing it."""

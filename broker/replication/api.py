@@ -1,0 +1,79 @@
+"""What the replica manager is asked and what it answers: values shared with the Kafka listener."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+Bytes = bytes | memoryview
+"""Whole record batches v2, back to back. Never copied on the way through this package."""
+
+ACKS_ALL = -1
+ACKS_LEADER = 1
+ACKS_NONE = 0
+
+LATEST_TIMESTAMP_MS = -1
+"""ListOffsets: the high watermark."""
+
+EARLIEST_TIMESTAMP_MS = -2
+"""ListOffsets: the first offset still in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceEntry:
+    """Batches for one partition."""
+
+    tp: TopicPartition
+    records: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOutcome:
+    """What became of one ``ProduceEntry``. ``base_offset`` is -1 with any error."""
+
+    error_code: int = errors_pb2.NONE
+    error_message: str | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWant:
+    """A consumer's position in one partition. ``current_leader_epoch`` -1: not checked."""
+
+    tp: TopicPartition
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOutcome:
+    """Batches from the one that contains the offset, all below the high watermark (C16)."""
+
+    error_code: int = errors_pb2.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    chunks: Sequence[Bytes] = field(default=())
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOutcome:
+    """An offset found; offset and timestamp are -1 where there is none."""
+
+    error_code: int = errors_pb2.NONE
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The largest epoch at or below the one asked about, and where it ends; -1: none."""
+
+    error_code: int = errors_pb2.NONE
+    leader_epoch: int = -1
+    end_offset: int = -1

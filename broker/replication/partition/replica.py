@@ -1,0 +1,328 @@
+"""``PartitionReplica``: the decisions of one local replica, as leader or follower.
+
+Rules kept here, whatever order events come in:
+
+- The high watermark of a leader is the least durable offset over the maximal ISR, its own included;
+  it never goes back, and stays while the committed ISR is below min.insync.replicas (C12, C16).
+- Only a compare-and-set changes the ISR; one is in flight at most; a change whose outcome is not
+  known keeps counting until a newer version of the record settles it (rule 5, C1).
+- A follower joins the ISR only when it has reached the high watermark *and* the start of the
+  leader's epoch; it leaves after replica.lag.time.max.ms without having caught up (C13).
+- A command is obeyed only if (leader epoch, record version) is newer than what is known (C17).
+- A leader that sees a newer epoch leads no longer, but its waiting produces are answered only when
+  it is told who does lead: it may well be itself (rule 6, C15).
+"""
+
+from broker.replication.partition.effects import (
+    NOTHING,
+    Effect,
+    FailWaiters,
+    HighWatermarkAdvanced,
+    Leadership,
+    ProposeIsr,
+    Role,
+    SteppedDown,
+)
+from broker.replication.partition.follower_progress import FollowerProgress
+from broker.replication.partition.isr import IsrState
+from broker.replication.partition.membership import AdmissionBar, belongs_in_isr, isr_member
+from metadata_log.types import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+NO_EPOCH_YET = LeaderEpoch(-1)
+ISR_RETRY_BACKOFF_MS = 1_000
+"""Pause after a refused ISR change: the quorum and the controller need time to agree."""
+
+
+class PartitionReplica:
+    """State of one local replica. Methods are events and return effects."""
+
+    __slots__ = (
+        "_attempts",
+        "_maximal_others",
+        "_retry_isr_at_ms",
+        "broker_id",
+        "epoch_start_offset",
+        "flushed_offset",
+        "followers",
+        "high_watermark",
+        "isr",
+        "lag_time_max_ms",
+        "leader",
+        "leader_epoch",
+        "min_insync_replicas",
+        "replicas",
+        "role",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        broker_id: BrokerId,
+        *,
+        high_watermark: int,
+        flushed_offset: int,
+        lag_time_max_ms: int,
+    ) -> None:
+        self.tp = tp
+        self.broker_id = broker_id
+        self.lag_time_max_ms = lag_time_max_ms
+        self.min_insync_replicas = 1
+        self.role = Role.IDLE
+        self.leader = NO_BROKER
+        self.leader_epoch = NO_EPOCH_YET
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.isr = IsrState(committed=(), version=-1)
+        self.high_watermark = high_watermark
+        self.flushed_offset = flushed_offset
+        self.epoch_start_offset = -1
+        self.followers: dict[BrokerId, FollowerProgress] = {}
+        self._maximal_others: tuple[BrokerId, ...] = ()
+        self._attempts = 0
+        self._retry_isr_at_ms = 0
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def is_newer(self, command: Leadership) -> bool:
+        """Whether the command must be obeyed: older and repeated ones are skipped (C17, rule 4)."""
+        return (command.leader_epoch, command.version) > (self.leader_epoch, self.isr.version)
+
+    def become_leader(
+        self, command: Leadership, *, epoch_start_offset: int, now_ms: int
+    ) -> tuple[Effect, ...]:
+        """Adopt the command's ISR and version, then lead (C6).
+
+        In an epoch it leads already only ISR, version and replicas are new. In a new epoch nothing
+        known of the followers holds any more: they may have truncated in between.
+        """
+        continues = self.role is Role.LEADER and command.leader_epoch == self.leader_epoch
+        self.replicas = command.replicas
+        if continues:
+            self.isr = self.isr.learn(command.version, command.isr)
+            self._track_followers(now_ms)
+        else:
+            self.role = Role.LEADER
+            self.leader = self.broker_id
+            self.leader_epoch = command.leader_epoch
+            self.epoch_start_offset = epoch_start_offset
+            self.isr = IsrState(command.isr, command.version)
+            self.followers = {}
+            self._retry_isr_at_ms = now_ms
+            self._track_followers(now_ms)
+        return self._isr_adopted(now_ms)
+
+    def become_follower(self, command: Leadership) -> tuple[Effect, ...]:
+        """Follow ``command.leader``, or nobody if there is none; waiting produces fail (C6)."""
+        self.role = Role.FOLLOWER
+        self.leader = command.leader
+        self.leader_epoch = command.leader_epoch
+        self.replicas = command.replicas
+        self.isr = IsrState(command.isr, command.version)
+        self.followers = {}
+        return self._fail_all(f"broker {command.leader} leads {self.tp} now")
+
+    def stop(self) -> tuple[Effect, ...]:
+        """Serve nobody. The epoch stays known: an older command must not wake the replica."""
+        self.role = Role.IDLE
+        self.leader = NO_BROKER
+        self.followers = {}
+        return self._fail_all(f"the replica of {self.tp} was stopped")
+
+    def saw_newer_epoch(self, epoch: LeaderEpoch) -> tuple[Effect, ...]:
+        """A follower or the quorum knows a newer epoch: lead no longer (rule 6)."""
+        if self.role is not Role.LEADER or epoch <= self.leader_epoch:
+            return NOTHING
+        self.role = Role.SUSPENDED
+        return (SteppedDown(epoch),)
+
+    def set_aside(self) -> tuple[Effect, ...]:
+        """As ``stop``, but not commanded for this partition: the same command may wake it (C7)."""
+        self.isr = IsrState(self.isr.committed, self.isr.version - 1)
+        return self.stop()
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def local_flushed(self, flushed_offset: int, now_ms: int) -> tuple[Effect, ...]:
+        """The local log is durable below ``flushed_offset``."""
+        if self.role is Role.LEADER and flushed_offset > self.flushed_offset:
+            for follower in self.followers.values():
+                follower.leader_end_moves(self.flushed_offset, now_ms)
+            self.flushed_offset = flushed_offset
+            return self._advance()
+        self.flushed_offset = flushed_offset
+        return NOTHING
+
+    def local_truncated(self, log_end_offset: int, flushed_offset: int) -> None:
+        """The local log of a follower was cut."""
+        assert self.role is not Role.LEADER, "a leader never truncates"
+        self.flushed_offset = flushed_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+
+    def follow_high_watermark(self, leader_high_watermark: int, log_end_offset: int) -> None:
+        """min(leader's, own log end) (C12); what was known to be committed stays so."""
+        known = min(leader_high_watermark, log_end_offset)
+        self.high_watermark = max(self.high_watermark, known)
+
+    # -- followers -------------------------------------------------------------------------------
+
+    def follower_progress(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        flushed_offset: int,
+        now_ms: int,
+    ) -> tuple[Effect, ...]:
+        """A follower, fetching in this leader epoch, is durable below ``flushed_offset`` (C12)."""
+        if self.role is not Role.LEADER:
+            return NOTHING
+        follower = self.followers.get(broker_id)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            return NOTHING
+        follower.broker_epoch = broker_epoch
+        follower.record(flushed_offset, self.flushed_offset, now_ms)
+        effects = self._advance()
+        if broker_id not in self.isr.committed:
+            effects += self._maybe_propose(now_ms)
+        return effects
+
+    def tick(self, now_ms: int) -> tuple[Effect, ...]:
+        """Time has passed: who lags leaves the ISR, also when nobody fetches or produces (C13)."""
+        if self.role is not Role.LEADER:
+            return NOTHING
+        return self._advance() + self._maybe_propose(now_ms)
+
+    # -- outcomes of ISR changes -----------------------------------------------------------------
+
+    def isr_committed(self, attempt: int, version: int, now_ms: int) -> tuple[Effect, ...]:
+        """The compare-and-set took effect and made ``version``."""
+        if attempt != self.isr.in_flight:
+            return NOTHING
+        members = tuple(b for b in self.replicas if b in self.isr.proposed)
+        self.isr = self.isr.learn(version, members)
+        return self._isr_adopted(now_ms)
+
+    def isr_refused(self, attempt: int, now_ms: int) -> tuple[Effect, ...]:
+        """Certainly not applied, and not because the record changed: try again later."""
+        if attempt != self.isr.in_flight:
+            return NOTHING
+        self._retry_isr_at_ms = now_ms + ISR_RETRY_BACKOFF_MS
+        self.isr = self.isr.refused()
+        self._count_maximal()
+        return self._advance() if self.role is Role.LEADER else NOTHING
+
+    def isr_unknown(self, attempt: int, now_ms: int) -> tuple[Effect, ...]:
+        """May or may not have been applied: the maximal ISR keeps it until it is settled."""
+        if attempt != self.isr.in_flight:
+            return NOTHING
+        self._retry_isr_at_ms = now_ms + ISR_RETRY_BACKOFF_MS
+        self.isr = self.isr.unknown()
+        self._count_maximal()
+        return NOTHING
+
+    def isr_conflict(self, attempt: int, fresh: Leadership, now_ms: int) -> tuple[Effect, ...]:
+        """The record changed meanwhile; ``fresh`` is a read made after the conflict.
+
+        Tried again only while leader and leader epoch are still its own (rule 5, C15).
+        """
+        if attempt != self.isr.in_flight:
+            return NOTHING
+        if fresh.leader_epoch > self.leader_epoch:
+            self.isr = self.isr.refused()
+            return self.saw_newer_epoch(fresh.leader_epoch)
+        if fresh.version <= self.isr.version:
+            return self.isr_unknown(attempt, now_ms)
+        self.replicas = fresh.replicas
+        self.isr = self.isr.learn(fresh.version, fresh.isr)
+        self._track_followers(now_ms)
+        return self._isr_adopted(now_ms)
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    @property
+    def effective_min_insync_replicas(self) -> int:
+        """A topic with fewer replicas than min.insync.replicas asks for all it has (KIP-966)."""
+        return min(self.min_insync_replicas, max(1, len(self.replicas)))
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        return len(self.isr.committed) >= self.effective_min_insync_replicas
+
+    def _advance(self) -> tuple[Effect, ...]:
+        """Move the high watermark as far as every member of the maximal ISR allows."""
+        if not self.has_enough_replicas:
+            return NOTHING
+        lowest = self.flushed_offset
+        for broker_id in self._maximal_others:
+            follower = self.followers.get(broker_id)
+            if follower is None:
+                return NOTHING
+            lowest = min(lowest, follower.flushed_offset)
+        if lowest <= self.high_watermark:
+            return NOTHING
+        self.high_watermark = lowest
+        return (HighWatermarkAdvanced(lowest),)
+
+    def _maybe_propose(self, now_ms: int) -> tuple[Effect, ...]:
+        """Propose the ISR as it should be, if it is not, or if an old outcome must be settled."""
+        if self.isr.in_flight is not None or now_ms < self._retry_isr_at_ms:
+            return NOTHING
+        wanted = self._wanted_isr(now_ms)
+        if set(wanted) == set(self.isr.committed) and not self.isr.must_settle:
+            return NOTHING
+        self._attempts += 1
+        self.isr = self.isr.propose(self._attempts, wanted)
+        self._count_maximal()
+        members = tuple(isr_member(b, self.followers.get(b)) for b in wanted)
+        return (ProposeIsr(self._attempts, self.isr.version, self.leader_epoch, members),)
+
+    def _wanted_isr(self, now_ms: int) -> tuple[BrokerId, ...]:
+        bar = AdmissionBar(
+            self.flushed_offset,
+            self.high_watermark,
+            self.epoch_start_offset,
+            now_ms,
+            self.lag_time_max_ms,
+        )
+        committed = self.isr.committed
+        return tuple(
+            broker_id
+            for broker_id in self.replicas
+            if broker_id == self.broker_id
+            or (
+                (follower := self.followers.get(broker_id)) is not None
+                and belongs_in_isr(follower, bar, is_member=broker_id in committed)
+            )
+        )
+
+    def _isr_adopted(self, now_ms: int) -> tuple[Effect, ...]:
+        self._count_maximal()
+        if self.role is not Role.LEADER:
+            return NOTHING
+        effects = self._advance() + self._maybe_propose(now_ms)
+        if not self.has_enough_replicas:
+            effects += (
+                FailWaiters(
+                    errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    f"the ISR of {self.tp} fell to {list(self.isr.committed)}, below "
+                    f"min.insync.replicas={self.min_insync_replicas}, before all had the records",
+                ),
+            )
+        return effects
+
+    def _count_maximal(self) -> None:
+        self._maximal_others = tuple(self.isr.maximal - {self.broker_id})
+
+    def _track_followers(self, now_ms: int) -> None:
+        """One progress per assigned follower; ISR members get the full lag time from now on."""
+        self.followers = {
+            broker_id: self.followers.get(broker_id)
+            or FollowerProgress(
+                self.flushed_offset, now_ms, in_sync=broker_id in self.isr.committed
+            )
+            for broker_id in self.replicas
+            if broker_id != self.broker_id
+        }
+
+    def _fail_all(self, message: str) -> tuple[Effect, ...]:
+        return (FailWaiters(errors_pb2.NOT_LEADER_OR_FOLLOWER, message),)
