@@ -1,0 +1,1 @@
+"""The ``quorate`` command. Each command lives in its own module and is loaded when it is called."""

@@ -1,0 +1,98 @@
+"""``quorate controller``: who it is, and making it step down (E5)."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from quorate.client.admin import AdminClient
+    from quorate.client.results import ClusterStatus
+
+
+@click.group()
+def controller() -> None:
+    """Describe the controller, or make it step down.
+
+    \b
+    Example:
+      quorate controller describe --bootstrap-server 127.0.0.1:9092
+      quorate controller resign --bootstrap-server 127.0.0.1:9092
+    """
+
+
+@controller.command()
+@cluster_options
+@timeout_option(10_000)
+@json_option
+def describe(
+    bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool
+) -> None:
+    """Show which broker is the controller, and its epoch.
+
+    \b
+    Example:
+      quorate controller describe --data ./quorate-data --json
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        status = admin.cluster_status()
+    _show(status, as_json=as_json)
+
+
+@controller.command()
+@cluster_options
+@timeout_option(30_000)
+@json_option
+def resign(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
+    """Make the controller give up its office; waits until the next one holds it.
+
+    \b
+    Example:
+      quorate controller resign --data ./quorate-data
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        given_up = admin.resign_controller()
+        status = _next_controller(admin, given_up, timeout_ms)
+    _show(status, as_json=as_json)
+
+
+def _next_controller(admin: "AdminClient", given_up: int, timeout_ms: int) -> "ClusterStatus":
+    from quorate.client.errors import ClusterUnreachable
+
+    deadline = time.monotonic() + timeout_ms / 1000
+    while time.monotonic() < deadline:
+        status = admin.cluster_status()
+        if status.controller_id >= 0 and status.controller_epoch > given_up:
+            return status
+        time.sleep(0.05)
+    raise ClusterUnreachable(
+        f"the controller of epoch {given_up} resigned, but nobody followed within {timeout_ms} ms"
+    )
+
+
+def _show(status: "ClusterStatus", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {"controller_id": status.controller_id, "controller_epoch": status.controller_epoch}
+        )
+    elif status.controller_id < 0:
+        click.echo("no broker is the controller at the moment")
+    else:
+        click.echo(
+            f"broker {status.controller_id} is the controller, epoch {status.controller_epoch}"
+        )

@@ -1,0 +1,78 @@
+"""``quorate node``: one voter or broker in the foreground, as a service manager runs it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quorate.cli.options import Command, key_values
+
+
+@click.group()
+def node() -> None:
+    """Run one voter or broker in the foreground.
+
+    \b
+    Example:
+      quorate node quorum --config quorum-1.toml
+      quorate node broker --config broker-1.toml --set log.level=DEBUG
+    """
+
+
+def _node_options(command: Command) -> Command:
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Configuration that goes before the file's.",
+    )(command)
+    return click.option(
+        "--config",
+        required=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="TOML file with Kafka's keys at the top level.",
+    )(command)
+
+
+def _run(
+    run: Callable[[Path, dict[str, Any]], int], config: Path, settings: tuple[str, ...]
+) -> int:
+    return run(config, key_values(settings, "--set"))
+
+
+@node.command("quorum")
+@_node_options
+def quorum_node(config: Path, settings: tuple[str, ...]) -> int:
+    """Run one voter of the metadata quorum.
+
+    \b
+    Example (quorum-1.toml):
+      "node.id" = 1
+      "cluster.id" = "my-cluster"
+      "data.dir" = "/var/lib/quorate/quorum-1"
+      "quorum.voters" = "1@host1:7001/7101,2@host2:7001/7101,3@host3:7001/7101"
+    """
+    from quorum.process import run
+
+    return _run(run, config, settings)
+
+
+@node.command("broker")
+@_node_options
+def broker_node(config: Path, settings: tuple[str, ...]) -> int:
+    """Run one broker.
+
+    \b
+    Example (broker-1.toml):
+      "broker.id" = 1
+      "log.dir" = "/var/lib/quorate/broker-1"
+      "quorum.bootstrap.servers" = "host1:7101,host2:7101,host3:7101"
+      "listeners" = "PLAINTEXT://host1:9092"
+      "grpc.listener" = "host1:9192"
+    """
+    from broker.process import run
+
+    return _run(run, config, settings)

@@ -1,0 +1,70 @@
+"""``quorate status``: what a cluster says about itself."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from quorate.client.results import ClusterStatus, PartitionName
+
+
+@click.command()
+@cluster_options
+@timeout_option(10_000)
+@json_option
+def status(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
+    """Show controller, brokers and partitions in trouble.
+
+    \b
+    Example:
+      quorate status --bootstrap-server 127.0.0.1:9092
+      quorate status --data ./quorate-data --json
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        found = admin.cluster_status()
+    if as_json:
+        print_json(as_document(found))
+    else:
+        _show(found)
+
+
+def as_document(status: "ClusterStatus") -> dict[str, Any]:
+    """The status as scripts get it."""
+    return asdict(status)
+
+
+def _show(status: "ClusterStatus") -> None:
+    controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
+    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
+    click.echo(f"cluster     {status.cluster_id}")
+    click.echo(f"controller  {controller} (epoch {status.controller_epoch})")
+    click.echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
+    for broker in status.brokers:
+        rack = f", rack {broker.rack}" if broker.rack else ""
+        click.echo(
+            f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
+        )
+    click.echo(f"topics      {status.topics}, with {status.partitions} partitions")
+    click.echo(f"offline     {_names(status.offline_partitions)}")
+    click.echo(f"under-replicated  {_names(status.under_replicated_partitions)}")
+    for alert in status.alerts:
+        click.echo(f"alert       {alert}")
+
+
+def _names(partitions: "tuple[PartitionName, ...]") -> str:
+    shown = ", ".join(f"{name.topic}-{name.partition}" for name in partitions[:20])
+    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
+    return f"{len(partitions)} ({shown}{more})" if partitions else "none"

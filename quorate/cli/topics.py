@@ -1,0 +1,243 @@
+"""``quorate topics``: create, list, describe and delete, with the flags of kafka-topics.sh."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    key_values,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from quorate.client.results import TopicInfo, TopicResult
+
+CLIENT_ID: Final = "quorate-cli"
+TIMEOUT_MS: Final = 30_000
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics.
+
+    \b
+    Example:
+      quorate topics create --topic events --partitions 6 --replication-factor 3
+      quorate topics describe --topic events
+    """
+
+
+@topics.command()
+@cluster_options
+@click.option("--topic", required=True, help="Name of the topic.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Default: num.partitions of the cluster."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Default: default.replication.factor of the cluster.",
+)
+@click.option(
+    "--replica-assignment",
+    metavar="1:2:3,2:3:1,…",
+    help="Brokers of each partition by hand, preferred leader first.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Topic config.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def create(
+    bootstrap_server: str | None,
+    data: Path | None,
+    topic: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    replica_assignment: str | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Create a topic.
+
+    \b
+    Example:
+      quorate topics create --topic events --partitions 6 --replication-factor 3 \\
+        --config min.insync.replicas=2
+    """
+    from quorate.client.admin import AdminClient
+    from quorate.client.results import NewTopic
+    from quorate_proto.v1 import errors_pb2
+
+    if replica_assignment and (partitions or replication_factor):
+        raise click.UsageError(
+            "--replica-assignment says how many partitions and replicas there are: "
+            "leave --partitions and --replication-factor out"
+        )
+    wanted = NewTopic(
+        name=topic,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        configs=key_values(configs, "--config"),
+        assignments=parse_assignment(replica_assignment) if replica_assignment else (),
+    )
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+        (result,) = admin.create_topics([wanted])
+    existed = if_not_exists and result.error_code == errors_pb2.TOPIC_ALREADY_EXISTS
+    if not existed:
+        result.raise_for_error()
+    _show_created(result, existed=existed, as_json=as_json)
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """``1:2,2:1`` → ``[[1, 2], [2, 1]]``.
+
+    Raises:
+        click.UsageError: not of that form.
+    """
+    try:
+        return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(
+            f"--replica-assignment {text}: must be broker ids like 1:2:3,2:3:1"
+        ) from None
+
+
+def _show_created(result: "TopicResult", *, existed: bool, as_json: bool) -> None:
+    if as_json:
+        document = asdict(result) | {"topic_id": topic_id_text(result.topic_id)}
+        print_json(document | {"created": not existed})
+    elif existed:
+        click.echo(f"Topic {result.name} already exists.")
+    else:
+        click.echo(f"Created topic {result.name}.")
+
+
+@topics.command("list")
+@cluster_options
+@timeout_option(TIMEOUT_MS)
+@json_option
+def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
+    """List the names of all topics.
+
+    \b
+    Example:
+      quorate topics list --bootstrap-server 127.0.0.1:9092
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+        names = admin.list_topics()
+    if as_json:
+        print_json(names)
+    else:
+        for name in names:
+            click.echo(name)
+
+
+@topics.command()
+@cluster_options
+@click.option("--topic", "names", multiple=True, help="Name of a topic; repeat it. Default: all.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def describe(
+    bootstrap_server: str | None,
+    data: Path | None,
+    names: tuple[str, ...],
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Show partitions, leaders, replicas and ISR.
+
+    \b
+    Example:
+      quorate topics describe --topic events --json
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+        found = admin.describe_topics(names)
+    if as_json:
+        print_json([as_document(topic) for topic in found])
+    else:
+        for topic in found:
+            _show(topic)
+
+
+@topics.command()
+@cluster_options
+@click.option("--topic", "names", multiple=True, required=True, help="Name of a topic; repeat it.")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the topic does not exist.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def delete(
+    bootstrap_server: str | None,
+    data: Path | None,
+    names: tuple[str, ...],
+    if_exists: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Delete topics and their data.
+
+    \b
+    Example:
+      quorate topics delete --topic events --if-exists
+    """
+    from quorate.client.admin import AdminClient
+    from quorate_proto.v1 import errors_pb2
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+        results = admin.delete_topics(names)
+    deleted: list[str] = []
+    for result in results:
+        if if_exists and result.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        result.raise_for_error()
+        deleted.append(result.name)
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        for name in deleted:
+            click.echo(f"Deleted topic {name}.")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka prints it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def as_document(topic: "TopicInfo") -> dict[str, Any]:
+    """The topic as scripts get it."""
+    return asdict(topic) | {"topic_id": topic_id_text(topic.topic_id)}
+
+
+def _show(topic: "TopicInfo") -> None:
+    replication_factor = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    click.echo(
+        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}\t"
+        f"PartitionCount: {len(topic.partitions)}\tReplicationFactor: {replication_factor}"
+    )
+    for partition in topic.partitions:
+        leader = "none" if partition.leader < 0 else partition.leader
+        click.echo(
+            f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}\t"
+            f"Replicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+        )
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))

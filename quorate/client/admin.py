@@ -1,0 +1,147 @@
+"""The admin client: topics, status and the controller, over gRPC, straight to the controller."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from quorate.client.bootstrap import discover
+from quorate.client.connection import ClusterConnection
+from quorate.client.errors import RequestFailed
+from quorate.client.results import ClusterStatus, NewTopic, TopicInfo, TopicResult
+from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+
+_EVERY_TOPIC: Final = replication_pb2.DescribeTopicsRequest(all=True)
+
+
+class AdminClient:
+    """Administers a cluster. Use as a context manager, or ``close()`` it.
+
+    ``bootstrap_servers``: Kafka addresses, ``host:port,host:port``; the gRPC ones are found through
+    them. ``grpc_addresses``: gRPC addresses of brokers, where they are known already.
+    Every method raises ``ClusterUnreachable`` when nobody answers within ``timeout_ms``. Outcomes
+    per topic are values: look at ``TopicResult.ok`` or call ``raise_for_error()``.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        grpc_addresses: Sequence[str] = (),
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        client_id: str = "quorate-admin",
+    ) -> None:
+        if (bootstrap_servers is None) == (not grpc_addresses):
+            raise ValueError("give either bootstrap_servers or grpc_addresses")
+        self._timeout_ms = timeout_ms
+        self._client_id = client_id
+
+        def addresses() -> Iterable[str]:
+            if bootstrap_servers is None:
+                return grpc_addresses
+            found = discover(bootstrap_servers)
+            return [broker.grpc for broker in found.brokers if broker.grpc]
+
+        self._connection = ClusterConnection(
+            addresses, description=bootstrap_servers or ",".join(grpc_addresses)
+        )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "AdminClient":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """One result per topic, in order."""
+        request = admin_pb2.CreateTopicsRequest(
+            context=self._context("CreateTopics"),
+            topics=[topic.to_proto() for topic in topics],
+            validate_only=validate_only,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.CreateTopics(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "creating topics")
+        return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
+        """One result per name, in order."""
+        request = admin_pb2.DeleteTopicsRequest(
+            context=self._context("DeleteTopics"), names=list(names)
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.DeleteTopics(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "deleting topics")
+        return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def list_topics(self) -> list[str]:
+        """Names of all topics, sorted."""
+        return sorted(topic.topic for topic in self._describe(_EVERY_TOPIC).topics)
+
+    def describe_topics(self, names: Sequence[str] = ()) -> list[TopicInfo]:
+        """The topics of those names, or all of them, sorted by name.
+
+        Raises:
+            RequestFailed: UNKNOWN_TOPIC_OR_PARTITION, naming the topic.
+        """
+        request = (
+            replication_pb2.DescribeTopicsRequest(topics=list(names)) if names else _EVERY_TOPIC
+        )
+        answer = self._describe(request)
+        for topic in answer.topics:
+            _check(topic.error_code, f"topic {topic.topic!r} does not exist")
+        return sorted(map(TopicInfo.from_proto, answer.topics), key=lambda topic: topic.name)
+
+    def cluster_status(self) -> ClusterStatus:
+        """The cluster as the first broker that answers knows it."""
+        answer = self._connection.on_any(
+            lambda stubs, timeout_s: stubs.admin.ClusterStatus(
+                admin_pb2.ClusterStatusRequest(), timeout=timeout_s
+            ),
+            timeout_ms=self._timeout_ms,
+        )
+        return ClusterStatus.from_proto(answer)
+
+    def resign_controller(self) -> int:
+        """Makes the controller give up its office (E5); the controller epoch it gave up."""
+        request = admin_pb2.ResignControllerRequest(context=self._context("ResignController"))
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.ResignController(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "resigning the controller")
+        self._connection.forget_controller()
+        return answer.controller_epoch
+
+    def _describe(
+        self, request: replication_pb2.DescribeTopicsRequest
+    ) -> replication_pb2.DescribeTopicsResponse:
+        return self._connection.on_any(
+            lambda stubs, timeout_s: stubs.range_read.DescribeTopics(request, timeout=timeout_s),
+            timeout_ms=self._timeout_ms,
+        )
+
+    def _context(self, api_name: str) -> admin_pb2.RequestContext:
+        return admin_pb2.RequestContext(
+            client_id=self._client_id,
+            timeout_ms=self._timeout_ms,
+            forwarded_by=-1,
+            api_name=api_name,
+        )
+
+
+def _check(code: int, message: str) -> None:
+    if code != errors_pb2.NONE:
+        raise RequestFailed(code, message)

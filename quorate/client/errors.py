@@ -1,0 +1,31 @@
+"""What can go wrong between the quorate client and a cluster."""
+
+from typing import cast
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code: ``NOT_CONTROLLER``; its number if it is unknown here."""
+    from quorate_proto.v1 import errors_pb2
+
+    try:
+        return errors_pb2.ErrorCode.Name(cast("errors_pb2.ErrorCode.ValueType", code))
+    except ValueError:
+        return f"error {code}"
+
+
+class QuorateError(Exception):
+    """Base of everything the quorate client raises; the message says what to do."""
+
+
+class ClusterUnreachable(QuorateError):
+    """No broker answered, or no controller could be found, before the deadline."""
+
+
+class RequestFailed(QuorateError):
+    """The cluster refused a request. ``code`` is Kafka's error code, ``error`` its name."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.error = error_name(code)
+        self.message = message
+        super().__init__(f"{self.error}: {message}" if message else self.error)

@@ -1,0 +1,183 @@
+"""Typed answers of the admin client: frozen values, independent of the wire."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from quorate.client.errors import RequestFailed, error_name
+from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create. ``assignments[p]`` lists the replicas of partition p, first preferred.
+
+    ``num_partitions`` and ``replication_factor`` -1: the cluster's defaults; both are ignored
+    when there are assignments.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> admin_pb2.NewTopic:
+        assignments = [
+            admin_pb2.ReplicaAssignment(partition=number, broker_ids=list(replicas))
+            for number, replicas in enumerate(self.assignments)
+        ]
+        return admin_pb2.NewTopic(
+            name=self.name,
+            num_partitions=self.num_partitions,
+            replication_factor=self.replication_factor,
+            assignments=assignments,
+            configs=dict(self.configs),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+
+    name: str
+    error_code: int
+    error: str
+    message: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.TopicResult) -> "TopicResult":
+        return cls(
+            name=result.name,
+            error_code=result.error_code,
+            error=error_name(result.error_code),
+            message=result.error_message,
+            topic_id=result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
+
+    def raise_for_error(self) -> "TopicResult":
+        """This result.
+
+        Raises:
+            RequestFailed: the topic was refused.
+        """
+        if not self.ok:
+            raise RequestFailed(self.error_code, self.message or f"topic {self.name!r}")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """One partition; ``leader`` -1: none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """One topic and its partitions, in order."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionInfo, ...]
+
+    @classmethod
+    def from_proto(cls, topic: replication_pb2.TopicDescription) -> "TopicInfo":
+        partitions = tuple(
+            PartitionInfo(
+                partition=partition.partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replicas),
+                isr=tuple(partition.isr),
+            )
+            for partition in topic.partitions
+        )
+        return cls(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """A live broker. ``epoch``: metadata offset of its registration. Addresses: ``host:port``."""
+
+    id: int
+    epoch: int
+    kafka: str
+    grpc: str
+    rack: str
+
+    @classmethod
+    def from_proto(cls, broker: replication_pb2.BrokerEndpoint) -> "BrokerInfo":
+        return cls(
+            id=broker.broker_id,
+            epoch=broker.broker_epoch,
+            kafka=f"{broker.kafka.host}:{broker.kafka.port}",
+            grpc=f"{broker.grpc.host}:{broker.grpc.port}",
+            rack=broker.rack,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionName:
+    """A partition by name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The cluster as one broker knows it.
+
+    ``controller_id`` -1: none; ``quorum_leader`` 0: unknown; ``metadata_offset``: the image this
+    was made from.
+    """
+
+    cluster_id: str
+    controller_id: int
+    controller_epoch: int
+    quorum_leader: int
+    metadata_offset: int
+    brokers: tuple[BrokerInfo, ...]
+    offline_partitions: tuple[PartitionName, ...]
+    under_replicated_partitions: tuple[PartitionName, ...]
+    alerts: tuple[str, ...]
+    topics: int
+    partitions: int
+
+    @classmethod
+    def from_proto(cls, status: admin_pb2.ClusterStatusResponse) -> "ClusterStatus":
+        return cls(
+            cluster_id=status.cluster_id,
+            controller_id=status.controller_id,
+            controller_epoch=status.controller_epoch,
+            quorum_leader=status.quorum_leader,
+            metadata_offset=status.metadata_offset,
+            brokers=tuple(
+                sorted(map(BrokerInfo.from_proto, status.brokers), key=lambda broker: broker.id)
+            ),
+            offline_partitions=_names(status.offline_partitions),
+            under_replicated_partitions=_names(status.under_replicated_partitions),
+            alerts=tuple(status.alerts),
+            topics=status.topics,
+            partitions=status.partitions,
+        )
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        return next((broker for broker in self.brokers if broker.id == broker_id), None)
+
+
+def _names(references: Sequence[admin_pb2.PartitionRef]) -> tuple[PartitionName, ...]:
+    return tuple(PartitionName(topic=ref.topic, partition=ref.partition) for ref in references)

@@ -1,0 +1,216 @@
+"""The folder of a local cluster: which nodes it has, where they listen, where their files are.
+
+DIR/config/quorum-1.toml …   one configuration file per process: the truth about the cluster
+DIR/quorum-1/ DIR/broker-1/  data
+DIR/logs/broker-1.log …      what the processes say
+DIR/cluster.json             the processes of the running cluster; absent when it is down
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from broker.config import BROKER_ID, GRPC_LISTENER, LISTENERS, LOG_DIR, QUORUM_BOOTSTRAP_SERVERS
+from metadata_log.configuration import ConfigError
+from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.ports import HOST, PortReservation
+from quorate.cluster.settings import Settings
+from quorum.config import CLUSTER_ID, DATA_DIR, NODE_ID, QUORUM_VOTERS, Voter, parse_voters
+from quorum.config_file import read_toml
+
+Kind = Literal["quorum", "broker"]
+CONFIG_FOLDER: Final = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One process of the cluster."""
+
+    kind: Kind
+    id: int
+    config: Mapping[str, object]
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"voter {self.id}" if self.kind == "quorum" else f"broker {self.id}"
+
+    @property
+    def stem(self) -> str:
+        return f"{self.kind}-{self.id}"
+
+    @property
+    def config_path(self) -> Path:
+        return self.folder / CONFIG_FOLDER / f"{self.stem}.toml"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "logs" / f"{self.stem}.log"
+
+    @property
+    def grpc_address(self) -> str:
+        """Where it serves gRPC: host:port."""
+        if self.kind == "broker":
+            return str(self.config[GRPC_LISTENER.name])
+        return str(self._voter().grpc)
+
+    @property
+    def kafka_address(self) -> str:
+        """Where a broker serves Kafka clients: host:port."""
+        return str(self.config[LISTENERS.name]).rpartition("://")[2]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """What it listens on: use → port."""
+        if self.kind == "broker":
+            return {"Kafka": _port(self.kafka_address), "gRPC": _port(self.grpc_address)}
+        voter = self._voter()
+        return {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
+
+    def _voter(self) -> Voter:
+        for voter in parse_voters(str(self.config[QUORUM_VOTERS.name])):
+            if voter.voter_id == self.id:
+                return voter
+        raise ConfigError(f"{self.config_path}: quorum.voters does not name voter {self.id}")
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def plan_cluster(
+    folder: Path, *, voters: int, brokers: int, port: int, settings: Settings, cluster_id: str
+) -> list[Node]:
+    """The nodes of a new cluster in ``folder``, voters first. Nothing is written.
+
+    ``port``: Kafka port of the first broker, the others follow; 0: any free ports.
+
+    Raises:
+        LocalClusterError: a port is taken.
+    """
+    with PortReservation() as ports:
+        kafka_ports = [
+            ports.claim(port + index, f"Kafka, broker {index + 1}", "choose another with --port")
+            if port
+            else ports.claim_any()
+            for index in range(brokers)
+        ]
+
+        def internal() -> int:
+            return ports.claim_from(port + 10_000) if port else ports.claim_any()
+
+        grpc_ports = [internal() for _ in range(brokers)]
+        voter_ports = [(internal(), internal()) for _ in range(voters)]
+    voter_list = ",".join(
+        f"{voter}@{HOST}:{raft}/{grpc}" for voter, (raft, grpc) in enumerate(voter_ports, 1)
+    )
+    bootstrap = ",".join(f"{HOST}:{grpc}" for _, grpc in voter_ports)
+    return [
+        *(
+            _voter_node(folder, voter, voter_list, cluster_id, settings)
+            for voter in range(1, voters + 1)
+        ),
+        *(
+            _broker_node(folder, broker, kafka_port, grpc_port, bootstrap, settings)
+            for broker, (kafka_port, grpc_port) in enumerate(
+                zip(kafka_ports, grpc_ports, strict=True), 1
+            )
+        ),
+    ]
+
+
+def _voter_node(folder: Path, voter: int, voters: str, cluster_id: str, settings: Settings) -> Node:
+    config = {
+        NODE_ID.name: voter,
+        CLUSTER_ID.name: cluster_id,
+        DATA_DIR.name: str(folder / f"quorum-{voter}"),
+        QUORUM_VOTERS.name: voters,
+        **settings.quorum,
+    }
+    return Node("quorum", voter, config, folder)
+
+
+def _broker_node(
+    folder: Path, broker: int, kafka_port: int, grpc_port: int, bootstrap: str, settings: Settings
+) -> Node:
+    config = {
+        BROKER_ID.name: broker,
+        LOG_DIR.name: str(folder / f"broker-{broker}"),
+        QUORUM_BOOTSTRAP_SERVERS.name: bootstrap,
+        LISTENERS.name: f"PLAINTEXT://{HOST}:{kafka_port}",
+        GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
+        **settings.broker,
+    }
+    return Node("broker", broker, config, folder)
+
+
+def write_config(node: Node) -> None:
+    """Writes the node's configuration file."""
+    lines = [f"{json.dumps(key)} = {_toml(value)}" for key, value in node.config.items()]
+    write_atomically(node.config_path, "\n".join(lines) + "\n")
+
+
+def _toml(value: object) -> str:
+    """A string, number or boolean: JSON's spelling of these is TOML's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Readers see the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def load_nodes(folder: Path) -> list[Node]:
+    """The nodes of the cluster in ``folder``, voters first; empty: there is none.
+
+    Raises:
+        ConfigError: a configuration file is malformed.
+    """
+    nodes = [
+        *(_load_node(folder, "quorum", path) for path in _config_files(folder, "quorum")),
+        *(_load_node(folder, "broker", path) for path in _config_files(folder, "broker")),
+    ]
+    return nodes
+
+
+def _config_files(folder: Path, kind: Kind) -> Iterable[Path]:
+    found = (folder / CONFIG_FOLDER).glob(f"{kind}-*.toml")
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def _load_node(folder: Path, kind: Kind, path: Path) -> Node:
+    config = read_toml(path)
+    key = BROKER_ID.name if kind == "broker" else NODE_ID.name
+    node_id = config.get(key)
+    if not isinstance(node_id, int) or path.stem != f"{kind}-{node_id}":
+        raise ConfigError(f"{path}: {key}={node_id} does not match the file's name")
+    return Node(kind, node_id, config, folder)
+
+
+def with_settings(node: Node, settings: Settings) -> Node:
+    """The node with changed settings."""
+    changed = settings.broker if node.kind == "broker" else settings.quorum
+    return Node(node.kind, node.id, {**node.config, **changed}, node.folder)
+
+
+def refuse_foreign_folder(folder: Path) -> None:
+    """A new cluster is only made in an empty or absent folder.
+
+    Raises:
+        LocalClusterError: the folder holds something that is not a cluster.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise LocalClusterError(f"{folder} is a file: give a folder with --data")
+    if folder.is_dir() and any(entry.name != LOCK_NAME for entry in folder.iterdir()):
+        raise LocalClusterError(
+            f"{folder} is not empty and holds no Quorate cluster: "
+            f"give an empty or new folder with --data"
+        )
+
+
+LOCK_NAME: Final = ".lock"

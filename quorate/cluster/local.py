@@ -1,0 +1,295 @@
+"""A local cluster: created or found in a folder, started, waited for, stopped."""
+
+import fcntl
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.layout import (
+    LOCK_NAME,
+    Kind,
+    Node,
+    load_nodes,
+    plan_cluster,
+    refuse_foreign_folder,
+    with_settings,
+    write_config,
+)
+from quorate.cluster.ports import PortReservation
+from quorate.cluster.processes import POLL_INTERVAL_MS, is_ours, last_lines, send, spawn, wait_gone
+from quorate.cluster.readiness import Readiness
+from quorate.cluster.settings import Settings
+from quorate.cluster.state import read_pids, remove_state, write_state
+
+START_TIMEOUT_MS: Final = 90_000
+STOP_TIMEOUT_MS: Final = 20_000
+PROGRESS_INTERVAL_MS: Final = 3_000
+
+Progress = Callable[[str], None]
+NodeKey = tuple[Kind, int]
+
+
+class LocalCluster:
+    """The nodes of one folder and the processes that run them.
+
+    Configuration files are the truth about the nodes, cluster.json about the processes; both are
+    read once, here, and written through here.
+    """
+
+    def __init__(self, folder: Path, nodes: Sequence[Node], progress: Progress) -> None:
+        self.folder = folder
+        self.nodes = list(nodes)
+        self._progress = progress
+        self._children: dict[NodeKey, subprocess.Popen[bytes]] = {}
+        self._pids = read_pids(folder)
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        *,
+        voters: int,
+        brokers: int,
+        port: int,
+        settings: Settings,
+        progress: Progress,
+    ) -> "LocalCluster":
+        """A new cluster in an empty folder; writes its configuration files.
+
+        Raises:
+            LocalClusterError: a port is taken, or the folder holds something else.
+        """
+        folder = folder.resolve()
+        refuse_foreign_folder(folder)
+        nodes = plan_cluster(
+            folder,
+            voters=voters,
+            brokers=brokers,
+            port=port,
+            settings=settings,
+            cluster_id=secrets.token_urlsafe(16),
+        )
+        for node in nodes:
+            write_config(node)
+        return cls(folder, nodes, progress)
+
+    @classmethod
+    def find(cls, folder: Path, progress: Progress) -> "LocalCluster | None":
+        """The cluster in the folder, running or not; None: there is none."""
+        folder = folder.resolve()
+        nodes = load_nodes(folder)
+        return cls(folder, nodes, progress) if nodes else None
+
+    @property
+    def voters(self) -> list[Node]:
+        return [node for node in self.nodes if node.kind == "quorum"]
+
+    @property
+    def brokers(self) -> list[Node]:
+        return [node for node in self.nodes if node.kind == "broker"]
+
+    @property
+    def bootstrap(self) -> str:
+        """Kafka addresses of all brokers: host:port,host:port."""
+        return ",".join(node.kafka_address for node in self.brokers)
+
+    def node(self, kind: Kind, node_id: int) -> Node:
+        """The node of that id.
+
+        Raises:
+            LocalClusterError: there is none; names those there are.
+        """
+        known = self.voters if kind == "quorum" else self.brokers
+        for node in known:
+            if node.id == node_id:
+                return node
+        ids = ", ".join(str(node.id) for node in known)
+        raise LocalClusterError(f"{self.folder} has no {kind} {node_id}: there are {ids}")
+
+    def pid(self, node: Node) -> int | None:
+        """The process of a node; None: it does not run."""
+        key = (node.kind, node.id)
+        child = self._children.get(key)
+        if child is not None:
+            return child.pid if child.poll() is None else None
+        pid = self._pids.get(key)
+        return pid if pid is not None and is_ours(pid, node.config_path) else None
+
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes if self.pid(node) is not None]
+
+    def exit_code(self, node: Node) -> int | None:
+        """Exit code of a process that this object started and that has ended."""
+        child = self._children.get((node.kind, node.id))
+        return child.poll() if child else None
+
+    def change_settings(self, settings: Settings) -> None:
+        """Rewrites the configuration files; takes effect at the next start."""
+        self.nodes = [with_settings(node, settings) for node in self.nodes]
+        for node in self.nodes:
+            write_config(node)
+
+    def start(self, *, timeout_ms: int = START_TIMEOUT_MS) -> None:
+        """Starts every node that does not run and waits until the cluster is whole.
+
+        When that fails, what was started here is stopped again.
+
+        Raises:
+            LocalClusterError: everything runs already, a port is taken, a process ended (shows the
+                end of its log), or the cluster was not whole in time (says what is missing).
+        """
+        with self._lock():
+            stopped = [node for node in self.nodes if self.pid(node) is None]
+            if not stopped:
+                raise LocalClusterError(
+                    f"the cluster in {self.folder} is already running (Kafka at {self.bootstrap}): "
+                    f"stop it with `quorate down --data {self.folder}`"
+                )
+            self._check_ports(stopped)
+            self._progress(_summary("starting", stopped))
+            try:
+                for node in stopped:
+                    self._spawn(node)
+                self._write_state()
+                self._wait_until_whole(timeout_ms)
+            except BaseException:
+                self._stop(stopped, graceful=False, timeout_ms=STOP_TIMEOUT_MS)
+                raise
+
+    def start_node(self, node: Node) -> None:
+        """Starts one node's process; does not wait for it to be ready."""
+        if self.pid(node) is None:
+            self._spawn(node)
+            self._write_state()
+
+    def wait_until_whole(self, *, timeout_ms: int = START_TIMEOUT_MS) -> None:
+        """Waits until every broker is registered and a controller at work. As ``start``."""
+        self._wait_until_whole(timeout_ms)
+
+    def kill(self, node: Node) -> int:
+        """kill -9, and waits until the process is gone; its pid.
+
+        Raises:
+            LocalClusterError: it does not run.
+        """
+        pid = self.pid(node)
+        if pid is None:
+            raise LocalClusterError(f"{node} is not running")
+        send(pid, node.config_path, signal.SIGKILL)
+        wait_gone([(pid, node.config_path)], STOP_TIMEOUT_MS)
+        self._reap(node)
+        return pid
+
+    def stop(self, *, graceful: bool = True, timeout_ms: int = STOP_TIMEOUT_MS) -> list[Node]:
+        """Stops everything: brokers first, then voters. The nodes that ran.
+
+        ``graceful``: SIGTERM, and SIGKILL for what is left at the timeout; else SIGKILL at once.
+        """
+        with self._lock():
+            return self._stop(self.nodes, graceful=graceful, timeout_ms=timeout_ms)
+
+    def _stop(self, nodes: Sequence[Node], *, graceful: bool, timeout_ms: int) -> list[Node]:
+        stopped: list[Node] = []
+        for kind in ("broker", "quorum"):
+            group = [node for node in nodes if node.kind == kind]
+            stopped += self._stop_group(group, graceful=graceful, timeout_ms=timeout_ms)
+            for node in group:
+                self._reap(node)
+        self._write_state()
+        return stopped
+
+    def _stop_group(self, nodes: Sequence[Node], *, graceful: bool, timeout_ms: int) -> list[Node]:
+        alive = {pid: node for node in nodes if (pid := self.pid(node)) is not None}
+        if alive and graceful:
+            self._progress(_summary("stopping", list(alive.values())))
+        first_signal = signal.SIGTERM if graceful else signal.SIGKILL
+        for pid, node in alive.items():
+            send(pid, node.config_path, first_signal)
+        processes = [(pid, node.config_path) for pid, node in alive.items()]
+        for pid, config_path in wait_gone(processes, timeout_ms):
+            self._progress(f"{alive[pid]} (pid {pid}) did not stop in {timeout_ms} ms: killing it")
+            send(pid, config_path, signal.SIGKILL)
+        wait_gone(processes, timeout_ms)
+        return list(alive.values())
+
+    def _spawn(self, node: Node) -> None:
+        child = spawn(node)
+        self._children[node.kind, node.id] = child
+        self._pids[node.kind, node.id] = child.pid
+
+    def _reap(self, node: Node) -> None:
+        key = (node.kind, node.id)
+        if (child := self._children.get(key)) is not None:
+            child.wait()
+        self._pids.pop(key, None)
+
+    def _write_state(self) -> None:
+        """cluster.json lists the nodes started and not stopped; gone when none is left."""
+        if self._pids:
+            write_state(self.folder, self.nodes, self._pids)
+        else:
+            remove_state(self.folder)
+
+    def _check_ports(self, nodes: Sequence[Node]) -> None:
+        with PortReservation() as ports:
+            for node in nodes:
+                for use, port in node.ports.items():
+                    ports.claim(port, f"{use}, {node}", f"change it in {node.config_path}")
+
+    def _wait_until_whole(self, timeout_ms: int) -> None:
+        begin = time.monotonic()
+        said = begin
+        with Readiness(self.brokers) as readiness:
+            while (missing := readiness.what_is_missing()) is not None:
+                self._refuse_dead_child()
+                now = time.monotonic()
+                if (now - begin) * 1000 >= timeout_ms:
+                    raise LocalClusterError(
+                        f"the cluster is not up after {timeout_ms} ms: {missing}; "
+                        f"see the logs in {self.folder / 'logs'}"
+                    )
+                if (now - said) * 1000 >= PROGRESS_INTERVAL_MS:
+                    self._progress(f"… {now - begin:.0f} s: {missing}")
+                    said = now
+                time.sleep(POLL_INTERVAL_MS / 1000)
+
+    def _refuse_dead_child(self) -> None:
+        for node in self.nodes:
+            code = self.exit_code(node)
+            if code is not None and (node.kind, node.id) in self._pids:
+                tail = "\n  ".join(last_lines(node.log_path, 15))
+                raise LocalClusterError(
+                    f"{node} ended with exit code {code} while starting; "
+                    f"the end of {node.log_path}:\n  {tail}"
+                )
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One start or stop of a folder at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK_NAME).open("w") as lock_file:
+            try:
+                fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LocalClusterError(
+                    f"another `quorate up` or `quorate down` is at work in {self.folder}: "
+                    f"wait for it to finish"
+                ) from None
+            yield
+
+
+def _summary(verb: str, nodes: Sequence[Node]) -> str:
+    voters = sum(node.kind == "quorum" for node in nodes)
+    brokers = len(nodes) - voters
+    parts = [
+        f"{count} {name}{'' if count == 1 else 's'}"
+        for count, name in ((voters, "voter"), (brokers, "broker"))
+        if count
+    ]
+    return f"{verb} {' and '.join(parts)}"

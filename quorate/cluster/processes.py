@@ -1,0 +1,87 @@
+"""Processes of a local cluster: started detached, recognised by command line, stopped by pid.
+
+A pid alone proves nothing: after a crash or a reboot it may be anybody's. A process is ours only if
+its command line holds the absolute path of the node's configuration file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from quorate.cluster.layout import Node
+
+POLL_INTERVAL_MS: Final = 20
+
+
+def command_line(node: Node) -> list[str]:
+    """What starts the node. ``-P``: a folder ``broker`` where it stands must not be imported."""
+    module = ["-P", "-m", "quorate.cli.main"]
+    return [sys.executable, *module, "node", node.kind, "--config", str(node.config_path)]
+
+
+def spawn(node: Node) -> subprocess.Popen[bytes]:
+    """Starts the node's process in its own session, so that Ctrl-C reaches us alone."""
+    node.log_path.parent.mkdir(parents=True, exist_ok=True)
+    with node.log_path.open("ab") as log_file:
+        return subprocess.Popen(
+            command_line(node),
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=node.folder,
+        )
+
+
+def is_ours(pid: int, config_path: Path) -> bool:
+    """Whether ``pid`` runs and is the node with that configuration file. A zombie does not run."""
+    return str(config_path) in _arguments(pid)
+
+
+def _arguments(pid: int) -> Sequence[str]:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return os.fsdecode(raw).split("\0")
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return ()
+    except OSError:
+        return ()
+    shown = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return shown.stdout.split()
+
+
+def send(pid: int, config_path: Path, signal_number: signal.Signals) -> bool:
+    """Signals the process if it is ours; whether it was."""
+    if not is_ours(pid, config_path):
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal_number)
+    return True
+
+
+def wait_gone(processes: Iterable[tuple[int, Path]], timeout_ms: int) -> list[tuple[int, Path]]:
+    """Waits until none of ``(pid, config path)`` runs; those that still do at the deadline."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    left = list(processes)
+    while left := [process for process in left if is_ours(*process)]:
+        if time.monotonic() >= deadline:
+            return left
+        time.sleep(POLL_INTERVAL_MS / 1000)
+    return []
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of a log file; none if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+    except OSError:
+        return []

@@ -1,0 +1,70 @@
+"""``--set key=value``: checked before anything starts, given to the processes that know it."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.config import BROKER_SPEC
+from metadata_log.configuration import ConfigError, ConfigSpec
+from quorum.config import QUORUM_SPEC
+
+MANAGED: Final[Mapping[str, str]] = {
+    "advertised.listeners": "--port",
+    "broker.id": "--brokers",
+    "cluster.id": "another --data folder",
+    "data.dir": "--data",
+    "grpc.listener": "--port",
+    "listeners": "--port",
+    "log.dir": "--data",
+    "node.id": "--quorum",
+    "quorum.bootstrap.servers": "--quorum",
+    "quorum.voters": "--quorum",
+}
+"""Keys that a local cluster sets by itself → the way to influence them."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Typed values by kind of process."""
+
+    quorum: Mapping[str, object] = field(default_factory=dict)
+    broker: Mapping[str, object] = field(default_factory=dict)
+
+
+def parse_settings(pairs: Iterable[str]) -> Settings:
+    """The settings in ``key=value`` strings.
+
+    Raises:
+        ConfigError: not of that form, unknown (names the nearest known key), managed by the local
+            cluster itself, or a wrong value.
+    """
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {pair}: must be key=value")
+        values[key.strip()] = value.strip()
+    return check_settings(values)
+
+
+def check_settings(values: Mapping[str, object]) -> Settings:
+    """The settings split by who knows the key, typed. Errors as ``parse_settings``."""
+    for key in values:
+        _refuse_unknown(key)
+        if key in MANAGED:
+            raise ConfigError(f"{key} is set by the local cluster itself: use {MANAGED[key]}")
+    return Settings(quorum=_known(QUORUM_SPEC, values), broker=_known(BROKER_SPEC, values))
+
+
+def _known(spec: ConfigSpec, values: Mapping[str, object]) -> dict[str, object]:
+    return {key: spec.key(key).parse(value) for key, value in values.items() if key in spec}
+
+
+def _refuse_unknown(key: str) -> None:
+    if key in QUORUM_SPEC or key in BROKER_SPEC:
+        return
+    names = sorted({known.name for spec in (QUORUM_SPEC, BROKER_SPEC) for known in spec})
+    near = difflib.get_close_matches(key, names, n=1)
+    hint = f": did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"
+    raise ConfigError(f"unknown configuration key {key!r}{hint}")
