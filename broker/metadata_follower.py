@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol, TypeVar
 
 import immutables
-from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
 
 from metadata_log.apply import apply
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import MetadataOffset
+from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
 
 K = TypeVar("K")
 V = TypeVar("V")

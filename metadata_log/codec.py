@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
-from quorate_proto.v1 import metadata_pb2 as pb
 
 from metadata_log import records as r
 from metadata_log.image import interned
@@ -21,6 +20,7 @@ from metadata_log.types import (
     SessionId,
     TopicId,
 )
+from quorate_proto.v1 import metadata_pb2 as pb
 
 
 class MalformedTransaction(ValueError):

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import immutables
 from google.protobuf.message import DecodeError
-from quorate_proto.v1 import metadata_pb2 as pb
 
 from metadata_log.codec import (
     brokers,
@@ -42,6 +41,7 @@ from metadata_log.types import (
     SessionId,
     TopicId,
 )
+from quorate_proto.v1 import metadata_pb2 as pb
 
 FORMAT: Final = 1
 _LENGTH_BYTES: Final = 4
