@@ -28,7 +28,7 @@ def down(data: Path, as_json: bool) -> None:
     from quorate.cluster.errors import LocalClusterError
     from quorate.cluster.local import LocalCluster
 
-    cluster = LocalCluster.find(data, lambda message: click.echo(message, err=True))
+    cluster = LocalCluster.find(data, _say, attached=False)
     if cluster is None:
         raise LocalClusterError(f"{data} holds no Quorate cluster: give its folder with --data")
     begin = time.monotonic()
@@ -39,3 +39,7 @@ def down(data: Path, as_json: bool) -> None:
         click.echo(f"stopped {len(stopped)} processes in {time.monotonic() - begin:.1f} s")
     else:
         click.echo(f"nothing is running in {data}")
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)

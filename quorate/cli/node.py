@@ -1,5 +1,8 @@
 """``quorate node``: one voter or broker in the foreground, as a service manager runs it."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ def _node_options(command: Command) -> Command:
         metavar="KEY=VALUE",
         help="Configuration that goes before the file's.",
     )(command)
+    command = click.option("--exit-with-parent", is_flag=True, hidden=True)(command)
     return click.option(
         "--config",
         required=True,
@@ -38,14 +42,27 @@ def _node_options(command: Command) -> Command:
 
 
 def _run(
-    run: Callable[[Path, dict[str, Any]], int], config: Path, settings: tuple[str, ...]
+    run: Callable[[Path, dict[str, Any]], int],
+    config: Path,
+    settings: tuple[str, ...],
+    *,
+    exit_with_parent: bool,
 ) -> int:
+    if exit_with_parent:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True, name="parent-watch").start()
     return run(config, key_values(settings, "--set"))
+
+
+def _stop_at_end_of_input() -> None:
+    """Standard input is a pipe from the parent: it ends when the parent does, even by kill -9."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @node.command("quorum")
 @_node_options
-def quorum_node(config: Path, settings: tuple[str, ...]) -> int:
+def quorum_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool) -> int:
     """Run one voter of the metadata quorum.
 
     \b
@@ -57,12 +74,12 @@ def quorum_node(config: Path, settings: tuple[str, ...]) -> int:
     """
     from quorum.process import run
 
-    return _run(run, config, settings)
+    return _run(run, config, settings, exit_with_parent=exit_with_parent)
 
 
 @node.command("broker")
 @_node_options
-def broker_node(config: Path, settings: tuple[str, ...]) -> int:
+def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool) -> int:
     """Run one broker.
 
     \b
@@ -75,4 +92,4 @@ def broker_node(config: Path, settings: tuple[str, ...]) -> int:
     """
     from broker.process import run
 
-    return _run(run, config, settings)
+    return _run(run, config, settings, exit_with_parent=exit_with_parent)

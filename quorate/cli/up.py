@@ -69,7 +69,7 @@ def up(
     """
     from quorate.cluster.settings import parse_settings
 
-    cluster = _cluster(data, quorum, brokers, port, parse_settings(settings))
+    cluster = _cluster(data, quorum, brokers, port, parse_settings(settings), attached=not detach)
     begin = time.monotonic()
     with _stop_signals_interrupt():
         cluster.start()
@@ -78,12 +78,18 @@ def up(
 
 
 def _cluster(
-    data: Path, voters: int | None, brokers: int | None, port: int | None, settings: "Settings"
+    data: Path,
+    voters: int | None,
+    brokers: int | None,
+    port: int | None,
+    settings: "Settings",
+    *,
+    attached: bool,
 ) -> "LocalCluster":
     """The cluster of the folder with the settings applied, or a new one."""
     from quorate.cluster.local import LocalCluster
 
-    found = LocalCluster.find(data, _say)
+    found = LocalCluster.find(data, _say, attached=attached)
     if found is None:
         return LocalCluster.create(
             data,
@@ -92,6 +98,7 @@ def _cluster(
             port=DEFAULT_PORT if port is None else port,
             settings=settings,
             progress=_say,
+            attached=attached,
         )
     _refuse_other_shape(found, data, voters, brokers, port)
     if settings.quorum or settings.broker:

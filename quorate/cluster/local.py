@@ -42,7 +42,10 @@ class LocalCluster:
     read once, here, and written through here.
     """
 
-    def __init__(self, folder: Path, nodes: Sequence[Node], progress: Progress) -> None:
+    def __init__(
+        self, folder: Path, nodes: Sequence[Node], progress: Progress, *, attached: bool
+    ) -> None:
+        self._attached = attached
         self.folder = folder
         self.nodes = list(nodes)
         self._progress = progress
@@ -59,8 +62,11 @@ class LocalCluster:
         port: int,
         settings: Settings,
         progress: Progress,
+        attached: bool,
     ) -> "LocalCluster":
         """A new cluster in an empty folder; writes its configuration files.
+
+        ``attached``: the processes stop when this one ends, however it ends.
 
         Raises:
             LocalClusterError: a port is taken, or the folder holds something else.
@@ -77,14 +83,14 @@ class LocalCluster:
         )
         for node in nodes:
             write_config(node)
-        return cls(folder, nodes, progress)
+        return cls(folder, nodes, progress, attached=attached)
 
     @classmethod
-    def find(cls, folder: Path, progress: Progress) -> "LocalCluster | None":
+    def find(cls, folder: Path, progress: Progress, *, attached: bool) -> "LocalCluster | None":
         """The cluster in the folder, running or not; None: there is none."""
         folder = folder.resolve()
         nodes = load_nodes(folder)
-        return cls(folder, nodes, progress) if nodes else None
+        return cls(folder, nodes, progress, attached=attached) if nodes else None
 
     @property
     def voters(self) -> list[Node]:
@@ -186,6 +192,10 @@ class LocalCluster:
         self._reap(node)
         return pid
 
+    def stop_node(self, node: Node, *, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
+        """Stops one node: SIGTERM, and SIGKILL at the timeout."""
+        self._stop([node], graceful=True, timeout_ms=timeout_ms)
+
     def stop(self, *, graceful: bool = True, timeout_ms: int = STOP_TIMEOUT_MS) -> list[Node]:
         """Stops everything: brokers first, then voters. The nodes that ran.
 
@@ -219,14 +229,16 @@ class LocalCluster:
         return list(alive.values())
 
     def _spawn(self, node: Node) -> None:
-        child = spawn(node)
+        child = spawn(node, attached=self._attached)
         self._children[node.kind, node.id] = child
         self._pids[node.kind, node.id] = child.pid
 
     def _reap(self, node: Node) -> None:
         key = (node.kind, node.id)
-        if (child := self._children.get(key)) is not None:
+        if (child := self._children.pop(key, None)) is not None:
             child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
         self._pids.pop(key, None)
 
     def _write_state(self) -> None:

@@ -19,19 +19,27 @@ from quorate.cluster.layout import Node
 POLL_INTERVAL_MS: Final = 20
 
 
-def command_line(node: Node) -> list[str]:
+EXIT_WITH_PARENT: Final = "--exit-with-parent"
+
+
+def command_line(node: Node, *, attached: bool) -> list[str]:
     """What starts the node. ``-P``: a folder ``broker`` where it stands must not be imported."""
     module = ["-P", "-m", "quorate.cli.main"]
-    return [sys.executable, *module, "node", node.kind, "--config", str(node.config_path)]
+    command = [sys.executable, *module, "node", node.kind, "--config", str(node.config_path)]
+    return [*command, EXIT_WITH_PARENT] if attached else command
 
 
-def spawn(node: Node) -> subprocess.Popen[bytes]:
-    """Starts the node's process in its own session, so that Ctrl-C reaches us alone."""
+def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
+    """Starts the node's process in its own session, so that Ctrl-C reaches us alone.
+
+    ``attached``: it stops when we end, however we end: its standard input is a pipe from us.
+    """
     node.log_path.parent.mkdir(parents=True, exist_ok=True)
     with node.log_path.open("ab") as log_file:
         return subprocess.Popen(
-            command_line(node),
-            stdin=subprocess.DEVNULL,
+            command_line(node, attached=attached),
+            stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
+            bufsize=0,
             stdout=log_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,

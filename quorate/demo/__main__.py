@@ -1,0 +1,184 @@
+"""``python -m quorate.demo``: the whole of Quorate in half a minute.
+
+3 voters and 3 brokers, a topic of 6 partitions on 3 replicas each; every line of the input
+(``DEMO_INPUT``: a file or folder; default: the project's own text files) produced with acks=all;
+kill -9 of the controller's broker in the middle; everything read back with Spark by offset range.
+
+Exit codes: 0 nothing lost, 1 lost or failed, 130 Ctrl-C. Leaves no process and no file.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from quorate.client.errors import QuorateError
+from quorate.client.results import NewTopic
+from quorate.cluster.errors import LocalClusterError
+from quorate.demo.failover import ControllerKill, Takeover
+from quorate.demo.producing import Acknowledgements, produce_lines
+from quorate.demo.readback import Readback, Spark, offset_ranges, read_back
+from quorate.demo.source import NoInput, Source, find_source
+from quorate.testing.running import RunningCluster, running_cluster
+
+VOTERS: Final = 3
+BROKERS: Final = 3
+TOPIC: Final = "lines"
+PARTITIONS: Final = 6
+PRODUCE_AT_LEAST_S: Final = 6.0
+KILL_AFTER_SHARE: Final = 1 / 3
+EXTENSIONS_SHOWN: Final = 12
+
+
+class Narrator:
+    """Says what happens, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+
+    def say(self, message: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - self._begin:5.1f} s] {message}\n")
+        sys.stdout.flush()
+
+    @staticmethod
+    def plain(message: str = "") -> None:
+        sys.stdout.write(f"{message}\n")
+        sys.stdout.flush()
+
+
+def main() -> int:
+    """Runs the demo; its exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    narrator = Narrator()
+    try:
+        source = find_source(os.environ.get("DEMO_INPUT", ""))
+        with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
+            return _run(narrator, source, Path(folder))
+    except KeyboardInterrupt:
+        narrator.say("interrupted; everything is stopped and removed")
+        return 130
+    except (NoInput, LocalClusterError, QuorateError, TimeoutError) as error:
+        sys.stderr.write(f"demo: {error}\n")
+        return 1
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(narrator: Narrator, source: Source, folder: Path) -> int:
+    narrator.plain(
+        f"Quorate: {VOTERS} voters, {BROKERS} brokers, topic {TOPIC!r} "
+        f"with {PARTITIONS} partitions on {BROKERS} replicas each"
+    )
+    with (
+        Spark(folder / "spark") as spark,
+        running_cluster(
+            BROKERS, VOTERS, folder=folder / "cluster", progress=narrator.say
+        ) as cluster,
+    ):
+        status = cluster.status()
+        narrator.say(
+            f"cluster is up: broker {status.controller_id} is the controller (epoch "
+            f"{status.controller_epoch}), voter {status.quorum_leader} leads the quorum"
+        )
+        _create_topic(cluster)
+        narrator.say(f"Spark {spark.session.version} is up")
+        acknowledgements, produced = _produce(narrator, cluster, source)
+        readback = _read(narrator, cluster, spark, acknowledgements)
+        return _conclude(narrator, produced, acknowledgements, readback)
+
+
+def _create_topic(cluster: RunningCluster) -> None:
+    with cluster.admin() as admin:
+        topic = NewTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=BROKERS)
+        admin.create_topics([topic])[0].raise_for_error()
+
+
+def _produce(
+    narrator: Narrator, cluster: RunningCluster, source: Source
+) -> tuple[Acknowledgements, int]:
+    narrator.say(
+        f"producing every line of {len(source.paths)} files ({source.size_bytes / 1e6:.1f} MB) "
+        f"in {source.root} with acks=all"
+    )
+    acknowledgements = Acknowledgements()
+    kill = ControllerKill(cluster, TOPIC)
+
+    def on_progress(records: int, done_bytes: int) -> None:
+        if kill.killed_at is None and done_bytes >= source.size_bytes * KILL_AFTER_SHARE:
+            acknowledgements.watch_from = time.monotonic()
+            victim, pid = kill.strike()
+            narrator.say(f"after {records} lines: kill -9 of broker {victim} (pid {pid})")
+
+    begin = time.monotonic()
+    produced = produce_lines(
+        cluster.bootstrap,
+        TOPIC,
+        source.lines(),
+        source.size_bytes,
+        acknowledgements=acknowledgements,
+        at_least_s=PRODUCE_AT_LEAST_S,
+        on_progress=on_progress,
+    )
+    seconds = time.monotonic() - begin
+    _report_takeover(narrator, kill.takeover(), acknowledgements)
+    narrator.say(f"produced {produced} lines in {seconds:.1f} s")
+    return acknowledgements, produced
+
+
+def _report_takeover(
+    narrator: Narrator, takeover: Takeover, acknowledgements: Acknowledgements
+) -> None:
+    narrator.say(
+        f"broker {takeover.successor} took over as controller {takeover.takeover_ms:.0f} ms after "
+        f"the kill (epoch {takeover.old_epoch} → {takeover.new_epoch})"
+    )
+    silence_s = acknowledgements.silence_s
+    led = max((silence_s.get(number, 0.0) for number in takeover.partitions_led), default=0.0)
+    narrator.say(
+        f"the {len(takeover.partitions_led)} partitions it led had new leaders, and "
+        f"acknowledgements again, within {led * 1000:.0f} ms"
+    )
+
+
+def _read(
+    narrator: Narrator, cluster: RunningCluster, spark: Spark, acknowledgements: Acknowledgements
+) -> Readback:
+    ranges = offset_ranges(cluster.bootstrap, TOPIC, PARTITIONS)
+    shown = "  ".join(f"{number}:[{low},{high})" for number, (low, high) in ranges.items())
+    narrator.say(f"Spark reads {shown}")
+    readback = read_back(spark.session, cluster.bootstrap, TOPIC, ranges, acknowledgements.offsets)
+    narrator.say("lines per file extension, counted by Spark:")
+    return readback
+
+
+def _conclude(
+    narrator: Narrator, produced: int, acknowledgements: Acknowledgements, readback: Readback
+) -> int:
+    counts = list(readback.lines_by_extension.items())
+    for extension, count in counts[:EXTENSIONS_SHOWN]:
+        narrator.plain(f"          {extension:<12}{count:>10}")
+    if rest := counts[EXTENSIONS_SHOWN:]:
+        narrator.plain(f"          {'others':<12}{sum(count for _, count in rest):>10}")
+    if readback.extra:
+        narrator.say(
+            f"{readback.extra} more copies in the log: sent again because their acknowledgement "
+            f"died with the broker"
+        )
+    for failure in sorted(set(acknowledgements.failures)):
+        narrator.say(f"not acknowledged ({acknowledgements.failures.count(failure)}): {failure}")
+    narrator.plain()
+    narrator.plain(
+        f"{produced} produced, {acknowledgements.count} acknowledged, "
+        f"{readback.found} read by Spark, {readback.lost} lost"
+    )
+    return 1 if readback.lost or acknowledgements.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""kill -9 of the controller's broker, and how long its office stays empty."""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.client.admin import AdminClient
+from quorate.client.errors import QuorateError
+from quorate.testing.running import RunningCluster
+
+POLL_INTERVAL_S: Final = 0.005
+TAKEOVER_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Who followed whom, how long after the kill, and which partitions the victim had led."""
+
+    victim: int
+    victim_pid: int
+    successor: int
+    old_epoch: int
+    new_epoch: int
+    takeover_ms: float
+    partitions_led: tuple[int, ...]
+
+
+class ControllerKill:
+    """Kills the controller's broker once, and watches the survivors in a thread of its own."""
+
+    def __init__(self, cluster: RunningCluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._thread: threading.Thread | None = None
+        self._outcome: Takeover | Exception | None = None
+        self.killed_at: float | None = None
+
+    def strike(self) -> tuple[int, int]:
+        """kill -9; the broker's id and pid. The watch goes on in the background."""
+        with self._cluster.admin() as admin:
+            status = admin.cluster_status()
+            (topic,) = admin.describe_topics([self._topic])
+        victim = status.controller_id
+        pid = self._cluster.broker_pid(victim)
+        assert pid is not None
+        led = tuple(
+            partition.partition for partition in topic.partitions if partition.leader == victim
+        )
+        self.killed_at = time.monotonic()
+        self._cluster.kill_broker(victim)
+        self._thread = threading.Thread(
+            target=self._watch,
+            args=(victim, pid, status.controller_epoch, led),
+            name="takeover-watch",
+            daemon=True,
+        )
+        self._thread.start()
+        return victim, pid
+
+    def takeover(self) -> Takeover:
+        """What was seen.
+
+        Raises:
+            TimeoutError: nobody took over.
+        """
+        assert self._thread is not None
+        self._thread.join()
+        if isinstance(self._outcome, Takeover):
+            return self._outcome
+        raise self._outcome or TimeoutError("nobody took over as controller")
+
+    def _watch(self, victim: int, pid: int, old_epoch: int, led: tuple[int, ...]) -> None:
+        assert self.killed_at is not None
+        survivors = [
+            self._cluster.broker_grpc_address(broker_id)
+            for broker_id in self._cluster.broker_ids
+            if broker_id != victim
+        ]
+        deadline = self.killed_at + TAKEOVER_TIMEOUT_S
+        with AdminClient(grpc_addresses=survivors, timeout_ms=5_000) as admin:
+            while time.monotonic() < deadline:
+                try:
+                    status = admin.cluster_status()
+                except QuorateError as error:
+                    self._outcome = error
+                    return
+                if status.controller_epoch > old_epoch and status.controller_id >= 0:
+                    self._outcome = Takeover(
+                        victim=victim,
+                        victim_pid=pid,
+                        successor=status.controller_id,
+                        old_epoch=old_epoch,
+                        new_epoch=status.controller_epoch,
+                        takeover_ms=(time.monotonic() - self.killed_at) * 1000,
+                        partitions_led=led,
+                    )
+                    return
+                time.sleep(POLL_INTERVAL_S)

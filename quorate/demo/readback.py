@@ -1,0 +1,142 @@
+"""Reading the topic back with Spark, by offset range, and comparing with the acknowledgements."""
+
+import json
+import os
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from confluent_kafka import Consumer, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Readback:
+    """What Spark read. ``extra``: records nobody acknowledged: copies that retries left behind."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    lines_by_extension: Mapping[str, int]
+    found: int
+    lost: int
+    extra: int
+
+
+class Spark:
+    """A local Spark session, started in the background; its files go to ``folder``.
+
+    A context manager: at the end the session is stopped and its JVM gone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
+        self._starting = self._executor.submit(self._start)
+
+    @property
+    def session(self) -> "SparkSession":
+        """The session, once it is there. Raises what kept it from starting."""
+        return self._starting.result()
+
+    def _start(self) -> "SparkSession":
+        from pyspark.sql import SparkSession
+
+        from quorate.spark import QuorateDataSource, java_home
+
+        os.environ["JAVA_HOME"] = str(java_home())
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("quorate-demo")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "ERROR")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.local.dir", str(self._folder))
+            .config("spark.sql.warehouse.dir", str(self._folder / "warehouse"))
+            .getOrCreate()
+        )
+        session.dataSource.register(QuorateDataSource)
+        return session
+
+    def __enter__(self) -> "Spark":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stops the session; its JVM ends when its standard input does."""
+        self._executor.shutdown(wait=True)
+        if self._starting.exception() is not None:
+            return
+        session = self._starting.result()
+        gateway = session.sparkContext._gateway
+        session.stop()
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+
+
+def offset_ranges(bootstrap: str, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
+    """First and next offset of each partition, from the brokers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "quorate-demo"})
+    try:
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+            for number in range(partitions)
+        }
+    finally:
+        consumer.close()
+
+
+def read_back(
+    session: "SparkSession",
+    bootstrap: str,
+    topic: str,
+    ranges: Mapping[int, tuple[int, int]],
+    acknowledged: Mapping[int, "array[int]"],
+) -> Readback:
+    """Reads exactly those ranges; compares (partition, offset) pairs."""
+    records = _load(session, bootstrap, topic, ranges).cache()
+    positions = records.select("partition", "offset").toArrow()
+    partitions = positions["partition"].to_numpy()
+    offsets = positions["offset"].to_numpy()
+    found = sum(
+        int(np.isin(np.frombuffer(acks, np.int64), offsets[partitions == number]).sum())
+        for number, acks in acknowledged.items()
+    )
+    return Readback(
+        ranges=ranges,
+        lines_by_extension=_by_extension(records),
+        found=found,
+        lost=sum(map(len, acknowledged.values())) - found,
+        extra=len(offsets) - found,
+    )
+
+
+def _load(
+    session: "SparkSession", bootstrap: str, topic: str, ranges: Mapping[int, tuple[int, int]]
+) -> "DataFrame":
+    def offsets(side: int) -> str:
+        return json.dumps({topic: {str(number): ends[side] for number, ends in ranges.items()}})
+
+    return (
+        session.read.format("quorate")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", offsets(0))
+        .option("endingOffsets", offsets(1))
+        .load()
+    )
+
+
+def _by_extension(records: "DataFrame") -> dict[str, int]:
+    extension = r"regexp_extract(cast(key AS string), '([^/]*?)(\\.[^./]*)?$', 2) AS extension"
+    counted = records.selectExpr(extension).groupBy("extension").count().collect()
+    counts = Counter({row["extension"] or "(none)": row["count"] for row in counted})
+    return dict(counts.most_common())

@@ -1,0 +1,209 @@
+"""A running cluster of real processes in a temporary folder, and what tests do to it."""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from quorate.client.admin import AdminClient
+from quorate.client.results import ClusterStatus
+from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.layout import Kind, Node
+from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
+from quorate.cluster.processes import last_lines, send
+from quorate.cluster.settings import check_settings
+
+POLL_INTERVAL_S: Final = 0.02
+ADMIN_TIMEOUT_MS: Final = 15_000
+
+
+class RunningCluster:
+    """Real voters and brokers; ids count from 1. Made by ``running_cluster``."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def bootstrap(self) -> str:
+        """``bootstrap.servers`` for any Kafka client: host:port,host:port."""
+        return self._cluster.bootstrap
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is: configuration, data, logs, cluster.json."""
+        return self._cluster.folder
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [node.id for node in self._cluster.brokers]
+
+    @property
+    def voter_ids(self) -> list[int]:
+        return [node.id for node in self._cluster.voters]
+
+    def broker_address(self, broker_id: int) -> str:
+        """Kafka address of one broker: host:port."""
+        return self._cluster.node("broker", broker_id).kafka_address
+
+    def broker_grpc_address(self, broker_id: int) -> str:
+        """gRPC address of one broker: host:port."""
+        return self._cluster.node("broker", broker_id).grpc_address
+
+    def voter_grpc_address(self, voter_id: int) -> str:
+        """gRPC address of one voter: host:port."""
+        return self._cluster.node("quorum", voter_id).grpc_address
+
+    def broker_pid(self, broker_id: int) -> int | None:
+        """Process id; None: it does not run."""
+        return self._cluster.pid(self._cluster.node("broker", broker_id))
+
+    def voter_pid(self, voter_id: int) -> int | None:
+        """Process id; None: it does not run."""
+        return self._cluster.pid(self._cluster.node("quorum", voter_id))
+
+    def admin(self) -> AdminClient:
+        """An admin client; close it."""
+        live = [node.grpc_address for node in self._cluster.brokers if self._cluster.pid(node)]
+        return AdminClient(
+            grpc_addresses=live or [node.grpc_address for node in self._cluster.brokers],
+            timeout_ms=ADMIN_TIMEOUT_MS,
+            client_id="quorate-testing",
+        )
+
+    def status(self) -> ClusterStatus:
+        """The cluster as the first live broker knows it."""
+        with self.admin() as admin:
+            return admin.cluster_status()
+
+    def controller_id(self) -> int:
+        """The controller's broker id; -1: none."""
+        return self.status().controller_id
+
+    def quorum_leader(self) -> int:
+        """The voter that leads; 0: unknown."""
+        return self.status().quorum_leader
+
+    def kill_broker(self, broker_id: int) -> None:
+        """kill -9."""
+        self._cluster.kill(self._cluster.node("broker", broker_id))
+
+    def kill_voter(self, voter_id: int) -> None:
+        """kill -9."""
+        self._cluster.kill(self._cluster.node("quorum", voter_id))
+
+    def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM: a controlled shutdown; waits until the process is gone."""
+        self._cluster.stop_node(self._cluster.node("broker", broker_id))
+
+    def restart_broker(self, broker_id: int, *, wait: bool = True) -> None:
+        """Starts a broker again, killing it first if it runs; waits until it has registered."""
+        node = self._restart("broker", broker_id)
+        if wait:
+            with AdminClient(grpc_addresses=[node.grpc_address], timeout_ms=2_000) as admin:
+                self.wait_until(
+                    lambda: admin.cluster_status().broker(broker_id) is not None,
+                    f"{node} to register",
+                )
+
+    def restart_voter(self, voter_id: int) -> None:
+        """Starts a voter again, killing it first if it runs; does not wait for it to catch up."""
+        self._restart("quorum", voter_id)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """SIGSTOP: alive, but silent."""
+        self._signal("broker", broker_id, signal.SIGSTOP)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self._signal("broker", broker_id, signal.SIGCONT)
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, *, timeout_ms: int = START_TIMEOUT_MS
+    ) -> float:
+        """Waits until the condition holds; the seconds it took. Errors of the client count as no.
+
+        Raises:
+            LocalClusterError: it did not hold in time.
+        """
+        from quorate.client.errors import QuorateError
+
+        begin = time.monotonic()
+        while (elapsed := time.monotonic() - begin) * 1000 < timeout_ms:
+            try:
+                if condition():
+                    return elapsed
+            except QuorateError:
+                pass
+            time.sleep(POLL_INTERVAL_S)
+        raise LocalClusterError(f"waited {timeout_ms} ms for {what}, in vain")
+
+    def broker_log(self, broker_id: int, lines: int = 50) -> list[str]:
+        """The end of what a broker said."""
+        return last_lines(self._cluster.node("broker", broker_id).log_path, lines)
+
+    def voter_log(self, voter_id: int, lines: int = 50) -> list[str]:
+        """The end of what a voter said."""
+        return last_lines(self._cluster.node("quorum", voter_id).log_path, lines)
+
+    def _restart(self, kind: Kind, node_id: int) -> Node:
+        node = self._cluster.node(kind, node_id)
+        if self._cluster.pid(node) is not None:
+            self._cluster.kill(node)
+        self._cluster.start_node(node)
+        return node
+
+    def _signal(self, kind: Kind, node_id: int, number: signal.Signals) -> None:
+        node = self._cluster.node(kind, node_id)
+        pid = self._cluster.pid(node)
+        if pid is None:
+            raise LocalClusterError(f"{node} is not running")
+        send(pid, node.config_path, number)
+
+
+@contextmanager
+def running_cluster(
+    brokers: int = 1,
+    voters: int = 1,
+    *,
+    folder: Path | None = None,
+    timeout_ms: int = START_TIMEOUT_MS,
+    progress: Callable[[str], None] = lambda message: None,
+    config: Mapping[str, object] | None = None,
+    **more_config: object,
+) -> Iterator[RunningCluster]:
+    """A cluster on free ports, whole when it is given out, gone without a trace afterwards.
+
+    ``folder``: where its files go, and stay; default: a temporary folder, removed at the end.
+    Configuration keys in ``config``, or as keywords with ``_`` for ``.``:
+    ``running_cluster(brokers=3, log_flush="os")``.
+    The processes end with the one that called this, however that one ends.
+
+    Raises:
+        ConfigError: a key is unknown or a value wrong.
+        LocalClusterError: it did not start; says which process, and shows its log.
+    """
+    given = {**(config or {}), **more_config}
+    settings = check_settings({key.replace("_", "."): value for key, value in given.items()})
+    temporary = None if folder else Path(tempfile.mkdtemp(prefix="quorate-"))
+    cluster = None
+    try:
+        cluster = LocalCluster.create(
+            folder or temporary or Path(),
+            voters=voters,
+            brokers=brokers,
+            port=0,
+            settings=settings,
+            progress=progress,
+            attached=True,
+        )
+        cluster.start(timeout_ms=timeout_ms)
+        yield RunningCluster(cluster)
+    finally:
+        if cluster is not None:
+            cluster.stop(graceful=False)
+        if temporary is not None:
+            shutil.rmtree(temporary)
