@@ -1,0 +1,171 @@
+"""The Admin and ControllerDuty services: the controller answers, others decline (F2)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import grpc.aio
+
+from broker.control.ports import CurrentController, Images, QuorumStatusSource
+from metadata_log.image import Image, Partition
+from metadata_log.types import BrokerEpoch, Endpoint
+from quorate_proto.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    control_pb2,
+    control_pb2_grpc,
+    errors_pb2,
+    metadata_pb2,
+    replication_pb2,
+)
+from quorum.errors import QuorumError
+
+log = logging.getLogger(__name__)
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+QUORUM_STATUS_TIMEOUT_MS: Final = 500
+"""Status is for people in trouble: it does not wait long for a quorum that is away."""
+
+
+class AdminService(admin_pb2_grpc.AdminServicer):
+    """Writes go to the controller of this process; without one the answer is NOT_CONTROLLER.
+
+    Who wants a request passed on asks a broker over the Kafka wire: a request that reaches this
+    service is direct or was forwarded once already.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: Callable[[], str],
+        own_epoch: Callable[[], BrokerEpoch | None],
+        images: Images,
+        quorum: QuorumStatusSource,
+        controller: CurrentController,
+        broker_alerts: Callable[[], list[str]] = list,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._own_epoch = own_epoch
+        self._images = images
+        self._quorum = quorum
+        self._controller = controller
+        self._broker_alerts = broker_alerts
+
+    async def CreateTopics(
+        self, request: admin_pb2.CreateTopicsRequest, context: Context
+    ) -> admin_pb2.CreateTopicsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.create_topics(request)
+
+    async def DeleteTopics(
+        self, request: admin_pb2.DeleteTopicsRequest, context: Context
+    ) -> admin_pb2.DeleteTopicsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.delete_topics(request)
+
+    async def AllocateProducerIds(
+        self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
+    ) -> admin_pb2.AllocateProducerIdsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.AllocateProducerIdsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.allocate_producer_ids(request)
+
+    async def ResignController(
+        self, request: admin_pb2.ResignControllerRequest, context: Context
+    ) -> admin_pb2.ResignControllerResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.ResignControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        epoch = controller.controller_epoch
+        log.info("asked by %s to resign", request.context.principal_name or "a direct client")
+        await controller.resign()
+        return admin_pb2.ResignControllerResponse(controller_epoch=epoch)
+
+    async def ClusterStatus(
+        self, request: admin_pb2.ClusterStatusRequest, context: Context
+    ) -> admin_pb2.ClusterStatusResponse:
+        if self._own_epoch() is None:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "this broker is not registered with the quorum"
+            )
+        status = cluster_status(self._images.image)
+        status.cluster_id = self._cluster_id()
+        status.quorum_leader = await self._quorum_leader()
+        controller = self._controller()
+        status.alerts.extend(controller.alerts if controller is not None else ())
+        status.alerts.extend(self._broker_alerts())
+        return status
+
+    async def _quorum_leader(self) -> int:
+        """Voter id of the quorum's leader; 0 while it has none or does not answer."""
+        try:
+            answer = await asyncio.wait_for(self._quorum.status(), QUORUM_STATUS_TIMEOUT_MS / 1000)
+        except (QuorumError, TimeoutError, grpc.aio.AioRpcError) as error:
+            log.info("the quorum does not tell its status: %s", error)
+            return 0
+        return answer.leader_id
+
+
+class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
+    """What brokers ask of the controller."""
+
+    def __init__(self, controller: CurrentController) -> None:
+        self._controller = controller
+
+    async def ControlledShutdown(
+        self, request: control_pb2.ControlledShutdownRequest, context: Context
+    ) -> control_pb2.ControlledShutdownResponse:
+        controller = self._controller()
+        if controller is None:
+            return control_pb2.ControlledShutdownResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.controlled_shutdown(request)
+
+
+def add_admin_to_server(
+    server: grpc.aio.Server, admin: AdminService, duty: ControllerDutyService
+) -> None:
+    admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+    control_pb2_grpc.add_ControllerDutyServicer_to_server(duty, server)
+
+
+def cluster_status(image: Image) -> admin_pb2.ClusterStatusResponse:
+    """What an image says of the cluster's health."""
+    return admin_pb2.ClusterStatusResponse(
+        controller_id=image.controller_id,
+        controller_epoch=image.controller_epoch,
+        metadata_offset=image.offset,
+        brokers=[
+            replication_pb2.BrokerEndpoint(
+                broker_id=broker_id,
+                grpc=_endpoint(broker.grpc),
+                kafka=_endpoint(broker.kafka),
+                broker_epoch=broker.epoch,
+                rack=broker.registration.rack,
+            )
+            for broker_id, broker in sorted(image.brokers.items())
+        ],
+        offline_partitions=_partitions(image, lambda partition: partition.offline),
+        under_replicated_partitions=_partitions(image, lambda one: one.under_replicated),
+        topics=len(image.topics),
+        partitions=sum(len(topic.partitions) for topic in image.topics.values()),
+    )
+
+
+def _partitions(
+    image: Image, wanted: Callable[[Partition], bool]
+) -> Iterator[admin_pb2.PartitionRef]:
+    for name, topic in sorted(image.topics.items()):
+        for number, partition in enumerate(topic.partitions):
+            if wanted(partition):
+                yield admin_pb2.PartitionRef(topic=name, partition=number)
+
+
+def _endpoint(endpoint: Endpoint) -> metadata_pb2.Endpoint:
+    return metadata_pb2.Endpoint(host=endpoint.host, port=endpoint.port)

@@ -1,0 +1,110 @@
+"""What control and the controller need from the rest of a broker, as narrow as they use it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from metadata_log.draft import Changes
+from metadata_log.image import Image
+from metadata_log.records import Operation, TransactionResult
+from metadata_log.types import ControllerEpoch, MetadataOffset, SessionId
+from quorate_proto.v1 import admin_pb2, control_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+
+
+class Images(Protocol):
+    """The watched image; ``broker.metadata_follower`` is the real one."""
+
+    @property
+    def image(self) -> Image:
+        """The newest image."""
+
+    def subscribe(self, observer: Callable[[Image, Changes], None]) -> None:
+        """Call ``observer`` on the loop after each applied transaction or snapshot."""
+
+    async def wait_for(self, offset: MetadataOffset) -> Image:
+        """The image, once ``offset`` is applied to it."""
+
+
+class Transactor(Protocol):
+    """Writes to the metadata log; ``quorum.client`` is the real one."""
+
+    async def transact(
+        self,
+        operations: Sequence[Operation],
+        *,
+        atomic: bool = True,
+        timeout_ms: int = 30_000,
+    ) -> TransactionResult:
+        """Commit ``operations``, exactly once.
+
+        Raises:
+            quorum.errors.QuorumError: not committed, or not known to be.
+        """
+
+
+class Sessions(Transactor, Protocol):
+    """A session with the quorum, and writes bound to it."""
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session; another one after ``renew_session``."""
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once for each session that is lost."""
+
+    async def renew_session(self) -> None:
+        """Open a fresh session after a loss."""
+
+
+class QuorumStatusSource(Protocol):
+    """Tells the quorum's state."""
+
+    async def status(self) -> QuorumStatusResponse: ...
+
+
+class ReplicaCommands(Protocol):
+    """Carries out fenced control requests; ``broker.replication.manager`` is the real one."""
+
+    async def apply_leader_and_isr(
+        self, request: control_pb2.LeaderAndIsrRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        """Lead or follow, as told; one outcome per partition."""
+
+    async def stop_replicas(
+        self, request: control_pb2.StopReplicaRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        """Stop, and delete if told so; one outcome per partition."""
+
+
+class ActiveController(Protocol):
+    """The controller in office, for the services in front of it."""
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch: ...
+
+    @property
+    def alerts(self) -> list[str]:
+        """What needs an operator's eye (C18)."""
+
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse: ...
+
+    async def delete_topics(
+        self, request: admin_pb2.DeleteTopicsRequest
+    ) -> admin_pb2.DeleteTopicsResponse: ...
+
+    async def allocate_producer_ids(
+        self, request: admin_pb2.AllocateProducerIdsRequest
+    ) -> admin_pb2.AllocateProducerIdsResponse: ...
+
+    async def controlled_shutdown(
+        self, request: control_pb2.ControlledShutdownRequest
+    ) -> control_pb2.ControlledShutdownResponse: ...
+
+    async def resign(self) -> None:
+        """Give up the office; another broker takes it (E5)."""
+
+
+CurrentController = Callable[[], ActiveController | None]
+"""The controller of this very process, None while another broker holds the office."""

@@ -1,0 +1,141 @@
+"""Registers this broker with the quorum, and again after every lost session (B3).
+
+The broker epoch is the metadata offset of the registration. It is not known until the quorum has
+answered, and no longer known once the session is lost: control requests are refused meanwhile (B2).
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.control.ports import Sessions
+from metadata_log.records import BrokerRegistration, Operation, OperationResult, ResultCode
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
+from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost
+
+log = logging.getLogger(__name__)
+
+RETRY_INTERVAL_MS: Final = 200
+"""Between two attempts while the id is taken or the quorum is away."""
+
+LOG_EVERY_ATTEMPTS: Final = 25
+"""A waiting broker says so every five seconds."""
+
+
+class RegistrationRefused(Exception):
+    """The quorum will never accept this registration; the message says why."""
+
+
+class BrokerRegistrar:
+    """Holds this process's registration.
+
+    ``incarnation_id``: 16 random bytes, new for every process start. ``log_may_be_lost``: rule 8;
+    declared by every registration of this process until one of them has been dealt with by a
+    controller, which ``log_loss_dealt_with`` says.
+    """
+
+    def __init__(
+        self,
+        quorum: Sessions,
+        *,
+        broker_id: BrokerId,
+        incarnation_id: bytes,
+        kafka: Endpoint,
+        grpc: Endpoint,
+        rack: str = "",
+        log_may_be_lost: bool = False,
+        retry_interval_ms: int = RETRY_INTERVAL_MS,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch: BrokerEpoch | None = None
+        self._quorum = quorum
+        self._incarnation_id = incarnation_id
+        self._kafka = kafka
+        self._grpc = grpc
+        self._rack = rack
+        self._log_may_be_lost = log_may_be_lost
+        self._retry_interval_ms = retry_interval_ms
+        self._lost = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> BrokerEpoch:
+        """Register, then keep registered until ``close``; returns the first epoch.
+
+        Raises:
+            RegistrationRefused: the registration itself is invalid.
+        """
+        self._quorum.on_session_lost(self._on_session_lost)
+        epoch = await self._register()
+        self._task = asyncio.create_task(self._keep_registered(), name="broker-registrar")
+        return epoch
+
+    async def close(self) -> None:
+        """Stop registering. The registration itself ends with the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def log_loss_dealt_with(self) -> None:
+        """A controller has taken this broker out of every ISR (rule 8): what it has now counts."""
+        self._log_may_be_lost = False
+
+    def _on_session_lost(self) -> None:
+        log.warning("broker %d lost its session and registers again", self.broker_id)
+        self.broker_epoch = None
+        self._lost.set()
+
+    async def _keep_registered(self) -> None:
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            await self._renew()
+            await self._register()
+
+    async def _renew(self) -> None:
+        while True:
+            try:
+                await self._quorum.renew_session()
+            except QuorumUnavailable as error:
+                log.warning("no new session yet: %s", error)
+                await asyncio.sleep(self._retry_interval_ms / 1000)
+            else:
+                return
+
+    async def _register(self) -> BrokerEpoch:
+        attempts = 0
+        while True:
+            outcome = await self._attempt()
+            if outcome is not None and outcome.ok:
+                epoch = BrokerEpoch(outcome.version)
+                self.broker_epoch = epoch
+                log.info("broker %d is registered with epoch %d", self.broker_id, epoch)
+                return epoch
+            if outcome is not None and outcome.code is ResultCode.INVALID:
+                raise RegistrationRefused(f"broker {self.broker_id}: {outcome.detail}")
+            if outcome is not None and outcome.code is ResultCode.SESSION_GONE:
+                await self._renew()
+            if attempts % LOG_EVERY_ATTEMPTS == 0:
+                why = "the quorum does not answer" if outcome is None else outcome.detail
+                log.warning("broker %d waits to register: %s", self.broker_id, why)
+            attempts += 1
+            await asyncio.sleep(self._retry_interval_ms / 1000)
+
+    async def _attempt(self) -> OperationResult | None:
+        """The quorum's answer; None if there was none and it is to be asked again."""
+        record = BrokerRegistration(
+            broker_id=self.broker_id,
+            session_id=self._quorum.session_id,
+            incarnation_id=self._incarnation_id,
+            kafka=self._kafka,
+            grpc=self._grpc,
+            rack=self._rack,
+            log_may_be_lost=self._log_may_be_lost,
+        )
+        try:
+            result = await self._quorum.transact([Operation(records=(record,))])
+        except (QuorumUnavailable, OutcomeUnknown) as error:
+            log.debug("registration: %s", error)
+            return None
+        except SessionLost as error:
+            return OperationResult(code=ResultCode.SESSION_GONE, detail=str(error))
+        return result.results[0]

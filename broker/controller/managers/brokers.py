@@ -1,0 +1,155 @@
+"""Broker failures, returns and departures: which partitions change by them (C2, B3, rule 8).
+
+When a broker's new incarnation has been dealt with (its leaderships moved or given a new epoch, its
+ISR memberships dropped where its log may be lost), the controller *admits* its broker epoch, in
+the metadata log. So a bounce is noticed even if it came back between two looks, and even if those
+were the looks of two different controllers (B3).
+"""
+
+from collections.abc import Callable, Iterator, Set
+from typing import Final
+
+from broker.controller.managers import partition_change
+from broker.controller.managers.office import Office
+from broker.controller.managers.partition_change import Brokers, Leadership, Liveness
+from metadata_log.image import Broker, Image, Topic
+from metadata_log.records import ConfigSet, Operation, PartitionChange
+from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+ADMISSIONS: Final = ("controller", "admitted.broker.epochs")
+"""The configuration entity that holds the admitted broker epoch of each broker id."""
+
+UncleanAllowed = Callable[[str], bool]
+"""Whether a topic of that name allows unclean leader election."""
+
+
+def is_admitted(image: Image, broker: Broker) -> bool:
+    """Whether the arrival of this incarnation has been dealt with."""
+    return image.config(*ADMISSIONS).get(str(broker.broker_id)) == str(broker.epoch)
+
+
+def liveness(image: Image) -> Liveness:
+    """The live brokers of ``image``."""
+    arrived = [broker for broker in image.brokers.values() if not is_admitted(image, broker)]
+    lost = frozenset(b.broker_id for b in arrived if b.registration.log_may_be_lost)
+    restarted = frozenset(b.broker_id for b in arrived) - lost
+    return Liveness(frozenset(image.brokers) - restarted - lost, restarted, lost)
+
+
+def leadership_changes(
+    image: Image,
+    office: Office,
+    brokers: Liveness,
+    *,
+    unclean: UncleanAllowed,
+    settled: Set[TopicIdPartition] = frozenset(),
+) -> list[Operation]:
+    """Operations for every partition whose leader is gone or whose ISR shrinks or returns.
+
+    ``settled``: partitions that a restarted broker leads under an epoch given since its restart.
+    Deciding again from the image in which the operations are applied gives none.
+    """
+    settled_brokers = Liveness(brokers.steady | brokers.restarted, frozenset(), brokers.lost_log)
+    operations = []
+    for topic, number in _touched(image, brokers.steady):
+        partition = topic.partitions[number]
+        is_settled = bool(settled) and TopicIdPartition(topic.topic_id, number) in settled
+        decision = partition_change.after_broker_change(
+            partition, settled_brokers if is_settled else brokers, unclean=False
+        )
+        if _is_offline(decision, partition.offline) and unclean(topic.name):
+            decision = partition_change.after_broker_change(partition, brokers, unclean=True)
+        if decision is not None:
+            operations.append(_operation(office, topic, number, decision))
+    return operations
+
+
+def _is_offline(decision: Leadership | None, is_offline: bool) -> bool:
+    return is_offline if decision is None else decision.leader < 0
+
+
+def changed_partition(operation: Operation) -> TopicIdPartition:
+    """The partition that an operation of this module changes."""
+    (record,) = operation.records
+    assert isinstance(record, PartitionChange)
+    return TopicIdPartition(record.topic_id, record.partition)
+
+
+def admissions(image: Image, office: Office, arrived: Set[BrokerEpoch]) -> list[Operation]:
+    """Admits the incarnations in ``arrived`` that still live and are not admitted."""
+    return [
+        office.operation(
+            ConfigSet(
+                entity_type=ADMISSIONS[0],
+                entity_name=ADMISSIONS[1],
+                key=str(broker_id),
+                value=str(broker.epoch),
+            )
+        )
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.epoch in arrived and not is_admitted(image, broker)
+    ]
+
+
+def shutdown_changes(
+    image: Image, office: Office, leaving: BrokerId, candidates: Brokers
+) -> list[Operation]:
+    """Moves the leaderships of a broker that wants to stop (scenario 11)."""
+    return [
+        _operation(office, topic, number, decision)
+        for topic, number in led_by(image, leaving)
+        if (decision := partition_change.away_from(topic.partitions[number], leaving, candidates))
+        is not None
+    ]
+
+
+def remaining_leaderships(image: Image, leaving: BrokerId) -> int:
+    """Partitions led by ``leaving`` that a live replica elsewhere could still take over."""
+    others = frozenset(image.brokers) - {leaving}
+    return sum(
+        not others.isdisjoint(topic.partitions[number].replicas)
+        for topic, number in led_by(image, leaving)
+    )
+
+
+def checked_shutdown(image: Image, request: control_pb2.ControlledShutdownRequest) -> int:
+    """Error code of a request to stop: an old incarnation's is refused (B3)."""
+    broker = image.brokers.get(BrokerId(request.broker_id))
+    if broker is None or broker.epoch != request.broker_epoch:
+        return errors_pb2.STALE_BROKER_EPOCH
+    return errors_pb2.NONE
+
+
+def led_by(image: Image, broker_id: BrokerId) -> Iterator[tuple[Topic, int]]:
+    """Partitions led by a broker, but for topics that are being deleted."""
+    for topic in _kept_topics(image):
+        for number, partition in enumerate(topic.partitions):
+            if partition.leader == broker_id:
+                yield topic, number
+
+
+def _touched(image: Image, steady: Brokers) -> Iterator[tuple[Topic, int]]:
+    """Partitions that are not led by a steady broker with a steady ISR.
+
+    Distinct ISRs are few and shared, so most partitions cost one look into a dictionary.
+    """
+    whole: dict[tuple[BrokerId, ...], bool] = {}
+    for topic in _kept_topics(image):
+        for number, partition in enumerate(topic.partitions):
+            is_whole = whole.get(partition.isr)
+            if is_whole is None:
+                is_whole = whole[partition.isr] = steady.issuperset(partition.isr)
+            if not is_whole or partition.leader not in steady:
+                yield topic, number
+
+
+def _kept_topics(image: Image) -> Iterator[Topic]:
+    for name, topic in image.topics.items():
+        if name not in image.deletions:
+            yield topic
+
+
+def _operation(office: Office, topic: Topic, number: int, decision: Leadership) -> Operation:
+    before = topic.partitions[number]
+    return partition_change.operation(office, topic.name, topic.topic_id, number, before, decision)

@@ -1,0 +1,170 @@
+"""The quorum in one process and without Raft: real transactions, real ``apply``, no disk, no clock.
+
+``LocalQuorumClient`` has the surface of ``quorum.client.QuorumClient``. Everything that a test wants
+to go wrong is a verb of ``LocalQuorum``: sessions expire, the quorum stops answering, an answer is
+lost after the transaction was applied.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from metadata_log.apply import apply
+from metadata_log.codec import decode_transaction, encode_transaction
+from metadata_log.image import Image
+from metadata_log.records import (
+    Operation,
+    SessionClosed,
+    SessionOpened,
+    Transaction,
+    TransactionResult,
+)
+from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorum.client import TransactionsApplied, WatchEvent
+from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
+
+CLUSTER_ID = "local-cluster"
+
+
+class LocalQuorum:
+    """The metadata log, and every client's view of it."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.log: list[tuple[MetadataOffset, Transaction]] = []
+        self.available = True
+        self.answers_to_lose = 0
+        self._clients: list[LocalQuorumClient] = []
+        self._grown = asyncio.Event()
+        self._sessions = 0
+
+    def client(self, description: str = "a test") -> "LocalQuorumClient":
+        client = LocalQuorumClient(self, description=description)
+        self._clients.append(client)
+        return client
+
+    def apply(self, transaction: Transaction) -> TransactionResult:
+        """Apply through the wire form, as a voter does."""
+        encoded = encode_transaction(transaction)
+        if len(encoded) > Transaction.MAX_ENCODED_BYTES:
+            raise TransactionTooLarge(f"{len(encoded)} bytes")
+        offset = MetadataOffset(self.image.offset + 1)
+        decoded = decode_transaction(encoded)
+        applied = apply(self.image, offset, decoded)
+        self.image = applied.image
+        self.log.append((offset, decoded))
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
+        return applied.result
+
+    def write(self, *operations: Operation) -> TransactionResult:
+        """A transaction by nobody in particular, as from a tool."""
+        return self.apply(Transaction(operations=operations))
+
+    def open_session(self, description: str, timeout_ms: int) -> SessionId:
+        self._sessions += 1
+        session_id = SessionId(f"session{self._sessions:9}".encode())
+        opened = SessionOpened(
+            session_id=session_id, timeout_ms=timeout_ms, description=description
+        )
+        self.write(Operation(records=(opened,)))
+        return session_id
+
+    def expire(self, session_id: SessionId, reason: str = "expired") -> None:
+        """End a session; its client hears of it."""
+        self.write(Operation(records=(SessionClosed(session_id=session_id, reason=reason),)))
+        for client in self._clients:
+            client.session_ended(session_id)
+
+    async def grown(self) -> None:
+        """Wait until something more is applied."""
+        await self._grown.wait()
+
+
+class LocalQuorumClient:
+    """A client with a session of its own."""
+
+    def __init__(self, quorum: LocalQuorum, *, description: str) -> None:
+        self.session_id = NO_SESSION
+        self.cluster_id = CLUSTER_ID
+        self.last_keep_alive_ms = 0.0
+        self._quorum = quorum
+        self._description = description
+        self._lost = False
+        self._closed = False
+        self._sequence = 0
+        self._on_lost: list[Callable[[], None]] = []
+
+    async def start(self, *, deadline_ms: int | None = None) -> None:
+        self._require_quorum()
+        self.session_id = self._quorum.open_session(self._description, timeout_ms=6_000)
+        self._lost = False
+
+    async def close(self) -> None:
+        """Ends the session cleanly; nobody is told of a loss."""
+        if not self._closed and self.session_id != NO_SESSION:
+            self._closed = True
+            self._quorum.expire(self.session_id, reason="closed")
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        self._on_lost.append(callback)
+
+    def session_ended(self, session_id: SessionId) -> None:
+        """The quorum ended a session, perhaps this one."""
+        if session_id == self.session_id and not self._lost:
+            self._lost = True
+            if not self._closed:
+                for callback in self._on_lost:
+                    callback()
+
+    async def renew_session(self) -> None:
+        await self.start()
+
+    async def transact(
+        self,
+        operations: Sequence[Operation],
+        *,
+        atomic: bool = True,
+        timeout_ms: int = 30_000,
+    ) -> TransactionResult:
+        await asyncio.sleep(0)
+        self._require_quorum()
+        if self._lost:
+            raise SessionLost(f"session {self.session_id!r} is closed")
+        self._sequence += 1
+        result = self._quorum.apply(
+            Transaction(
+                operations=tuple(operations),
+                atomic=atomic,
+                client_id=self.session_id,
+                sequence=self._sequence,
+                low_water=self._sequence,
+            )
+        )
+        if self._quorum.answers_to_lose > 0:
+            self._quorum.answers_to_lose -= 1
+            raise OutcomeUnknown("the answer was lost")
+        return result
+
+    async def read_offset(self) -> MetadataOffset:
+        self._require_quorum()
+        return self._quorum.image.offset
+
+    async def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
+        """Applied transactions from ``from_offset`` on, all that there are in one event."""
+        position = max(0, from_offset - 1)
+        while True:
+            transactions = self._quorum.log[position:]
+            if transactions:
+                position += len(transactions)
+                yield TransactionsApplied(transactions, transactions[-1][0])
+            else:
+                await self._quorum.grown()
+
+    async def status(self) -> QuorumStatusResponse:
+        self._require_quorum()
+        return QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
+
+    def _require_quorum(self) -> None:
+        if not self._quorum.available:
+            raise QuorumUnavailable("no voter of the local quorum answers")
