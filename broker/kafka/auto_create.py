@@ -1,0 +1,62 @@
+"""Topics created because a client asked for their metadata (auto.create.topics.enable)."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from broker.kafka.admin_context import admin_context
+from broker.kafka.requests import RequestContext
+from broker.kafka.services import Forwarder
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+_PATIENCE_S: Final = 1.0
+"""How long a metadata request waits for a creation before it says LEADER_NOT_AVAILABLE. Later
+answers of its connection wait too, so this must stay short; the creation itself goes on."""
+
+_CREATION_TIMEOUT_MS: Final = 30_000
+
+_CLUSTER_DEFAULT: Final = -1
+
+_RETRY_SOON: Final = frozenset(
+    {errors_pb2.NONE, errors_pb2.TOPIC_ALREADY_EXISTS, errors_pb2.REQUEST_TIMED_OUT}
+)
+"""Outcomes after which asking again will find the topic, or create it."""
+
+
+class AutoCreation:
+    """Creations under way: many clients asking for one new topic cause one creation."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, asyncio.Task[int]] = {}
+
+    async def create(
+        self, forwarder: Forwarder, context: RequestContext, names: Sequence[str]
+    ) -> Mapping[str, int]:
+        """Error code per name: LEADER_NOT_AVAILABLE where the client is to ask again."""
+        tasks = {name: self._task(forwarder, context, name) for name in names}
+        await asyncio.wait(tasks.values(), timeout=_PATIENCE_S)
+        return {
+            name: task.result() if task.done() else errors_pb2.LEADER_NOT_AVAILABLE
+            for name, task in tasks.items()
+        }
+
+    def _task(self, forwarder: Forwarder, context: RequestContext, name: str) -> asyncio.Task[int]:
+        task = self._under_way.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(_create(forwarder, context, name))
+            self._under_way[name] = task
+            task.add_done_callback(lambda _: self._under_way.pop(name, None))
+        return task
+
+
+async def _create(forwarder: Forwarder, context: RequestContext, name: str) -> int:
+    topic = admin_pb2.NewTopic(
+        name=name, num_partitions=_CLUSTER_DEFAULT, replication_factor=_CLUSTER_DEFAULT
+    )
+    response = await forwarder.create_topics(
+        admin_pb2.CreateTopicsRequest(
+            context=admin_context(context, "Metadata", _CREATION_TIMEOUT_MS), topics=[topic]
+        )
+    )
+    code = response.error_code or (response.topics[0].error_code if response.topics else 0)
+    return errors_pb2.LEADER_NOT_AVAILABLE if code in _RETRY_SOON else code

@@ -1,0 +1,46 @@
+"""DescribeCluster (60): the brokers, and for our own clients where each speaks gRPC."""
+
+from typing import Final
+
+from broker.kafka import codec
+from broker.kafka.codec import TAGS, Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from metadata_log.types import NO_BROKER
+from quorate_proto.v1 import errors_pb2
+
+GRPC_ENDPOINT_TAG: Final = 10_000
+"""Tagged field of each broker: its gRPC "host:port", raw UTF-8. Other clients skip unknown tags."""
+
+_BROKERS: Final = 1
+"""Endpoint type: brokers, as opposed to KRaft controllers, of which there are none."""
+
+
+async def describe_cluster(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    metadata = services.metadata
+    endpoint_type = request.get("endpoint_type", _BROKERS)
+    controller_id = metadata.controller_id
+    values: Message = {
+        "throttle_time": 0,
+        "error_code": errors_pb2.NONE,
+        "endpoint_type": endpoint_type,
+        "cluster_id": services.cluster_id,
+        "controller_id": controller_id if controller_id in metadata.brokers else NO_BROKER,
+        "brokers": [
+            {
+                "broker_id": broker_id,
+                "host": broker.kafka.host,
+                "port": broker.kafka.port,
+                "rack": broker.rack or None,
+                TAGS: {GRPC_ENDPOINT_TAG: str(broker.grpc).encode()},
+            }
+            for broker_id, broker in metadata.brokers.items()
+        ],
+    }
+    if endpoint_type != _BROKERS:
+        values["error_code"] = errors_pb2.INVALID_REQUEST
+        values["error_message"] = f"endpoint type {endpoint_type}: only 1 (brokers) is served"
+        values["brokers"] = []
+    return [codec.encode_response("describe_cluster", context.version, values)]

@@ -1,0 +1,279 @@
+"""Requests decoded and responses encoded by the layouts of kio's generated classes.
+
+kio says what Kafka's messages look like; reading and writing is done here, for three reasons. Its
+native decoder believes array lengths and aborts the process on a hostile one; it copies records;
+and its encoder needs a tree of objects in which every version is another class. Here a message is a
+plain dict: a response may name the fields of all versions, and each version takes its own.
+Times are whole milliseconds, error codes are numbers, ids are ``UUID``. Tagged fields of requests
+are skipped: none of the requests decoded here has one that is known.
+"""
+
+import dataclasses
+import functools
+import struct
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from kio.index import load_entity_schema
+from kio.schema.index import schema_name_map
+from kio.static.constants import EntityType
+
+from broker.kafka.cursor import Cursor, MalformedRequest
+
+Message = dict[str, Any]
+"""Field name (kio's spelling) → value; nested messages are dicts, arrays lists."""
+
+TAGS: Final = "_tags"
+"""Key of a message's extra tagged fields: tag number → raw bytes."""
+
+Decoder = Callable[[Cursor], Any]
+Encoder = Callable[[bytearray, Any], None]
+
+_FIXED: Final[Mapping[str, tuple[Decoder, str]]] = {
+    "int8": (Cursor.int8, ">b"),
+    "int16": (Cursor.int16, ">h"),
+    "int32": (Cursor.int32, ">i"),
+    "int64": (Cursor.int64, ">q"),
+    "uint16": (Cursor.uint16, ">H"),
+    "uint32": (Cursor.uint32, ">I"),
+    "float64": (Cursor.float64, ">d"),
+    "bool": (Cursor.boolean, ">?"),
+    "error_code": (Cursor.int16, ">h"),
+    "timedelta_i32": (Cursor.int32, ">i"),
+    "timedelta_i64": (Cursor.int64, ">q"),
+    "datetime_i64": (Cursor.int64, ">q"),
+}
+_NO_UUID: Final = bytes(16)
+
+
+def has_schema(name: str, version: int) -> bool:
+    return version in schema_name_map[name]
+
+
+def request_is_flexible(name: str, version: int) -> bool:
+    return bool(_schema(name, version, EntityType.request).__flexible__)
+
+
+def decode_request(name: str, version: int, cursor: Cursor) -> Message:
+    """The body of a request.
+
+    Raises:
+        MalformedRequest: the bytes are not such a request.
+    """
+    decoded: Message = _entity_decoder(_schema(name, version, EntityType.request))(cursor)
+    return decoded
+
+
+def encode_response(name: str, version: int, values: Message) -> bytes:
+    """The body of a response. Fields that this version lacks are left out; absent ones get the
+    schema's default.
+
+    Raises:
+        KeyError: a field without default is missing.
+    """
+    out = bytearray()
+    _entity_encoder(_schema(name, version, EntityType.response))(out, values)
+    return bytes(out)
+
+
+def response_has_error_code(name: str, version: int) -> bool:
+    """Whether such a response can say as a whole that it failed."""
+    schema = _schema(name, version, EntityType.response)
+    return any(field.name == "error_code" for field in dataclasses.fields(schema))
+
+
+def encode_failure(name: str, version: int, error_code: int, error_message: str) -> bytes:
+    """A response that says nothing but that the request failed as a whole."""
+    schema = _schema(name, version, EntityType.response)
+    values = {field.name: _nothing(field) for field in dataclasses.fields(schema)}
+    values.update(error_code=error_code)
+    if "error_message" in values:
+        values.update(error_message=error_message)
+    return encode_response(name, version, values)
+
+
+def append_uvarint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+@functools.cache
+def _schema(
+    name: str,
+    version: int,
+    kind: typing.Literal[EntityType.request, EntityType.response],
+) -> Any:  # noqa: ANN401 - a generated dataclass; its fields are looked at, not used
+    return load_entity_schema(name, version, kind)
+
+
+class _Shape(typing.NamedTuple):
+    """What one field looks like on the wire."""
+
+    name: str
+    kafka_type: str
+    nested: Any
+    is_array: bool
+    nullable: bool
+    tag: int | None
+    default: Any
+
+
+def _shape(field: "dataclasses.Field[Any]") -> _Shape:
+    inner, nullable = field.type, False
+    if isinstance(inner, types.UnionType) or typing.get_origin(inner) is typing.Union:
+        alternatives = [item for item in typing.get_args(inner) if item is not types.NoneType]
+        inner, nullable = alternatives[0], True
+    is_array = typing.get_origin(inner) is tuple
+    if is_array:
+        inner = typing.get_args(inner)[0]
+    nested = inner if dataclasses.is_dataclass(inner) else None
+    return _Shape(
+        name=field.name,
+        kafka_type=field.metadata.get("kafka_type", ""),
+        nested=nested,
+        is_array=is_array,
+        nullable=nullable,
+        tag=field.metadata.get("tag"),
+        default=field.default,
+    )
+
+
+def _nothing(field: "dataclasses.Field[Any]") -> object:
+    shape = _shape(field)
+    if shape.default is not dataclasses.MISSING:
+        return shape.default
+    if shape.is_array:
+        return ()
+    if shape.nullable:
+        return None
+    return "" if shape.kafka_type == "string" else 0
+
+
+@functools.cache
+def _entity_decoder(schema: Any) -> Decoder:  # noqa: ANN401
+    flexible = bool(schema.__flexible__)
+    shapes = [_shape(field) for field in dataclasses.fields(schema)]
+    plain = [(s.name, _decoder(s, flexible)) for s in shapes if s.tag is None]
+
+    def decode(cursor: Cursor) -> Message:
+        message = {name: read(cursor) for name, read in plain}
+        if flexible:
+            cursor.skip_tagged_fields()
+        return message
+
+    return decode
+
+
+def _decoder(shape: _Shape, flexible: bool) -> Decoder:
+    element = _element_decoder(shape, flexible)
+    return _array_decoder(shape, element, flexible) if shape.is_array else element
+
+
+def _array_decoder(shape: _Shape, element: Decoder, flexible: bool) -> Decoder:
+    def decode(cursor: Cursor) -> list[Any] | None:
+        length = cursor.array_length(flexible=flexible)
+        if length is None:
+            _check_nullable(shape)
+            return None
+        return [element(cursor) for _ in range(length)]
+
+    return decode
+
+
+def _element_decoder(shape: _Shape, flexible: bool) -> Decoder:
+    if shape.nested is not None:
+        return _entity_decoder(shape.nested)
+    if shape.kafka_type in _FIXED:
+        return _FIXED[shape.kafka_type][0]
+    if shape.kafka_type == "uuid":
+        return Cursor.uuid
+    read = Cursor.text if shape.kafka_type == "string" else Cursor.data
+
+    def decode(cursor: Cursor) -> str | memoryview | None:
+        value = read(cursor, flexible=flexible)
+        if value is None:
+            _check_nullable(shape)
+        return value
+
+    return decode
+
+
+def _check_nullable(shape: _Shape) -> None:
+    if not shape.nullable:
+        raise MalformedRequest(f"{shape.name} is null")
+
+
+@functools.cache
+def _entity_encoder(schema: Any) -> Encoder:  # noqa: ANN401
+    flexible = bool(schema.__flexible__)
+    shapes = [_shape(field) for field in dataclasses.fields(schema)]
+    plain = [(s.name, s.default, _encoder(s, flexible)) for s in shapes if s.tag is None]
+    tagged = [(s.name, s.tag, _encoder(s, flexible)) for s in shapes if s.tag is not None]
+
+    def encode(out: bytearray, message: Message) -> None:
+        for name, default, write in plain:
+            value = message.get(name, default)
+            if value is dataclasses.MISSING:
+                raise KeyError(f"{schema.__name__}.{name}")
+            write(out, value)
+        if flexible:
+            tags: dict[int, bytes] = dict(message.get(TAGS, {}))
+            for name, tag, write in tagged:
+                if name in message:
+                    encoded = bytearray()
+                    write(encoded, message[name])
+                    tags[tag] = bytes(encoded)
+            _append_tags(out, tags)
+
+    return encode
+
+
+def _append_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
+    append_uvarint(out, len(tags))
+    for tag in sorted(tags):
+        append_uvarint(out, tag)
+        append_uvarint(out, len(tags[tag]))
+        out += tags[tag]
+
+
+def _encoder(shape: _Shape, flexible: bool) -> Encoder:
+    element = _element_encoder(shape, flexible)
+    if not shape.is_array:
+        return element
+
+    def encode(out: bytearray, values: typing.Sequence[Any] | None) -> None:
+        _append_length(out, None if values is None else len(values), flexible, ">i")
+        for value in values or ():
+            element(out, value)
+
+    return encode
+
+
+def _element_encoder(shape: _Shape, flexible: bool) -> Encoder:
+    if shape.nested is not None:
+        return _entity_encoder(shape.nested)
+    if shape.kafka_type in _FIXED:
+        pack = struct.Struct(_FIXED[shape.kafka_type][1]).pack
+        return lambda out, value: out.extend(pack(value))
+    if shape.kafka_type == "uuid":
+        return lambda out, value: out.extend(value.bytes if isinstance(value, UUID) else _NO_UUID)
+    legacy_length = ">h" if shape.kafka_type == "string" else ">i"
+
+    def encode(out: bytearray, value: str | bytes | None) -> None:
+        raw = value.encode() if isinstance(value, str) else value
+        _append_length(out, None if raw is None else len(raw), flexible, legacy_length)
+        out += raw or b""
+
+    return encode
+
+
+def _append_length(out: bytearray, length: int | None, flexible: bool, legacy: str) -> None:
+    if flexible:
+        append_uvarint(out, 0 if length is None else length + 1)
+    else:
+        out += struct.pack(legacy, -1 if length is None else length)

@@ -1,0 +1,78 @@
+"""ListOffsets (2) and OffsetForLeaderEpoch (23): where a partition's log begins and ends."""
+
+from typing import Final
+
+from broker.kafka import codec
+from broker.kafka.codec import Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from broker.replication.api import EARLIEST_TIMESTAMP_MS, OffsetOutcome
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+_UNCHECKED_EPOCH: Final = -1
+
+
+async def list_offsets(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    """Without transactions nothing is uncommitted: the isolation level makes no difference."""
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                _listed(services, topic["name"], partition) for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    values = {"throttle_time": 0, "topics": topics}
+    return [codec.encode_response("list_offsets", context.version, values)]
+
+
+def _listed(services: KafkaServices, topic: str, partition: Message) -> Message:
+    tp = TopicPartition(topic, partition["partition_index"])
+    timestamp_ms = partition["timestamp"]
+    if timestamp_ms < EARLIEST_TIMESTAMP_MS:
+        outcome = OffsetOutcome(errors_pb2.UNSUPPORTED_VERSION)
+    else:
+        outcome = services.replicas.list_offset(
+            tp, timestamp_ms, partition.get("current_leader_epoch", _UNCHECKED_EPOCH)
+        )
+    return {
+        "partition_index": tp.partition,
+        "error_code": outcome.error_code,
+        "timestamp": outcome.timestamp_ms,
+        "offset": outcome.offset,
+        "leader_epoch": outcome.leader_epoch,
+    }
+
+
+async def offset_for_leader_epoch(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    topics = [
+        {
+            "topic": topic["topic"],
+            "partitions": [
+                _epoch_end(services, topic["topic"], partition) for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    values = {"throttle_time": 0, "topics": topics}
+    return [codec.encode_response("offset_for_leader_epoch", context.version, values)]
+
+
+def _epoch_end(services: KafkaServices, topic: str, partition: Message) -> Message:
+    end = services.replicas.offset_for_leader_epoch(
+        TopicPartition(topic, partition["partition"]),
+        partition["current_leader_epoch"],
+        partition["leader_epoch"],
+    )
+    return {
+        "error_code": end.error_code,
+        "partition": partition["partition"],
+        "leader_epoch": end.leader_epoch,
+        "end_offset": end.end_offset,
+    }

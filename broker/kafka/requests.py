@@ -1,0 +1,74 @@
+"""One request on its way through the listener, and one API's row in the dispatch table."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kio.schema.index import api_key_map
+
+from broker.kafka import codec
+from broker.kafka.cursor import Cursor
+from broker.kafka.services import KafkaServices
+
+Buffers: TypeAlias = list[bytes | memoryview]
+"""An answer in pieces, written without joining them; empty: no answer is due (acks=0)."""
+
+
+class CloseConnection(Exception):
+    """A well-formed request that can only be answered by closing the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and in which version."""
+
+    version: int
+    client_id: str
+    client_host: str
+
+
+Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Buffers]]
+"""Answers a decoded body with an encoded body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """An API that this broker serves: only these are advertised.
+
+    ``decode`` None: by kio's layout. ``answer_bytes_max``: how large the answer to a decoded body
+    may get, where that is worth counting. ``abandonable``: nobody needs the outcome once the client
+    is gone.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: Handler
+    decode: Callable[[int, Cursor], Any] | None = None
+    first_flexible_version: int
+    answer_bytes_max: Callable[[KafkaServices, Any], int] = lambda services, body: 0
+    abandonable: bool = False
+
+    @property
+    def name(self) -> str:
+        return api_key_map[self.key]
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def decode_body(self, version: int, cursor: Cursor) -> Any:  # noqa: ANN401 - its handler's type
+        if self.decode is not None:
+            return self.decode(version, cursor)
+        return codec.decode_request(self.name, version, cursor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A decoded request, ready to run. ``cost_bytes``: memory it holds until it is answered."""
+
+    api_name: str
+    correlation_id: int
+    cost_bytes: int
+    abandonable: bool
+    flexible_answer_header: bool
+    run: Callable[[], Coroutine[Any, Any, Buffers]]

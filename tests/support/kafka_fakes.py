@@ -1,0 +1,313 @@
+"""A whole broker's inside in memory, for tests of the Kafka listener alone."""
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from broker.config import BROKER_SPEC
+from broker.errors import KafkaError
+from broker.kafka.server import KafkaServer
+from broker.kafka.services import KafkaServices
+from broker.log.record_batch import check_produced, iterate_batches
+from broker.replication.api import (
+    EARLIEST_TIMESTAMP_MS,
+    LATEST_TIMESTAMP_MS,
+    EpochEnd,
+    FetchOutcome,
+    FetchWant,
+    OffsetOutcome,
+    ProduceEntry,
+    ProduceOutcome,
+)
+from metadata_log.types import (
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+    TopicPartition,
+)
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+BROKER = BrokerId(1)
+FIRST_EPOCH = LeaderEpoch(0)
+_BASE_OFFSET = struct.Struct(">q")
+
+
+@dataclass
+class StoredBatch:
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    data: memoryview
+
+
+@dataclass
+class FakeLog:
+    batches: list[StoredBatch] = field(default_factory=list)
+    end_offset: int = 0
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FakeReplicas:
+    """Partitions of one broker that leads them all; every append is committed at once."""
+
+    def __init__(self, topics: "FakeMetadata") -> None:
+        self._topics = topics
+        self.logs: dict[TopicPartition, FakeLog] = {}
+        self.produced: list[tuple[list[ProduceEntry], int, int]] = []
+        self.errors: dict[TopicPartition, ProduceOutcome] = {}
+
+    def _log(self, tp: TopicPartition) -> FakeLog | None:
+        topic = self._topics.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return self.logs.setdefault(tp, FakeLog())
+
+    async def produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        self.produced.append((list(entries), acks, timeout_ms))
+        return [self._append(entry) for entry in entries]
+
+    def _append(self, entry: ProduceEntry) -> ProduceOutcome:
+        log = self._log(entry.tp)
+        if entry.tp in self.errors:
+            return self.errors[entry.tp]
+        if log is None:
+            return ProduceOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        base_offset = log.end_offset
+        try:
+            batches = list(iterate_batches(entry.records, str(entry.tp)))
+            for batch in batches:
+                check_produced(batch.header, 0, 8 << 20, str(entry.tp))
+        except KafkaError as error:
+            return ProduceOutcome(error.code, error.message)
+        for header, data in batches:
+            _BASE_OFFSET.pack_into(data, 0, log.end_offset)
+            last = log.end_offset + header.last_offset_delta
+            log.batches.append(StoredBatch(log.end_offset, last, header.max_timestamp, data))
+            log.end_offset = last + 1
+        log.grown.set()
+        log.grown = asyncio.Event()
+        return ProduceOutcome(base_offset=base_offset, log_start_offset=0)
+
+    async def fetch(
+        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+    ) -> list[FetchOutcome]:
+        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
+        while True:
+            outcomes = [self._read(want) for want in wants]
+            failed = any(outcome.error_code for outcome in outcomes)
+            left = deadline - asyncio.get_running_loop().time()
+            if failed or sum(outcome.size for outcome in outcomes) >= min_bytes or left <= 0:
+                return outcomes
+            waits = [
+                asyncio.ensure_future(log.grown.wait())
+                for want in wants
+                if (log := self._log(want.tp)) is not None
+            ]
+            try:
+                await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    def _read(self, want: FetchWant) -> FetchOutcome:
+        log = self._log(want.tp)
+        if log is None:
+            return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        if not 0 <= want.fetch_offset <= log.end_offset:
+            return FetchOutcome(errors_pb2.OFFSET_OUT_OF_RANGE, log.end_offset, 0)
+        chunks: list[bytes | memoryview] = []
+        size = 0
+        for batch in log.batches:
+            if batch.last_offset < want.fetch_offset:
+                continue
+            if chunks and size + len(batch.data) > want.max_bytes:
+                break
+            chunks.append(batch.data)
+            size += len(batch.data)
+        return FetchOutcome(errors_pb2.NONE, log.end_offset, 0, chunks, size)
+
+    def list_offset(
+        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+    ) -> OffsetOutcome:
+        log = self._log(tp)
+        if log is None:
+            return OffsetOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        if timestamp_ms == LATEST_TIMESTAMP_MS:
+            return OffsetOutcome(offset=log.end_offset, leader_epoch=0)
+        if timestamp_ms == EARLIEST_TIMESTAMP_MS:
+            return OffsetOutcome(offset=0, leader_epoch=0)
+        for batch in log.batches:
+            if batch.max_timestamp_ms >= timestamp_ms:
+                return OffsetOutcome(
+                    offset=batch.base_offset, timestamp_ms=batch.max_timestamp_ms, leader_epoch=0
+                )
+        return OffsetOutcome()
+
+    def offset_for_leader_epoch(
+        self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
+    ) -> EpochEnd:
+        log = self._log(tp)
+        if log is None:
+            return EpochEnd(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        return EpochEnd(leader_epoch=0, end_offset=log.end_offset)
+
+
+@dataclass(frozen=True)
+class FakePartition:
+    leader: BrokerId = BROKER
+    leader_epoch: LeaderEpoch = FIRST_EPOCH
+    replicas: tuple[BrokerId, ...] = (BROKER,)
+    isr: tuple[BrokerId, ...] = (BROKER,)
+
+
+@dataclass(frozen=True)
+class FakeTopic:
+    topic_id: TopicId
+    partitions: tuple[FakePartition, ...]
+
+
+@dataclass(frozen=True)
+class FakeBroker:
+    kafka: Endpoint
+    grpc: Endpoint
+    rack: str = ""
+
+
+class FakeMetadata:
+    """What UpdateMetadata would have told; ``changed`` stands for the next one."""
+
+    def __init__(self) -> None:
+        self.metadata_offset = MetadataOffset(1)
+        self.controller_id = BROKER
+        self.brokers: dict[BrokerId, FakeBroker] = {}
+        self.topics: dict[str, FakeTopic] = {}
+
+    def changed(self) -> None:
+        self.metadata_offset = MetadataOffset(self.metadata_offset + 1)
+        self.brokers = dict(self.brokers)
+
+    def add_topic(self, name: str, partitions: int = 1) -> FakeTopic:
+        topic = FakeTopic(TopicId(uuid4().bytes), (FakePartition(),) * partitions)
+        self.topics[name] = topic
+        self.changed()
+        return topic
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return next((n for n, topic in self.topics.items() if topic.topic_id == topic_id), None)
+
+
+class FakeForwarder:
+    """A controller that grants everything, and remembers what it was asked."""
+
+    def __init__(self, metadata: FakeMetadata) -> None:
+        self._metadata = metadata
+        self.creations: list[admin_pb2.CreateTopicsRequest] = []
+        self.deletions: list[admin_pb2.DeleteTopicsRequest] = []
+        self.refusals: dict[str, int] = {}
+        self.gate: asyncio.Event | None = None
+
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse:
+        self.creations.append(request)
+        if self.gate is not None:
+            await self.gate.wait()
+        results = [self._create(topic, request.validate_only) for topic in request.topics]
+        return admin_pb2.CreateTopicsResponse(topics=results)
+
+    def _create(self, new: admin_pb2.NewTopic, validate_only: bool) -> admin_pb2.TopicResult:
+        if new.name in self._metadata.topics:
+            return admin_pb2.TopicResult(
+                name=new.name,
+                error_code=errors_pb2.TOPIC_ALREADY_EXISTS,
+                error_message=f"topic {new.name} exists",
+            )
+        if new.name in self.refusals:
+            return admin_pb2.TopicResult(
+                name=new.name, error_code=self.refusals[new.name], error_message="refused"
+            )
+        count = len(new.assignments) or max(1, new.num_partitions)
+        topic_id = b""
+        if not validate_only:
+            topic_id = self._metadata.add_topic(new.name, count).topic_id
+        return admin_pb2.TopicResult(
+            name=new.name,
+            topic_id=topic_id,
+            num_partitions=count,
+            replication_factor=1,
+            configs=new.configs,
+        )
+
+    async def delete_topics(
+        self, request: admin_pb2.DeleteTopicsRequest
+    ) -> admin_pb2.DeleteTopicsResponse:
+        self.deletions.append(request)
+        names = [(name, b"") for name in request.names]
+        names += [(self._metadata.topic_name(TopicId(raw)) or "", raw) for raw in request.topic_ids]
+        return admin_pb2.DeleteTopicsResponse(topics=[self._delete(*item) for item in names])
+
+    def _delete(self, name: str, topic_id: bytes) -> admin_pb2.TopicResult:
+        known = self._metadata.topics.pop(name, None)
+        self._metadata.changed()
+        code = errors_pb2.NONE if known else errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+        return admin_pb2.TopicResult(
+            name=name, topic_id=known.topic_id if known else topic_id, error_code=code
+        )
+
+
+class FakeProducerIds:
+    def __init__(self) -> None:
+        self.next = 1000
+
+    async def take(self) -> int:
+        self.next += 1
+        return self.next
+
+
+@dataclass
+class FakeBrokerInside:
+    """One broker's services, and the server on top once it is started."""
+
+    metadata: FakeMetadata
+    replicas: FakeReplicas
+    forwarder: FakeForwarder
+    services: KafkaServices
+    server: KafkaServer
+
+    async def start(self) -> Endpoint:
+        """Listens on a free port and advertises it."""
+        at = await self.server.start(Endpoint("127.0.0.1", 0))
+        self.metadata.brokers[BROKER] = FakeBroker(at, Endpoint("127.0.0.1", at.port + 1))
+        self.metadata.changed()
+        return at
+
+
+def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: ANN401 - any config value
+    """``overrides``: broker configuration, with ``_`` for ``.``"""
+    values: dict[str, object] = {
+        "broker.id": BROKER,
+        "log.dir": str(log_dir),
+        "quorum.bootstrap.servers": "127.0.0.1:1",
+    }
+    values.update({key.replace("_", "."): value for key, value in overrides.items()})
+    metadata = FakeMetadata()
+    replicas = FakeReplicas(metadata)
+    forwarder = FakeForwarder(metadata)
+    services = KafkaServices(
+        config=BROKER_SPEC.parse(values),
+        broker_id=BROKER,
+        cluster_id="test-cluster",
+        replicas=replicas,
+        metadata=metadata,
+        forwarder=forwarder,
+        producer_ids=FakeProducerIds(),
+    )
+    return FakeBrokerInside(metadata, replicas, forwarder, services, KafkaServer(services))
