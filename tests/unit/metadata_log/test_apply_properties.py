@@ -1,0 +1,269 @@
+"""Random transactions over a small world: one log gives one image, and the rules hold in each."""
+
+from collections.abc import Iterator
+
+import hypothesis.strategies as st
+import msgspec
+from hypothesis import given, settings
+
+from metadata_log import records as r
+from metadata_log.apply import Applied, apply
+from metadata_log.image import Image
+from metadata_log.types import (
+    NO_BROKER,
+    NO_SESSION,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+)
+from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
+
+TABLES = (
+    "sessions",
+    "brokers",
+    "topics",
+    "topic_names",
+    "deletions",
+    "configs",
+    "features",
+)
+SCALARS = ("controller", "controller_epoch", "next_producer_id")
+
+
+def world() -> Image:
+    """Three brokers, broker 1 the controller, two topics: most random records nearly fit."""
+    log = MetadataLogBuilder()
+    for broker_id in (1, 2, 3):
+        log.start_broker(broker_id)
+    log.elect_controller(1)
+    log.create_topic("a", (1, 2, 3), (2, 3, 1))
+    log.create_topic("b", (3, 1))
+    return log.image
+
+
+WORLD = world()
+
+brokers = st.sampled_from([BrokerId(b) for b in (1, 2, 3)])
+broker_lists = st.lists(brokers, max_size=3, unique=True).map(tuple)
+sessions = st.builds(session_of, st.integers(1, 3), st.integers(0, 1))
+topics = st.sampled_from(["a", "b"])
+topic_ids = st.builds(topic_id_of, topics, st.sampled_from([0, 0, 0, 1]))
+versions = st.integers(0, 3)
+epochs = st.integers(0, 3)
+controller_epochs = st.integers(1, 2)
+endpoint = st.just(Endpoint("host", 1))
+
+records = st.one_of(
+    st.builds(r.SessionOpened, session_id=sessions, timeout_ms=st.integers(0, 1)),
+    st.builds(r.SessionClosed, session_id=sessions),
+    st.builds(
+        r.ControllerClaim,
+        broker_id=brokers,
+        session_id=sessions,
+        timestamp_ms=st.just(0),
+        controller_epoch=controller_epochs,
+    ),
+    st.builds(r.ControllerRemoved, broker_id=brokers | st.just(NO_BROKER)),
+    st.builds(
+        r.BrokerRegistration,
+        broker_id=brokers,
+        session_id=sessions,
+        incarnation_id=st.sampled_from([b"process 00000001", b"process 00000002"]),
+        kafka=endpoint,
+        grpc=endpoint,
+    ),
+    st.builds(
+        r.TopicCreated,
+        name=topics,
+        topic_id=topic_ids,
+        partitions=st.lists(
+            st.builds(
+                r.NewPartition,
+                replicas=st.just((BrokerId(1), BrokerId(2))),
+                leader=brokers,
+                isr=broker_lists,
+            ),
+            max_size=2,
+        ).map(tuple),
+        controller_id=brokers,
+        controller_epoch=controller_epochs,
+    ),
+    st.builds(r.TopicRemoved, name=topics, topic_id=topic_ids),
+    st.builds(r.TopicDeletionPending, name=topics, topic_id=topic_ids),
+    st.builds(
+        r.PartitionChange,
+        topic=topics,
+        topic_id=topic_ids,
+        partition=st.integers(0, 2),
+        expected_version=versions,
+        leader=brokers | st.just(NO_BROKER),
+        leader_epoch=epochs,
+        isr=broker_lists,
+        controller_id=st.just(BrokerId(1)),
+        controller_epoch=controller_epochs,
+    ),
+    st.builds(
+        r.IsrChange,
+        topic=topics,
+        topic_id=topic_ids,
+        partition=st.integers(0, 2),
+        expected_version=versions,
+        leader=brokers,
+        leader_broker_epoch=st.sampled_from([b.epoch for b in WORLD.brokers.values()]),
+        leader_epoch=epochs,
+        isr=st.lists(
+            st.builds(r.IsrMember, broker_id=brokers, broker_epoch=st.just(BrokerEpoch(2))),
+            max_size=3,
+        ).map(tuple),
+    ),
+    st.builds(
+        r.ConfigSet,
+        entity_type=st.just("topic"),
+        entity_name=topics,
+        key=st.just("k"),
+        value=st.none() | st.just("v"),
+    ),
+    st.builds(r.FeatureLevel, name=st.just("f"), level=epochs),
+    st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
+)
+conditions = st.lists(
+    st.builds(r.ControllerEpochIs, controller_epoch=st.just(ControllerEpoch(1))), max_size=1
+).map(tuple)
+operations = st.builds(
+    r.Operation, records=st.lists(records, min_size=1, max_size=3).map(tuple), conditions=conditions
+)
+transactions = st.builds(
+    r.Transaction,
+    operations=st.lists(operations, min_size=1, max_size=4).map(tuple),
+    atomic=st.booleans(),
+    client_id=st.just(NO_SESSION) | sessions,
+    sequence=st.integers(0, 3),
+    low_water=st.integers(0, 2),
+)
+logs = st.lists(transactions, min_size=1, max_size=8)
+
+
+def replay(log: list[r.Transaction]) -> Iterator[tuple[Image, r.Transaction, Applied]]:
+    """(image before, transaction, applied) along the log, from ``WORLD`` on."""
+    image = WORLD
+    for transaction in log:
+        applied = apply(image, MetadataOffset(image.offset + 1), transaction)
+        yield image, transaction, applied
+        image = applied.image
+
+
+def same_state(one: Image, other: Image) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in (*TABLES, *SCALARS))
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_one_log_gives_one_image_and_one_sequence_of_results(log: list[r.Transaction]) -> None:
+    first, second = list(replay(log)), list(replay(log))
+    assert [applied for *_, applied in first] == [applied for *_, applied in second]
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_refused_atomic_transaction_leaves_no_trace(log: list[r.Transaction]) -> None:
+    for before, transaction, applied in replay(log):
+        first_applied_here = applied.result.offset == applied.image.offset
+        if transaction.atomic and first_applied_here and not applied.result.ok:
+            assert all(not result.ok for result in applied.result.results)
+            assert same_state(before, applied.image)
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_refused_operations_might_as_well_not_have_been_there(log: list[r.Transaction]) -> None:
+    for before, transaction, applied in replay(log):
+        if transaction.client_id != NO_SESSION:
+            continue
+        held = tuple(
+            operation
+            for operation, result in zip(
+                transaction.operations, applied.result.results, strict=True
+            )
+            if result.ok
+        )
+        alone = msgspec.structs.replace(transaction, operations=held, atomic=False)
+        assert apply(before, applied.image.offset, alone).image == applied.image
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_an_image_is_never_changed_by_what_follows(log: list[r.Transaction]) -> None:
+    images = [image for image, *_ in replay(log)]
+    assert images == [image for image, *_ in replay(log)]
+    assert world() == WORLD
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_changes_name_exactly_the_keys_that_may_differ(log: list[r.Transaction]) -> None:
+    for before, _, applied in replay(log):
+        after, changes = applied.image, applied.changes
+        for name in ("brokers", "topics", "deletions", "configs", "features", "sessions"):
+            old, new = getattr(before, name), getattr(after, name)
+            differ = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+            assert differ <= getattr(changes, name), name
+        assert changes.controller or before.controller == after.controller
+
+
+@given(logs)
+@settings(max_examples=150)
+def test_a_retry_is_told_the_same_and_changes_nothing(log: list[r.Transaction]) -> None:
+    for _, transaction, applied in replay(log):
+        kept = applied.image.results.get(transaction.client_id)
+        if kept is None or transaction.sequence not in kept.by_sequence:
+            continue
+        offset = MetadataOffset(applied.image.offset + 1)
+        again = apply(applied.image, offset, transaction)
+        assert again.result == applied.result
+        assert same_state(again.image, applied.image)
+
+
+@given(logs)
+@settings(max_examples=250)
+def test_c1_e2_rules_hold_in_every_image(log: list[r.Transaction]) -> None:
+    for before, _, applied in replay(log):
+        assert_consistent(applied.image)
+        assert_only_forward(before, applied.image)
+
+
+def assert_consistent(image: Image) -> None:
+    """Invariants of any one image."""
+    assert {topic.topic_id: name for name, topic in image.topics.items()} == dict(image.topic_names)
+    assert set(image.deletions) <= set(image.topics)
+    assert set(image.results) <= set(image.sessions)
+    for broker_id, broker in image.brokers.items():
+        assert broker.broker_id == broker_id
+        assert broker.registration.session_id in image.sessions
+    if image.controller is not None:
+        assert image.controller.session_id in image.sessions
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            assert len(set(partition.isr)) == len(partition.isr)
+            assert set(partition.isr) <= set(partition.replicas)
+            assert partition.leader == NO_BROKER or partition.leader in partition.isr
+
+
+def assert_only_forward(before: Image, after: Image) -> None:
+    """Epochs and versions only grow, and a new leader means a new leader epoch."""
+    assert after.controller_epoch - before.controller_epoch >= 0
+    assert after.next_producer_id >= before.next_producer_id
+    for topic in before.topics.values():
+        successor = after.topic_by_id(topic.topic_id)
+        if successor is None or successor.version != topic.version:
+            continue
+        for old, new in zip(topic.partitions, successor.partitions, strict=True):
+            assert new.version >= old.version
+            assert (new == old) == (new.version == old.version)
+            assert LeaderEpoch(new.leader_epoch) >= old.leader_epoch
+            assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
+    for broker_id, broker in after.brokers.items():
+        known = before.brokers.get(broker_id)
+        assert known is None or broker.epoch >= known.epoch
