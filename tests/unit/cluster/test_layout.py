@@ -1,0 +1,175 @@
+"""The folder of a local cluster: configuration files, ports, cluster.json."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config import BROKER_SPEC
+from metadata_log.configuration import ConfigError
+from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.layout import load_nodes, plan_cluster, with_settings, write_config
+from quorate.cluster.local import LocalCluster
+from quorate.cluster.ports import PortReservation
+from quorate.cluster.processes import is_ours
+from quorate.cluster.settings import Settings, check_settings
+from quorate.cluster.state import read_pids, remove_state, write_state
+from quorate.cluster.state_file import read_state
+from quorum.config import load_quorum_config
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def quiet(message: str) -> None:
+    pass
+
+
+def make(folder: Path, *, voters: int = 3, brokers: int = 2, port: int = 0) -> LocalCluster:
+    return LocalCluster.create(
+        folder,
+        voters=voters,
+        brokers=brokers,
+        port=port,
+        settings=Settings(),
+        progress=quiet,
+        attached=False,
+    )
+
+
+def test_configuration_files_are_what_the_processes_understand(tmp_path: Path) -> None:
+    cluster = make(tmp_path / 'odd "name"')
+    for node in cluster.voters:
+        config = load_quorum_config(node.config_path, {})
+        assert config.voter_id == node.id
+        assert str(config.own.grpc) == node.grpc_address
+        assert len(config.voters) == 3
+    for node in cluster.brokers:
+        BROKER_SPEC.parse(node.config)
+
+
+def test_the_same_folder_is_the_same_cluster(tmp_path: Path) -> None:
+    made = make(tmp_path)
+    found = LocalCluster.find(tmp_path, quiet, attached=False)
+    assert found is not None
+    assert found.nodes == made.nodes
+    assert found.bootstrap == made.bootstrap
+
+
+def test_a_folder_without_a_cluster_is_none(tmp_path: Path) -> None:
+    assert LocalCluster.find(tmp_path, quiet, attached=False) is None
+    assert LocalCluster.find(tmp_path / "absent", quiet, attached=False) is None
+
+
+def test_more_than_nine_brokers_keep_their_order(tmp_path: Path) -> None:
+    make(tmp_path, voters=1, brokers=11)
+    assert [node.id for node in load_nodes(tmp_path)] == [1, *range(1, 12)]
+
+
+def test_brokers_get_the_ports_from_the_base_on(tmp_path: Path) -> None:
+    with PortReservation() as ports:
+        base = ports.claim_any()
+    nodes = plan_cluster(
+        tmp_path, voters=1, brokers=2, port=base, settings=Settings(), cluster_id="c"
+    )
+    kafka = [node.ports["Kafka"] for node in nodes if node.kind == "broker"]
+    assert kafka == [base, base + 1]
+    every_port = [port for node in nodes for port in node.ports.values()]
+    assert len(set(every_port)) == len(every_port)
+
+
+def test_a_taken_port_is_named_and_nothing_is_written(tmp_path: Path, taken_port: int) -> None:
+    with pytest.raises(LocalClusterError, match=rf"port {taken_port} .*broker 1.*--port"):
+        make(tmp_path / "data", port=taken_port)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_taken_since_is_named_with_the_file_that_sets_it(
+    tmp_path: Path, taken_port: int
+) -> None:
+    cluster = make(tmp_path, voters=1, brokers=1)
+    broker = cluster.brokers[0]
+    moved = Settings(broker={"listeners": f"PLAINTEXT://127.0.0.1:{taken_port}"})
+    write_config(with_settings(broker, moved))
+    found = LocalCluster.find(tmp_path, quiet, attached=False)
+    assert found is not None
+    with pytest.raises(LocalClusterError, match=rf"port {taken_port} .*broker-1\.toml"):
+        found.start()
+    assert read_state(tmp_path) is None
+
+
+def test_a_renamed_configuration_file_is_refused(tmp_path: Path) -> None:
+    cluster = make(tmp_path, voters=1, brokers=1)
+    cluster.brokers[0].config_path.rename(tmp_path / "config" / "broker-7.toml")
+    with pytest.raises(ConfigError, match=r"broker-7\.toml: broker\.id=1"):
+        load_nodes(tmp_path)
+
+
+def test_cluster_json_has_the_shape_that_scripts_read(tmp_path: Path) -> None:
+    cluster = make(tmp_path, voters=1, brokers=2)
+    voter, first, second = cluster.nodes
+    write_state(tmp_path, cluster.nodes, {("quorum", 1): 11, ("broker", 1): 21, ("broker", 2): 22})
+    assert json.loads((tmp_path / "cluster.json").read_text()) == {
+        "bootstrap": f"{first.kafka_address},{second.kafka_address}",
+        "quorum": [{"id": 1, "pid": 11, "address": voter.grpc_address}],
+        "brokers": [
+            {
+                "id": node.id,
+                "pid": pid,
+                "kafka": node.kafka_address,
+                "grpc": node.grpc_address,
+                "log_dir": str(tmp_path / f"broker-{node.id}"),
+            }
+            for node, pid in ((first, 21), (second, 22))
+        ],
+    }
+    assert read_pids(tmp_path) == {("quorum", 1): 11, ("broker", 1): 21, ("broker", 2): 22}
+    remove_state(tmp_path)
+    assert read_pids(tmp_path) == {}
+
+
+def test_a_broken_cluster_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(LocalClusterError, match=r"cluster\.json"):
+        read_state(tmp_path)
+    (tmp_path / "cluster.json").write_text("[]")
+    with pytest.raises(LocalClusterError, match=r"cluster\.json"):
+        read_state(tmp_path)
+
+
+def test_a_pid_of_somebody_else_is_not_ours(tmp_path: Path) -> None:
+    cluster = make(tmp_path, voters=1, brokers=1)
+    broker = cluster.brokers[0]
+    assert not is_ours(os.getpid(), broker.config_path)
+    write_state(tmp_path, cluster.nodes, {("quorum", 1): os.getpid(), ("broker", 1): os.getpid()})
+    found = LocalCluster.find(tmp_path, quiet, attached=False)
+    assert found is not None
+    assert found.running() == []
+    assert found.stop() == []
+    assert read_state(tmp_path) is None
+
+
+def test_settings_go_to_whoever_knows_the_key() -> None:
+    settings = check_settings({"log.level": "DEBUG", "log.flush": "os"})
+    assert settings.quorum == {"log.level": "DEBUG"}
+    assert settings.broker == {"log.level": "DEBUG", "log.flush": "os"}
+
+
+def test_settings_are_typed_and_kept_in_the_folder(tmp_path: Path) -> None:
+    make(tmp_path, voters=1, brokers=1).change_settings(
+        check_settings({"num.partitions": "4", "auto.create.topics.enable": "false"})
+    )
+    _, broker = load_nodes(tmp_path)
+    assert broker.config["num.partitions"] == 4
+    assert broker.config["auto.create.topics.enable"] is False
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'log\.flus': did you mean log\.flush\?"):
+        check_settings({"log.flus": "os"})
