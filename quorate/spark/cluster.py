@@ -1,0 +1,277 @@
+"""Asking the cluster, over gRPC: topics and their leaders, offsets, ranges.
+
+Starts from Kafka's ``bootstrap.servers``. Every call survives what a cluster does in passing: a
+leader that moves, a broker that goes away. grpc is imported by this module, so import it only in
+the process that calls: Spark forks its workers, and gRPC does not survive a fork.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+import grpc
+
+from quorate.client.bootstrap import BootstrapError, discover, format_address
+from quorate.spark.ranges import TopicPartition
+from quorate.spark.retries import Retries
+from quorate_proto.v1.errors_pb2 import (
+    BROKER_NOT_AVAILABLE,
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_NOT_AVAILABLE,
+    REPLICA_NOT_AVAILABLE,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode,
+)
+from quorate_proto.v1.replication_pb2 import (
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    ListOffsetsRequest,
+    OffsetAnswer,
+    OffsetQuery,
+    RangeReadRequest,
+)
+from quorate_proto.v1.replication_pb2_grpc import RangeReadStub
+
+CALL_TIMEOUT_SECONDS = 10.0
+READ_METHOD = "/quorate.v1.RangeRead/Read"
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    # Brokers are peers, not web pages: a proxy of the environment must not get in between.
+    ("grpc.enable_http_proxy", 0),
+    # A broker that restarts is to be found again within the retries, not within gRPC's minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+RETRIABLE = frozenset(
+    {
+        NOT_LEADER_OR_FOLLOWER,
+        LEADER_NOT_AVAILABLE,
+        BROKER_NOT_AVAILABLE,
+        REPLICA_NOT_AVAILABLE,
+        OFFSET_NOT_AVAILABLE,
+        UNKNOWN_TOPIC_OR_PARTITION,
+        UNKNOWN_LEADER_EPOCH,
+        FENCED_LEADER_EPOCH,
+        KAFKA_STORAGE_ERROR,
+        REQUEST_TIMED_OUT,
+    }
+)
+"""Kafka errors that another try at the current leader may heal."""
+
+PERMANENT_STATUSES = frozenset(
+    {
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+    }
+)
+
+
+class OffsetQuestion(NamedTuple):
+    """Which offset of a partition: `EARLIEST`, `LATEST`, or the first at or after a time (ms)."""
+
+    topic_partition: TopicPartition
+    timestamp_ms: int
+
+
+class RangeCall(Protocol):
+    """A running ``RangeRead.Read``: its raw frames."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+    def cancel(self) -> bool: ...
+
+
+class ClusterClient:
+    """Calls to one cluster; close it, or use it as a context manager."""
+
+    def __init__(self, bootstrap_servers: str, new_retries: Callable[[], Retries]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._new_retries = new_retries
+        self._addresses: list[str] = []
+        self._channels: dict[str, grpc.Channel] = {}
+        self._leaders: dict[TopicPartition, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; streams that are open fail."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def describe_topics(
+        self, topics: Sequence[str] = (), *, every: bool = False
+    ) -> DescribeTopicsResponse:
+        """Topics by name, or every topic, from any broker; remembers who leads.
+
+        Raises:
+            ClusterUnavailable: no broker answered within the retries.
+        """
+        request = DescribeTopicsRequest(topics=topics, all=every)
+        retries = self._new_retries()
+        while True:
+            try:
+                return self._describe_once(request)
+            except (BootstrapError, grpc.RpcError) as error:
+                self._addresses.clear()
+                raise_if_permanent(error)
+                retries.pause(f"describing topics at {self._bootstrap_servers}", reason_of(error))
+
+    def list_offsets(
+        self, questions: Iterable[OffsetQuestion]
+    ) -> dict[OffsetQuestion, OffsetAnswer]:
+        """Offsets from the leaders, one call to each; the answers carry no retriable error.
+
+        Raises:
+            ClusterUnavailable: a leader did not answer within the retries.
+        """
+        pending = list(dict.fromkeys(questions))
+        answers: dict[OffsetQuestion, OffsetAnswer] = {}
+        retries = self._new_retries()
+        while True:
+            failures = self._ask_leaders(pending, answers)
+            pending = [question for question in pending if question not in answers]
+            if not pending:
+                return answers
+            partition, reason = next(iter(failures.items()))
+            retries.pause(f"listing offsets of {partition}", reason)
+            self.refresh(question.topic_partition for question in pending)
+
+    def refresh(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask again who leads."""
+        self.describe_topics(sorted({partition.topic for partition in partitions}))
+
+    def leader_of(self, partition: TopicPartition) -> str | None:
+        """The gRPC address of the leader as last heard; None if there is none."""
+        return self._leaders.get(partition)
+
+    def open_range(self, leader: str, request: RangeReadRequest) -> RangeCall:
+        """The raw frames of ``RangeRead.Read``; cancel it when done."""
+        read: Callable[[RangeReadRequest], RangeCall] = self._channel(leader).unary_stream(
+            READ_METHOD, request_serializer=RangeReadRequest.SerializeToString
+        )
+        return read(request)
+
+    def _describe_once(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+        if not self._addresses:
+            self._addresses = self._discover()
+        failure: grpc.RpcError | None = None
+        for address in list(self._addresses):
+            try:
+                response = RangeReadStub(self._channel(address)).DescribeTopics(
+                    request, timeout=CALL_TIMEOUT_SECONDS
+                )
+            except grpc.RpcError as error:
+                raise_if_permanent(error)
+                failure = error
+            else:
+                self._remember(response)
+                return response
+        raise failure or BootstrapError("no broker told its gRPC endpoint")
+
+    def _discover(self) -> list[str]:
+        brokers = discover(self._bootstrap_servers).brokers
+        addresses = [broker.grpc for broker in brokers if broker.grpc]
+        if not addresses:
+            raise BootstrapError(
+                f"none of the {len(brokers)} brokers behind {self._bootstrap_servers} told its "
+                "gRPC endpoint: is this a Quorate cluster?"
+            )
+        return addresses
+
+    def _remember(self, response: DescribeTopicsResponse) -> None:
+        address_by_id = {
+            broker.broker_id: format_address(broker.grpc.host, broker.grpc.port)
+            for broker in response.brokers
+        }
+        if address_by_id:
+            self._addresses = list(address_by_id.values())
+        for topic in response.topics:
+            for described in topic.partitions:
+                partition = TopicPartition(topic.topic, described.partition)
+                self._leaders.pop(partition, None)
+                if (address := address_by_id.get(described.leader)) is not None:
+                    self._leaders[partition] = address
+
+    def _ask_leaders(
+        self,
+        questions: Sequence[OffsetQuestion],
+        answers: dict[OffsetQuestion, OffsetAnswer],
+    ) -> Mapping[TopicPartition, str]:
+        """Fill in what the leaders answer; the reasons for what is still open."""
+        failures: dict[TopicPartition, str] = {}
+        by_leader: dict[str, list[OffsetQuestion]] = {}
+        for question in questions:
+            leader = self.leader_of(question.topic_partition)
+            if leader is None:
+                failures[question.topic_partition] = "the partition has no leader"
+            else:
+                by_leader.setdefault(leader, []).append(question)
+        for leader, asked in by_leader.items():
+            try:
+                found = self._list_offsets_once(leader, asked)
+            except grpc.RpcError as error:
+                raise_if_permanent(error)
+                failures.update({q.topic_partition: f"{leader}: {reason_of(error)}" for q in asked})
+                continue
+            for question, answer in zip(asked, found, strict=True):
+                if answer.error_code in RETRIABLE:
+                    failures[question.topic_partition] = (
+                        f"{leader}: {error_name(answer.error_code)}"
+                    )
+                else:
+                    answers[question] = answer
+        return failures
+
+    def _list_offsets_once(
+        self, leader: str, questions: Sequence[OffsetQuestion]
+    ) -> Sequence[OffsetAnswer]:
+        queries = [
+            OffsetQuery(topic=partition.topic, partition=partition.partition, timestamp_ms=time_ms)
+            for partition, time_ms in questions
+        ]
+        response = RangeReadStub(self._channel(leader)).ListOffsets(
+            ListOffsetsRequest(queries=queries), timeout=CALL_TIMEOUT_SECONDS
+        )
+        return response.answers
+
+    def _channel(self, address: str) -> grpc.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return next((name for name, value in ErrorCode.items() if value == code), f"error {code}")
+
+
+def reason_of(error: Exception) -> str:
+    """What a failed call says of itself, on one line."""
+    if isinstance(error, grpc.Call):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)
+
+
+def raise_if_permanent(error: Exception) -> None:
+    """Pass on a failure that no retry can heal."""
+    if isinstance(error, grpc.Call) and error.code() in PERMANENT_STATUSES:
+        raise error

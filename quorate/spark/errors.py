@@ -1,0 +1,33 @@
+"""What can go wrong between a query and the log, each with a message that says what to do.
+
+Spark shows errors of planning as ``AnalysisException`` and errors of reading as
+``PythonException``, both with these messages inside.
+"""
+
+
+class QuorateSourceError(Exception):
+    """Any refusal or failure of the source."""
+
+
+class OptionError(QuorateSourceError, ValueError):
+    """An option, or a combination of options, breaks the contract."""
+
+
+class SchemaError(QuorateSourceError, ValueError):
+    """The schema asked for is no projection of the source's."""
+
+
+class UnknownTopic(QuorateSourceError, LookupError):
+    """A topic or partition that the cluster does not have."""
+
+
+class RangeUnavailable(QuorateSourceError, LookupError):
+    """Offsets outside what the log holds; the message names partition and available range."""
+
+
+class CorruptBatch(QuorateSourceError, ValueError):
+    """Bytes that are no record batch; the message names topic, partition and offset."""
+
+
+class ClusterUnavailable(QuorateSourceError, ConnectionError):
+    """No answer within the retries allowed; the message names who was asked, and for what."""

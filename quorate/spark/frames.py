@@ -1,0 +1,94 @@
+"""The raw frames of ``RangeRead.Read``: what they are, and receiving them ahead of the decoder."""
+
+import queue
+import struct
+import threading
+from collections.abc import Iterator
+
+from quorate.spark.cluster import RangeCall
+from quorate.spark.errors import ClusterUnavailable
+from quorate_proto.v1.replication_pb2 import RangeHeader
+
+FRAMES_AHEAD = 2
+"""Frames received while one is being decoded."""
+CLOSE_POLL_SECONDS = 0.1
+
+_HEADER_LENGTH = struct.Struct(">I")
+
+
+def split_frame(frame: bytes) -> tuple[RangeHeader, memoryview]:
+    """A raw frame's header and records; the records are not copied.
+
+    Raises:
+        ClusterUnavailable: the peer sent something else.
+    """
+    view = memoryview(frame)
+    if len(view) < _HEADER_LENGTH.size:
+        raise ClusterUnavailable(f"a frame of {len(view)} bytes has no header")
+    (size,) = _HEADER_LENGTH.unpack_from(view)
+    end = _HEADER_LENGTH.size + size
+    if end > len(view):
+        raise ClusterUnavailable(f"a frame of {len(view)} bytes says its header has {size}")
+    return RangeHeader.FromString(bytes(view[_HEADER_LENGTH.size : end])), view[end:]
+
+
+def join_frame(header: RangeHeader, records: bytes) -> bytes:
+    """The frame of a header and records: the inverse of `split_frame`."""
+    encoded = header.SerializeToString()
+    return b"".join((_HEADER_LENGTH.pack(len(encoded)), encoded, records))
+
+
+class FrameStream:
+    """A call's frames, received by a thread of their own, so that a silent leader is noticed.
+
+    Close it: that cancels the call and ends the thread (Spark's LIMIT stops in the middle).
+    """
+
+    def __init__(self, call: RangeCall, timeout_ms: int) -> None:
+        self._call = call
+        self._timeout_ms = timeout_ms
+        self._received: queue.Queue[bytes | Exception | None] = queue.Queue(FRAMES_AHEAD)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._receive, name="range-frames", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The frames in order, until the stream ends.
+
+        Raises:
+            TimeoutError: nothing came within the time allowed.
+            grpc.RpcError: the call failed.
+        """
+        while True:
+            try:
+                item = self._received.get(timeout=self._timeout_ms / 1000)
+            except queue.Empty:
+                raise TimeoutError(f"no frame within {self._timeout_ms} ms") from None
+            if item is None:
+                return
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        """Cancel the call and wait for the thread to end."""
+        self._closed.set()
+        self._call.cancel()
+        self._thread.join()
+
+    def _receive(self) -> None:
+        end: Exception | None = None
+        try:
+            for frame in self._call:
+                self._put(frame)
+        except Exception as error:  # noqa: BLE001 - handed to the reader, who raises it
+            end = error
+        self._put(end)
+
+    def _put(self, item: bytes | Exception | None) -> None:
+        while not self._closed.is_set():
+            try:
+                self._received.put(item, timeout=CLOSE_POLL_SECONDS)
+            except queue.Full:
+                continue
+            return

@@ -1,0 +1,215 @@
+"""From options and what the cluster says to ranges: pure, so that a table can test it.
+
+The offsets of every partition's edges are asked for whatever the options say: a range outside the
+log is to be refused here, on the driver, with a message that names partition and available range,
+not after half a job.
+"""
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
+from quorate.spark.offset_options import (
+    AtEdge,
+    AtOffsets,
+    AtTimestamp,
+    OffsetBound,
+    Side,
+    partitions_of,
+)
+from quorate.spark.options import ReadOptions, Subscription
+from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
+
+OffsetOf = Callable[[TopicPartition, int], int]
+"""(partition, question) -> offset; the question is `EARLIEST`, `LATEST` or a time in ms; the answer
+-1 if there is no record at or after the time."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic as the cluster describes it."""
+
+    topic_id: bytes
+    partitions: int
+
+
+def select_partitions(
+    subscription: Subscription, topics: Mapping[str, KnownTopic]
+) -> list[TopicPartition]:
+    """The partitions subscribed to, by topic and number.
+
+    Raises:
+        UnknownTopic: a topic or partition asked for by name is not there.
+    """
+    if subscription.pattern is not None:
+        pattern = re.compile(subscription.pattern)
+        chosen = [topic for topic in topics if pattern.fullmatch(topic)]
+    elif subscription.partitions is not None:
+        return _assigned_partitions(subscription.partitions, topics)
+    else:
+        _refuse_unknown_topics(subscription.topics, topics)
+        chosen = list(subscription.topics)
+    return [
+        TopicPartition(topic, partition)
+        for topic in sorted(chosen)
+        for partition in range(topics[topic].partitions)
+    ]
+
+
+def questions_for(
+    partitions: Sequence[TopicPartition], *bounds: OffsetBound
+) -> Iterable[tuple[TopicPartition, int]]:
+    """What has to be asked: both edges of every partition, and the times that bounds name."""
+    for partition in partitions:
+        yield partition, EARLIEST
+        yield partition, LATEST
+        for bound in bounds:
+            if isinstance(bound, AtTimestamp):
+                yield partition, _time_for(bound, partition)
+
+
+def check_partitions_named(partitions: Sequence[TopicPartition], options: ReadOptions) -> None:
+    """Offsets by partition must name exactly the partitions subscribed to.
+
+    Raises:
+        OptionError: names the option's side and the partitions.
+    """
+    sides: tuple[tuple[Side, OffsetBound], ...] = (
+        ("starting", options.starting),
+        ("ending", options.ending),
+    )
+    for side, bound in sides:
+        named = partitions_of(bound)
+        if named is None:
+            continue
+        if missing := sorted(set(partitions) - named):
+            raise OptionError(
+                f"{side} offsets lack {', '.join(map(str, missing))}: name every partition that is "
+                "subscribed to, -2 for its earliest and -1 for its latest offset, or use assign"
+            )
+        if extra := sorted(named - set(partitions)):
+            raise OptionError(
+                f"{side} offsets name {', '.join(map(str, extra))}, which is not subscribed to"
+            )
+
+
+def plan_ranges(
+    partitions: Sequence[TopicPartition],
+    topics: Mapping[str, KnownTopic],
+    options: ReadOptions,
+    offset_of: OffsetOf,
+) -> list[OffsetRange]:
+    """One range for each partition that has something to read, split if the options ask for it.
+
+    Raises:
+        RangeUnavailable: a range is not within the log (and failOnDataLoss is on).
+        OptionError: a range would start after its end.
+    """
+    ranges = [
+        _range_of(partition, topics[partition.topic].topic_id, options, offset_of)
+        for partition in partitions
+    ]
+    return split_ranges(
+        [offsets for offsets in ranges if offsets.size > 0],
+        min_ranges=options.min_partitions,
+        max_size=options.max_records_per_partition,
+    )
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], *, min_ranges: int | None, max_size: int | None
+) -> list[OffsetRange]:
+    """Split evenly until no range is larger than ``max_size`` and there are ``min_ranges``.
+
+    The number of ranges for ``min_ranges`` is approximate: each is split in proportion to its size.
+    """
+    pieces = [-(-offsets.size // max_size) if max_size else 1 for offsets in ranges]
+    if min_ranges is not None and sum(pieces) < min_ranges:
+        total = sum(offsets.size for offsets in ranges)
+        pieces = [
+            min(offsets.size, max(count, round(min_ranges * offsets.size / total)))
+            for offsets, count in zip(ranges, pieces, strict=True)
+        ]
+    return [
+        piece
+        for offsets, count in zip(ranges, pieces, strict=True)
+        for piece in _split(offsets, count)
+    ]
+
+
+def _split(offsets: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
+    edges = [offsets.start + offsets.size * piece // pieces for piece in range(pieces + 1)]
+    for start, end in itertools.pairwise(edges):
+        yield OffsetRange(offsets.topic_partition, start, end, offsets.topic_id)
+
+
+def _range_of(
+    partition: TopicPartition, topic_id: bytes, options: ReadOptions, offset_of: OffsetOf
+) -> OffsetRange:
+    first, behind_last = offset_of(partition, EARLIEST), offset_of(partition, LATEST)
+    start = _resolve("starting", options.starting, partition, offset_of)
+    end = _resolve("ending", options.ending, partition, offset_of)
+    if start > end:
+        raise OptionError(f"the range of {partition} would start at {start}, after its end {end}")
+    if first <= start and end <= behind_last:
+        return OffsetRange(partition, start, end, topic_id)
+    refusal = (
+        f"range [{start}, {end}) of topic {partition.topic} partition {partition.partition} is "
+        f"not available: the log holds [{first}, {behind_last})"
+    )
+    if options.fail_on_data_loss:
+        raise RangeUnavailable(
+            f"{refusal}. Choose offsets within it, or set failOnDataLoss=false to read what is left"
+        )
+    _logger.warning("%s; reading what is left (failOnDataLoss=false)", refusal)
+    start = min(max(start, first), behind_last)
+    return OffsetRange(partition, start, min(max(end, start), behind_last), topic_id)
+
+
+def _resolve(side: Side, bound: OffsetBound, partition: TopicPartition, offset_of: OffsetOf) -> int:
+    if isinstance(bound, AtEdge):
+        return offset_of(partition, bound.offset)
+    if isinstance(bound, AtOffsets):
+        offset = bound.offsets[partition]
+        return offset_of(partition, offset) if offset in (EARLIEST, LATEST) else offset
+    time_ms = _time_for(bound, partition)
+    offset = offset_of(partition, time_ms)
+    if offset >= 0:
+        return offset
+    if bound.absent_is_latest:
+        return offset_of(partition, LATEST)
+    raise RangeUnavailable(
+        f"no record of topic {partition.topic} partition {partition.partition} is at or after the "
+        f"{side} time {time_ms} ms: set startingOffsetsByTimestampStrategy=latest to go on"
+    )
+
+
+def _time_for(bound: AtTimestamp, partition: TopicPartition) -> int:
+    if bound.everywhere_ms is not None:
+        return bound.everywhere_ms
+    return (bound.timestamps_ms or {})[partition]
+
+
+def _assigned_partitions(
+    assigned: Mapping[str, tuple[int, ...]], topics: Mapping[str, KnownTopic]
+) -> list[TopicPartition]:
+    _refuse_unknown_topics(sorted(assigned), topics)
+    for topic, numbers in assigned.items():
+        if numbers[-1] >= topics[topic].partitions:
+            raise UnknownTopic(
+                f"topic {topic!r} has no partition {numbers[-1]}: its partitions are 0 to "
+                f"{topics[topic].partitions - 1}"
+            )
+    return [
+        TopicPartition(topic, number) for topic in sorted(assigned) for number in assigned[topic]
+    ]
+
+
+def _refuse_unknown_topics(names: Iterable[str], topics: Mapping[str, KnownTopic]) -> None:
+    if unknown := [name for name in names if name not in topics]:
+        raise UnknownTopic(f"the cluster has no topic {', '.join(map(repr, unknown))}")

