@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from quorate_proto.v1 import metadata_pb2 as quorate__proto_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dquorate_proto/v1/quorum.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"Q\n\x12OpenSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"a\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"8\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"G\n\x11KeepAliveResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x03\"9\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14\x43loseSessionResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\":\n\rTransactFrame\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x13\n\x0brequest_ids\x18\x02 \x03(\x04\"\xa1\x01\n\rTransactReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.quorate.v1.TransactStatus\x12-\n\x06result\x18\x03 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"@\n\x12TransactReplyFrame\x12*\n\x07replies\x18\x01 \x03(\x0b\x32\x19.quorate.v1.TransactReply\":\n\x0bReadRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\x12\x15\n\rinclude_image\x18\x02 \x01(\x08\"0\n\x0cReadResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"9\n\x0cWatchRequest\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_kinds\x18\x02 \x03(\t\"\x89\x01\n\nWatchEvent\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.quorate.v1.WatchedTransaction\x12\x16\n\x0esnapshot_chunk\x18\x02 \x01(\x0c\x12\x15\n\rsnapshot_done\x18\x03 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x04 \x01(\x03\"9\n\x12WatchedTransaction\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x13\n\x0btransaction\x18\x02 \x01(\x0c\"\x15\n\x13QuorumStatusRequest\"t\n\x0bVoterStatus\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x14\n\x0cmatch_offset\x18\x05 \x01(\x03\"\xe1\x01\n\x14QuorumStatusResponse\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x15\n\rcommit_offset\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\'\n\x06voters\x18\x08 \x03(\x0b\x32\x17.quorate.v1.VoterStatus\x12\x10\n\x08sessions\x18\t \x01(\x05*\x93\x01\n\x0eTransactStatus\x12\x11\n\rTRANSACT_DONE\x10\x00\x12\x17\n\x13TRANSACT_NOT_LEADER\x10\x01\x12\x14\n\x10TRANSACT_UNKNOWN\x10\x02\x12\x16\n\x12TRANSACT_TOO_LARGE\x10\x03\x12\x11\n\rTRANSACT_BUSY\x10\x04\x12\x14\n\x10TRANSACT_INVALID\x10\x05\x32\x8f\x04\n\x06Quorum\x12N\n\x0bOpenSession\x12\x1e.quorate.v1.OpenSessionRequest\x1a\x1f.quorate.v1.OpenSessionResponse\x12L\n\tKeepAlive\x12\x1c.quorate.v1.KeepAliveRequest\x1a\x1d.quorate.v1.KeepAliveResponse(\x01\x30\x01\x12Q\n\x0c\x43loseSession\x12\x1f.quorate.v1.CloseSessionRequest\x1a .quorate.v1.CloseSessionResponse\x12I\n\x08Transact\x12\x19.quorate.v1.TransactFrame\x1a\x1e.quorate.v1.TransactReplyFrame(\x01\x30\x01\x12\x39\n\x04Read\x12\x17.quorate.v1.ReadRequest\x1a\x18.quorate.v1.ReadResponse\x12;\n\x05Watch\x12\x18.quorate.v1.WatchRequest\x1a\x16.quorate.v1.WatchEvent0\x01\x12Q\n\x0cQuorumStatus\x12\x1f.quorate.v1.QuorumStatusRequest\x1a .quorate.v1.QuorumStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dquorate_proto/v1/quorum.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"Q\n\x12OpenSessionRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"a\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"8\n\x10KeepAliveRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"[\n\x11KeepAliveResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x03\x12\x12\n\nnot_leader\x18\x04 \x01(\x08\"9\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14\x43loseSessionResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\":\n\rTransactFrame\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x13\n\x0brequest_ids\x18\x02 \x03(\x04\"\xa1\x01\n\rTransactReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.quorate.v1.TransactStatus\x12-\n\x06result\x18\x03 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"@\n\x12TransactReplyFrame\x12*\n\x07replies\x18\x01 \x03(\x0b\x32\x19.quorate.v1.TransactReply\":\n\x0bReadRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\x12\x15\n\rinclude_image\x18\x02 \x01(\x08\"0\n\x0cReadResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"9\n\x0cWatchRequest\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_kinds\x18\x02 \x03(\t\"\x89\x01\n\nWatchEvent\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.quorate.v1.WatchedTransaction\x12\x16\n\x0esnapshot_chunk\x18\x02 \x01(\x0c\x12\x15\n\rsnapshot_done\x18\x03 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x04 \x01(\x03\"9\n\x12WatchedTransaction\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x13\n\x0btransaction\x18\x02 \x01(\x0c\"\x15\n\x13QuorumStatusRequest\"t\n\x0bVoterStatus\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x14\n\x0craft_address\x18\x02 \x01(\t\x12\x14\n\x0cgrpc_address\x18\x03 \x01(\t\x12\x11\n\tconnected\x18\x04 \x01(\x08\x12\x14\n\x0cmatch_offset\x18\x05 \x01(\x03\"\xe1\x01\n\x14QuorumStatusResponse\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x15\n\rcommit_offset\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\'\n\x06voters\x18\x08 \x03(\x0b\x32\x17.quorate.v1.VoterStatus\x12\x10\n\x08sessions\x18\t \x01(\x05*\x93\x01\n\x0eTransactStatus\x12\x11\n\rTRANSACT_DONE\x10\x00\x12\x17\n\x13TRANSACT_NOT_LEADER\x10\x01\x12\x14\n\x10TRANSACT_UNKNOWN\x10\x02\x12\x16\n\x12TRANSACT_TOO_LARGE\x10\x03\x12\x11\n\rTRANSACT_BUSY\x10\x04\x12\x14\n\x10TRANSACT_INVALID\x10\x05\x32\x8f\x04\n\x06Quorum\x12N\n\x0bOpenSession\x12\x1e.quorate.v1.OpenSessionRequest\x1a\x1f.quorate.v1.OpenSessionResponse\x12L\n\tKeepAlive\x12\x1c.quorate.v1.KeepAliveRequest\x1a\x1d.quorate.v1.KeepAliveResponse(\x01\x30\x01\x12Q\n\x0c\x43loseSession\x12\x1f.quorate.v1.CloseSessionRequest\x1a .quorate.v1.CloseSessionResponse\x12I\n\x08Transact\x12\x19.quorate.v1.TransactFrame\x1a\x1e.quorate.v1.TransactReplyFrame(\x01\x30\x01\x12\x39\n\x04Read\x12\x17.quorate.v1.ReadRequest\x1a\x18.quorate.v1.ReadResponse\x12;\n\x05Watch\x12\x18.quorate.v1.WatchRequest\x1a\x16.quorate.v1.WatchEvent0\x01\x12Q\n\x0cQuorumStatus\x12\x1f.quorate.v1.QuorumStatusRequest\x1a .quorate.v1.QuorumStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quorate_proto.v1.quorum_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTSTATUS']._serialized_start=1518
-  _globals['_TRANSACTSTATUS']._serialized_end=1665
+  _globals['_TRANSACTSTATUS']._serialized_start=1538
+  _globals['_TRANSACTSTATUS']._serialized_end=1685
   _globals['_OPENSESSIONREQUEST']._serialized_start=78
   _globals['_OPENSESSIONREQUEST']._serialized_end=159
   _globals['_OPENSESSIONRESPONSE']._serialized_start=161
@@ -41,33 +41,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KEEPALIVEREQUEST']._serialized_start=260
   _globals['_KEEPALIVEREQUEST']._serialized_end=316
   _globals['_KEEPALIVERESPONSE']._serialized_start=318
-  _globals['_KEEPALIVERESPONSE']._serialized_end=389
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=391
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=448
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=450
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=488
-  _globals['_TRANSACTFRAME']._serialized_start=490
-  _globals['_TRANSACTFRAME']._serialized_end=548
-  _globals['_TRANSACTREPLY']._serialized_start=551
-  _globals['_TRANSACTREPLY']._serialized_end=712
-  _globals['_TRANSACTREPLYFRAME']._serialized_start=714
-  _globals['_TRANSACTREPLYFRAME']._serialized_end=778
-  _globals['_READREQUEST']._serialized_start=780
-  _globals['_READREQUEST']._serialized_end=838
-  _globals['_READRESPONSE']._serialized_start=840
-  _globals['_READRESPONSE']._serialized_end=888
-  _globals['_WATCHREQUEST']._serialized_start=890
-  _globals['_WATCHREQUEST']._serialized_end=947
-  _globals['_WATCHEVENT']._serialized_start=950
-  _globals['_WATCHEVENT']._serialized_end=1087
-  _globals['_WATCHEDTRANSACTION']._serialized_start=1089
-  _globals['_WATCHEDTRANSACTION']._serialized_end=1146
-  _globals['_QUORUMSTATUSREQUEST']._serialized_start=1148
-  _globals['_QUORUMSTATUSREQUEST']._serialized_end=1169
-  _globals['_VOTERSTATUS']._serialized_start=1171
-  _globals['_VOTERSTATUS']._serialized_end=1287
-  _globals['_QUORUMSTATUSRESPONSE']._serialized_start=1290
-  _globals['_QUORUMSTATUSRESPONSE']._serialized_end=1515
-  _globals['_QUORUM']._serialized_start=1668
-  _globals['_QUORUM']._serialized_end=2195
+  _globals['_KEEPALIVERESPONSE']._serialized_end=409
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=411
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=468
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=470
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=508
+  _globals['_TRANSACTFRAME']._serialized_start=510
+  _globals['_TRANSACTFRAME']._serialized_end=568
+  _globals['_TRANSACTREPLY']._serialized_start=571
+  _globals['_TRANSACTREPLY']._serialized_end=732
+  _globals['_TRANSACTREPLYFRAME']._serialized_start=734
+  _globals['_TRANSACTREPLYFRAME']._serialized_end=798
+  _globals['_READREQUEST']._serialized_start=800
+  _globals['_READREQUEST']._serialized_end=858
+  _globals['_READRESPONSE']._serialized_start=860
+  _globals['_READRESPONSE']._serialized_end=908
+  _globals['_WATCHREQUEST']._serialized_start=910
+  _globals['_WATCHREQUEST']._serialized_end=967
+  _globals['_WATCHEVENT']._serialized_start=970
+  _globals['_WATCHEVENT']._serialized_end=1107
+  _globals['_WATCHEDTRANSACTION']._serialized_start=1109
+  _globals['_WATCHEDTRANSACTION']._serialized_end=1166
+  _globals['_QUORUMSTATUSREQUEST']._serialized_start=1168
+  _globals['_QUORUMSTATUSREQUEST']._serialized_end=1189
+  _globals['_VOTERSTATUS']._serialized_start=1191
+  _globals['_VOTERSTATUS']._serialized_end=1307
+  _globals['_QUORUMSTATUSRESPONSE']._serialized_start=1310
+  _globals['_QUORUMSTATUSRESPONSE']._serialized_end=1535
+  _globals['_QUORUM']._serialized_start=1688
+  _globals['_QUORUM']._serialized_end=2215
 # @@protoc_insertion_point(module_scope)

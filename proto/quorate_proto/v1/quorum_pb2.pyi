@@ -143,20 +143,24 @@ class KeepAliveResponse(google.protobuf.message.Message):
     SEQUENCE_FIELD_NUMBER: builtins.int
     ALIVE_FIELD_NUMBER: builtins.int
     LEADER_ID_FIELD_NUMBER: builtins.int
+    NOT_LEADER_FIELD_NUMBER: builtins.int
     sequence: builtins.int
     """Of the request."""
     alive: builtins.bool
     """False: the session is gone for good."""
     leader_id: builtins.int
-    """Voter that answers."""
+    """Voter that answers; with not_leader: voter to ask, 0 if unknown."""
+    not_leader: builtins.bool
+    """Says nothing of the session: ask the leader."""
     def __init__(
         self,
         *,
         sequence: builtins.int = ...,
         alive: builtins.bool = ...,
         leader_id: builtins.int = ...,
+        not_leader: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alive", b"alive", "leader_id", b"leader_id", "sequence", b"sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alive", b"alive", "leader_id", b"leader_id", "not_leader", b"not_leader", "sequence", b"sequence"]) -> None: ...
 
 Global___KeepAliveResponse: typing_extensions.TypeAlias = KeepAliveResponse
 

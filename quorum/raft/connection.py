@@ -1,0 +1,149 @@
+"""One TCP connection between voters: frames in, frames out, never blocking."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from quorum.raft.frames import LENGTH_BYTES, MAX_FRAME_BYTES, MalformedFrame
+from quorum.raft.poller import ERROR, READ, WRITE, DrivenPoller
+
+log = logging.getLogger(__name__)
+
+BUFFER_BYTES: Final = 1 << 20
+DEAD_AFTER_MS: Final = 3_000
+"""Bytes a peer does not acknowledge for this long mean that it is gone."""
+
+_SOCKET_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS),
+    (socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES),
+    (socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES),
+)
+
+
+class Connection:
+    """Delivers whole frames to ``on_frame``, and its own end to ``on_closed``, once.
+
+    ``on_frame`` may raise ``MalformedFrame``: the connection is then closed with that as reason.
+    """
+
+    def __init__(
+        self,
+        poller: DrivenPoller,
+        sock: socket.socket,
+        *,
+        connecting: bool,
+        on_connected: Callable[["Connection"], None],
+        on_frame: Callable[["Connection", bytes], None],
+        on_closed: Callable[["Connection", str], None],
+    ) -> None:
+        self._poller = poller
+        self._socket = sock
+        self._connecting = connecting
+        self._on_connected = on_connected
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self._incoming = bytearray()
+        self._outgoing = bytearray()
+        self.closed = False
+        self.voter_id = 0  # Known after the hello.
+        for level, option, value in _SOCKET_OPTIONS:
+            sock.setsockopt(level, option, value)
+        poller.subscribe(sock.fileno(), self._on_event, READ | (WRITE if connecting else 0))
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes handed in that the kernel has not taken yet."""
+        return len(self._outgoing)
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame, its length in front; the kernel gets what it takes at once."""
+        if self.closed:
+            return
+        if self._outgoing or self._connecting:
+            self._outgoing += frame
+            return
+        sent = self._send_now(frame)
+        if sent < len(frame) and not self.closed:
+            self._outgoing += memoryview(frame)[sent:]
+            self._poller.subscribe(self._socket.fileno(), self._on_event, READ | WRITE)
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._poller.unsubscribe(self._socket.fileno())
+        self._socket.close()
+        self._on_closed(self, reason)
+
+    def _send_now(self, data: bytes | bytearray) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.close(f"sending failed: {error.strerror}")
+            return 0
+
+    def _on_event(self, descr: int, event: int) -> None:
+        if self._connecting and event & (WRITE | ERROR):
+            self._finish_connecting()
+        if event & READ and not self.closed:
+            self._receive()
+        if event & WRITE and not self.closed:
+            self._flush()
+        if event & ERROR and not event & READ and not self.closed:
+            self.close("the peer closed the connection")
+
+    def _finish_connecting(self) -> None:
+        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self.close(f"cannot connect: error {error}")
+            return
+        self._connecting = False
+        self._on_connected(self)
+
+    def _flush(self) -> None:
+        if self._outgoing:
+            sent = self._send_now(self._outgoing)
+            del self._outgoing[:sent]
+        if not self._outgoing and not self.closed:
+            self._poller.subscribe(self._socket.fileno(), self._on_event, READ)
+
+    def _receive(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                data = self._socket.recv(BUFFER_BYTES)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                self.close(f"receiving failed: {error.strerror}")
+                return
+            if not data:
+                self.close("the peer closed the connection")
+                return
+            self._incoming += data
+            self._deliver_frames()
+
+    def _deliver_frames(self) -> None:
+        start = 0
+        try:
+            while len(self._incoming) - start >= LENGTH_BYTES and not self.closed:
+                body = start + LENGTH_BYTES
+                length = int.from_bytes(self._incoming[start:body], "big")
+                if length > MAX_FRAME_BYTES:
+                    raise MalformedFrame(f"a frame of {length} bytes, {MAX_FRAME_BYTES} at most")
+                if len(self._incoming) < body + length:
+                    break
+                frame = bytes(memoryview(self._incoming)[body : body + length])
+                start = body + length
+                self._on_frame(self, frame)
+        except MalformedFrame as error:
+            self.close(f"malformed frame: {error}")
+        del self._incoming[:start]

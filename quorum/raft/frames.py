@@ -1,0 +1,168 @@
+"""Frames between voters: u32 big-endian length, then a protobuf ``RaftFrame`` (P9, P12).
+
+The library speaks in dictionaries; here they become typed messages and back. What does not decode
+to exactly one of the known messages, with the fields that message must have, is refused: the
+library's utility messages, forwarded commands and cluster changes have no form here at all.
+"""
+
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from quorate_proto.v1.raft_pb2 import RaftEntries, RaftFrame, RaftHello, RaftMessage
+
+from quorum.raft.journal import Entry
+
+PROTOCOL_FORMAT: Final = 1
+MAX_FRAME_BYTES: Final = 16 << 20
+"""Twice the largest batch of entries; a longer frame is an error or an attack."""
+
+LENGTH_BYTES: Final = 4
+
+REGULAR: Final = 0
+NO_OP_KIND: Final = 1
+_KINDS: Final = (REGULAR, NO_OP_KIND)
+
+Message = dict[str, Any]
+"""A message as the library has it."""
+
+
+class MalformedFrame(ValueError):
+    """A peer sent what is not a frame of this protocol."""
+
+
+def frame_bytes(frame: RaftFrame) -> bytes:
+    """The frame with its length in front."""
+    body = frame.SerializeToString()
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def encode_hello(cluster_id: str, voter_id: int) -> bytes:
+    hello = RaftHello(cluster_id=cluster_id, voter_id=voter_id, format=PROTOCOL_FORMAT)
+    return frame_bytes(RaftFrame(hello=hello))
+
+
+def decode_frame(body: bytes) -> RaftHello | Message:
+    """What is in the frame ``body``, its length taken off.
+
+    Raises:
+        MalformedFrame: not a frame, or a message that lacks what it must have.
+    """
+    try:
+        frame = RaftFrame.FromString(body)
+    except DecodeError as error:
+        raise MalformedFrame(f"{len(body)} bytes are no frame: {error}") from error
+    kind = frame.WhichOneof("kind")
+    if kind == "hello":
+        return frame.hello
+    if kind == "message":
+        return _decode_message(frame.message)
+    raise MalformedFrame("a frame of a kind this version does not know")
+
+
+class MessageEncoder:
+    """Encodes the library's messages; the same entries for several followers only once."""
+
+    def __init__(self) -> None:
+        self._cached_range: tuple[int, int, int] | None = None
+        self._cached_entries = RaftEntries()
+
+    def encode(self, message: Message) -> bytes:
+        """The frame of a message of the library, length included.
+
+        Raises:
+            ValueError: a message that must never leave this process.
+        """
+        kind = message["type"]
+        encoded = RaftMessage(type=kind, term=message["term"])
+        match kind:
+            case "append_entries":
+                self._append_entries(encoded, message)
+            case "next_node_idx":
+                encoded.next_node_index = message["next_node_idx"]
+                encoded.reset = message["reset"]
+                encoded.success = message["success"]
+            case "request_vote" | "pre_vote":
+                encoded.last_log_index = message["last_log_index"]
+                encoded.last_log_term = message["last_log_term"]
+            case "response_vote" | "response_pre_vote":
+                pass
+            case _:
+                raise ValueError(f"message {kind!r} is never sent")
+        return frame_bytes(RaftFrame(message=encoded))
+
+    def _append_entries(self, encoded: RaftMessage, message: Message) -> None:
+        encoded.commit_index = message["commit_index"]
+        if "prevLogIdx" not in message:
+            chunk = message["serialized"]
+            if chunk is not None:
+                encoded.snapshot_chunk, encoded.snapshot_first, encoded.snapshot_last = chunk
+            return
+        encoded.prev_log_index = message["prevLogIdx"]
+        encoded.prev_log_term = message["prevLogTerm"]
+        entries: list[Entry] = message["entries"]
+        if entries:
+            encoded.entries.CopyFrom(self._columns(entries))
+
+    def _columns(self, entries: list[Entry]) -> RaftEntries:
+        identity = (entries[0][1], entries[-1][1], entries[-1][2])
+        if identity != self._cached_range:
+            self._cached_range = identity
+            self._cached_entries = RaftEntries(
+                first_index=entries[0][1],
+                terms=[term for _, _, term in entries],
+                commands=[command for command, _, _ in entries],
+            )
+        return self._cached_entries
+
+
+def _decode_message(message: RaftMessage) -> Message:
+    if message.term < 0:
+        raise MalformedFrame(f"term {message.term} is negative")
+    decoded: Message = {"type": message.type, "term": message.term}
+    match message.type:
+        case "append_entries":
+            _decode_append_entries(message, decoded)
+        case "next_node_idx":
+            if message.next_node_index < 1:
+                raise MalformedFrame(f"next index {message.next_node_index} is below 1")
+            decoded["next_node_idx"] = message.next_node_index
+            decoded["reset"] = message.reset
+            decoded["success"] = message.success
+        case "request_vote" | "pre_vote":
+            decoded["last_log_index"] = message.last_log_index
+            decoded["last_log_term"] = message.last_log_term
+        case "response_vote" | "response_pre_vote":
+            pass
+        case _:
+            raise MalformedFrame(f"message {message.type!r} is not one that voters exchange")
+    return decoded
+
+
+def _decode_append_entries(message: RaftMessage, decoded: Message) -> None:
+    decoded["commit_index"] = message.commit_index
+    if message.HasField("prev_log_index"):
+        decoded["prevLogIdx"] = message.prev_log_index
+        decoded["prevLogTerm"] = message.prev_log_term
+        decoded["entries"] = _decode_entries(message.entries)
+        if decoded["entries"] and decoded["entries"][0][1] != message.prev_log_index + 1:
+            raise MalformedFrame(
+                f"entries from {decoded['entries'][0][1]} do not follow {message.prev_log_index}"
+            )
+    elif message.HasField("snapshot_chunk"):
+        chunk = (message.snapshot_chunk, message.snapshot_first, message.snapshot_last)
+        decoded["serialized"] = chunk
+    else:
+        decoded["serialized"] = None
+
+
+def _decode_entries(entries: RaftEntries) -> list[Entry]:
+    if len(entries.terms) != len(entries.commands):
+        raise MalformedFrame(f"{len(entries.terms)} terms for {len(entries.commands)} entries")
+    decoded = []
+    for index, (command, term) in enumerate(
+        zip(entries.commands, entries.terms, strict=True), entries.first_index
+    ):
+        if not command or command[0] not in _KINDS:
+            raise MalformedFrame(f"entry {index} is of a kind that voters do not write")
+        decoded.append((command, index, term))
+    return decoded

@@ -1,0 +1,152 @@
+"""PySyncObj under its real names: the private state that the guards read and set, typed, in one place.
+
+Nothing here decides anything. Election, replication and commit are the library's (D4).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import pysyncobj.syncobj as library
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.monotonic import monotonic
+
+from quorum.raft.journal import LmdbJournal
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.transport import VoterNode, VoterTransport
+
+FOLLOWER: Final = 0
+CANDIDATE: Final = 1
+LEADER: Final = 2
+
+_globals_lock = threading.Lock()
+
+
+def clock_s() -> float:
+    """The library's clock, in seconds: not the one of ``time.monotonic``. From any thread."""
+    return float(monotonic())
+
+
+@contextmanager
+def _library_globals(**replacements: Callable[[Any], Any]) -> Iterator[None]:
+    """The library makes its journal and poller by module globals: ours, while one is constructed."""
+    with _globals_lock:
+        before = {name: getattr(library, name) for name in replacements}
+        try:
+            for name, value in replacements.items():
+                setattr(library, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(library, name, value)
+
+
+class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
+    """A ``SyncObj`` over our journal, poller and transport."""
+
+    def __init__(
+        self,
+        own: VoterNode,
+        others: list[VoterNode],
+        conf: SyncObjConf,
+        journal: LmdbJournal,
+        poller: DrivenPoller,
+        transport: VoterTransport,
+    ) -> None:
+        self.own = own
+        self.others = others
+        self.journal = journal
+        self.poller = poller
+        self.transport = transport
+        self._SyncObj__newAppendEntriesTime = 0.0  # Read by the library before it is set.
+        with _library_globals(
+            createJournal=lambda _file: journal, createPoller=lambda _type: poller
+        ):
+            super().__init__(own, others, conf=conf, transport=transport)
+        self._SyncObj__needLoadDumpFile = False
+
+    # -- where it stands -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> int:
+        return int(self._SyncObj__raftState)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state == LEADER
+
+    @property
+    def term(self) -> int:
+        return int(self._SyncObj__raftCurrentTerm)
+
+    @property
+    def leader(self) -> VoterNode | None:
+        return cast("VoterNode | None", self._SyncObj__raftLeader)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._SyncObj__raftCommitIndex)
+
+    @commit_index.setter
+    def commit_index(self, index: int) -> None:
+        self._SyncObj__raftCommitIndex = index
+        self.journal.setRaftCommitIndex(index)
+
+    @property
+    def last_applied(self) -> int:
+        return int(self._SyncObj__raftLastApplied)
+
+    @last_applied.setter
+    def last_applied(self, index: int) -> None:
+        self._SyncObj__raftLastApplied = index
+
+    @property
+    def noop_index(self) -> int:
+        """Index of the no-op with which this voter began its last leadership; 0: it never led."""
+        return int(self._SyncObj__noopIDx or 0)
+
+    # -- what it knows of the others -------------------------------------------------------------
+
+    @property
+    def next_index(self) -> dict[VoterNode, int]:
+        return cast("dict[VoterNode, int]", self._SyncObj__raftNextIndex)
+
+    @property
+    def match_index(self) -> dict[VoterNode, int]:
+        return cast("dict[VoterNode, int]", self._SyncObj__raftMatchIndex)
+
+    @property
+    def last_response_s(self) -> dict[VoterNode, float]:
+        """When each voter last answered this leader; on the library's monotonic clock."""
+        return cast("dict[VoterNode, float]", self._SyncObj__lastResponseTime)
+
+    # -- its timers ------------------------------------------------------------------------------
+
+    @property
+    def election_deadline_s(self) -> float:
+        return float(self._SyncObj__raftElectionDeadline)
+
+    @election_deadline_s.setter
+    def election_deadline_s(self, deadline: float) -> None:
+        self._SyncObj__raftElectionDeadline = deadline
+
+    def random_election_timeout_s(self) -> float:
+        return float(self._SyncObj__generateRaftTimeout())
+
+    @property
+    def next_send_s(self) -> float:
+        """When the leader sends next without being told: a heartbeat."""
+        return float(self._SyncObj__newAppendEntriesTime)
+
+    @next_send_s.setter
+    def next_send_s(self, at: float) -> None:
+        self._SyncObj__newAppendEntriesTime = at
+
+    # -- what it does when told ------------------------------------------------------------------
+
+    def send_append_entries(self) -> None:
+        self._SyncObj__sendAppendEntries()
+
+    def use_serializer(self, serializer: object) -> None:
+        self._SyncObj__serializer = serializer

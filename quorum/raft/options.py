@@ -1,0 +1,26 @@
+"""How one voter's Raft is tuned."""
+
+import msgspec
+
+
+class RaftOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds, as the library has them."""
+
+    election_timeout_min_s: float = 0.3
+    election_timeout_max_s: float = 0.6
+    commit_push_s: float = 0.0015
+    """Followers learn of a new commit index this long after it, if nothing is sent before."""
+
+    snapshot_max_entries: int = 100_000
+    snapshot_max_bytes: int = 64 << 20
+    retained_entries: int = 20_000
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Several in every election timeout; the library wants less than a third of it."""
+        return self.election_timeout_min_s / 6
+
+    @property
+    def leader_fallback_s(self) -> float:
+        """A leader that a majority has not answered for this long steps down before another rises."""
+        return self.election_timeout_min_s * 5 / 6

@@ -1,0 +1,258 @@
+"""How voters reach each other: the library's ``Transport`` over our own frames (P9, P12).
+
+One connection per pair of voters, dialled by the one with the higher id, so each direction is one
+ordered stream. Both sides begin with a hello that names cluster and voter; nothing else is accepted
+before it, and nobody who is not a configured voter after it. All on the raft thread.
+"""
+
+import errno
+import ipaddress
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+from quorate_proto.v1.raft_pb2 import RaftHello
+
+from metadata_log.types import Endpoint, VoterId
+from quorum.raft.connection import Connection
+from quorum.raft.frames import (
+    PROTOCOL_FORMAT,
+    MalformedFrame,
+    Message,
+    MessageEncoder,
+    decode_frame,
+    encode_hello,
+)
+from quorum.raft.poller import READ, DrivenPoller
+
+log = logging.getLogger(__name__)
+
+REDIAL_S: Final = 0.2
+HELLO_TIMEOUT_S: Final = 3.0
+MAX_BACKLOG_BYTES: Final = 16 << 20
+"""Entries for a peer with more than this unsent are dropped: it then asks for them again."""
+
+SNAPSHOT_BACKLOG_BYTES: Final = 4 << 20
+"""No further piece of a snapshot is read from disk while this much is unsent."""
+
+
+class VoterNode(Node):  # type: ignore[misc]  # the library is untyped
+    """A voter as the library knows it: its id is the voter id, in decimal."""
+
+    def __init__(self, voter_id: VoterId, raft: Endpoint) -> None:
+        super().__init__(str(voter_id))
+        self.voter_id = voter_id
+        self.raft = raft
+
+
+class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
+    """Listens, dials, and hands decoded messages to the library."""
+
+    def __init__(
+        self, poller: DrivenPoller, cluster_id: str, own: VoterNode, others: list[VoterNode]
+    ) -> None:
+        super().__init__(None, own, others)
+        self._poller = poller
+        self._cluster_id = cluster_id
+        self._own = own
+        self._others: Mapping[int, VoterNode] = {node.voter_id: node for node in others}
+        self._encoder = MessageEncoder()
+        self._connections: dict[int, Connection] = {}
+        self._unintroduced: dict[Connection, float] = {}
+        self._dialling: set[int] = set()
+        self._redial_at: dict[int, float] = {}
+        self._resolved: dict[int, tuple[str, int]] = {}
+        self._complained: set[str] = set()
+        self._listener: socket.socket | None = None
+        self._stop_listening: Callable[[], None] = lambda: None
+
+    # -- what the library calls ------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def addNode(self, node: Node) -> None:  # noqa: N802 - the library's name
+        raise NotImplementedError("membership changes are not part of this version")
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802 - the library's name
+        raise NotImplementedError("membership changes are not part of this version")
+
+    def send(self, node: VoterNode, message: Message) -> bool:
+        """Send, or drop where the peer is gone or far behind: the protocol repairs either."""
+        connection = self._connections.get(node.voter_id)
+        if connection is None:
+            return False
+        if connection.backlog_bytes > MAX_BACKLOG_BYTES and message.get("entries"):
+            return False
+        connection.send(self._encoder.encode(message))
+        return not connection.closed
+
+    def destroy(self) -> None:
+        self._stop_listening()
+        for connection in [*self._connections.values(), *self._unintroduced]:
+            connection.close("this voter is stopping")
+
+    # -- ours ------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Bind the raft port.
+
+        Raises:
+            OSError: taken, or not an address of this machine.
+        """
+        listener = socket.create_server(self._own.raft, backlog=16)
+        listener.setblocking(False)
+        descriptor = listener.fileno()
+        self._poller.subscribe(descriptor, lambda _descr, _event: self._accept(listener), READ)
+
+        def stop() -> None:
+            self._poller.unsubscribe(descriptor)
+            listener.close()
+            self._stop_listening = lambda: None
+
+        self._stop_listening = stop
+
+    def tend(self, now: float) -> None:
+        """Dial who is to be dialled; drop who does not introduce himself. Call some times a second."""
+        for voter_id, node in self._others.items():
+            is_down = voter_id not in self._connections and voter_id not in self._dialling
+            if is_down and voter_id < self._own.voter_id and now >= self._redial_at.get(voter_id, 0):
+                self._redial_at[voter_id] = now + REDIAL_S
+                self._dial(node)
+        for connection, since in list(self._unintroduced.items()):
+            if now - since > HELLO_TIMEOUT_S:
+                connection.close("no hello")
+
+    def can_take_snapshot_piece(self, node: VoterNode) -> bool:
+        connection = self._connections.get(node.voter_id)
+        return connection is not None and connection.backlog_bytes < SNAPSHOT_BACKLOG_BYTES
+
+    def is_connected(self, voter_id: int) -> bool:
+        return voter_id in self._connections
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return  # Gone again before it was accepted.
+        sock.setblocking(False)
+        connection = self._connection(sock, connecting=False)
+        self._unintroduced[connection] = time.monotonic()
+
+    def _dial(self, node: VoterNode) -> None:
+        address = self._resolved.pop(node.voter_id, None)
+        if address is None:
+            if not _is_numeric(node.raft.host):
+                self._resolve(node)
+                return
+            address = (node.raft.host, node.raft.port)
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        self._dialling.add(node.voter_id)
+        connection = self._connection(sock, connecting=True)
+        connection.voter_id = node.voter_id
+        self._unintroduced[connection] = time.monotonic()
+        error = sock.connect_ex(address)
+        if error not in (0, errno.EINPROGRESS):
+            connection.close(f"cannot connect: error {error}")
+
+    def _resolve(self, node: VoterNode) -> None:
+        """Look the name up off this thread: a slow name server must not cost us an election."""
+
+        def look_up() -> None:
+            try:
+                found = socket.getaddrinfo(*node.raft, type=socket.SOCK_STREAM)
+            except OSError as error:
+                self._complain(f"{node.raft}", f"cannot resolve {node.raft.host}: {error}")
+                return
+            self._resolved[node.voter_id] = (str(found[0][4][0]), node.raft.port)
+            self._poller.wake()
+
+        threading.Thread(target=look_up, name="raft-resolve", daemon=True).start()
+
+    def _connection(self, sock: socket.socket, *, connecting: bool) -> Connection:
+        return Connection(
+            self._poller,
+            sock,
+            connecting=connecting,
+            on_connected=self._introduce,
+            on_frame=self._on_frame,
+            on_closed=self._on_closed,
+        )
+
+    def _introduce(self, connection: Connection) -> None:
+        connection.send(encode_hello(self._cluster_id, self._own.voter_id))
+
+    def _on_frame(self, connection: Connection, body: bytes) -> None:
+        content = decode_frame(body)
+        node = self._others.get(connection.voter_id)
+        if isinstance(content, RaftHello):
+            self._on_hello(connection, content)
+        elif node is None or self._connections.get(connection.voter_id) is not connection:
+            raise MalformedFrame("a message before the hello")
+        else:
+            self._onMessageReceived(node, content)
+
+    def _on_hello(self, connection: Connection, hello: RaftHello) -> None:
+        dialled = connection.voter_id != 0
+        self._check_hello(connection, hello)
+        self._unintroduced.pop(connection, None)
+        self._dialling.discard(hello.voter_id)
+        older = self._connections.pop(hello.voter_id, None)
+        if older is not None:
+            older.close("the peer connected again")
+        connection.voter_id = hello.voter_id
+        if not dialled:
+            self._introduce(connection)
+        self._connections[hello.voter_id] = connection
+        self._complained.discard(str(hello.voter_id))
+        log.info("connected to voter %d", hello.voter_id)
+        self._onNodeConnected(self._others[hello.voter_id])
+
+    def _check_hello(self, connection: Connection, hello: RaftHello) -> None:
+        if hello.format != PROTOCOL_FORMAT:
+            raise MalformedFrame(f"peer speaks format {hello.format}, not {PROTOCOL_FORMAT}")
+        if hello.cluster_id != self._cluster_id:
+            raise MalformedFrame(
+                f"peer belongs to cluster {hello.cluster_id!r}, not {self._cluster_id!r}"
+            )
+        if hello.voter_id not in self._others:
+            raise MalformedFrame(f"voter {hello.voter_id} is not one of this quorum")
+        if connection.voter_id not in (0, hello.voter_id):
+            raise MalformedFrame(
+                f"voter {hello.voter_id} answers at the address of voter {connection.voter_id}"
+            )
+
+    def _on_closed(self, connection: Connection, reason: str) -> None:
+        self._unintroduced.pop(connection, None)
+        self._dialling.discard(connection.voter_id)
+        voter_id = connection.voter_id
+        if self._connections.get(voter_id) is connection:
+            del self._connections[voter_id]
+            log.info("lost voter %d: %s", voter_id, reason)
+            self._onNodeDisconnected(self._others[voter_id])
+        else:
+            self._complain(str(voter_id), f"connection with voter {voter_id or '?'}: {reason}")
+
+    def _complain(self, about: str, what: str) -> None:
+        """Warn once per peer until it is heard from again: a peer that is down is dialled for ever."""
+        if about not in self._complained:
+            self._complained.add(about)
+            log.warning("%s", what)
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

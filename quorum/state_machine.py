@@ -1,0 +1,69 @@
+"""The replicated state: the metadata image, changed by committed transactions alone.
+
+On the raft thread. The metadata offset of a transaction is its Raft index. What was applied is
+collected until the driver's round ends, and then handed over in one piece.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from metadata_log.apply import apply
+from metadata_log.codec import MalformedTransaction, decode_transaction
+from metadata_log.image import Image
+from metadata_log.reader import LogEntry
+from metadata_log.records import TransactionResult
+from metadata_log.snapshot import decode_snapshot, encode_snapshot
+from metadata_log.types import MetadataOffset
+
+
+class AppliedSince(NamedTuple):
+    """What happened to the state since it was last asked."""
+
+    image: Image
+    entries: list[LogEntry]
+    installed: bool
+    """A snapshot replaced the state: ``entries`` do not continue what came before."""
+
+
+class QuorumStateMachine:
+    """Implements ``quorum.raft.node.ReplicatedState``."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self._entries: list[LogEntry] = []
+        self._installed = False
+
+    def apply(self, index: int, command: bytes) -> TransactionResult | None:
+        """The transaction's result; None if the command is no transaction, on every voter alike."""
+        try:
+            transaction = decode_transaction(command)
+        except MalformedTransaction:
+            return None
+        offset = MetadataOffset(index)
+        self.image, result, _ = apply(self.image, offset, transaction)
+        self._entries.append(LogEntry(offset, command))
+        return result
+
+    def snapshot_chunks(self) -> Iterable[bytes]:
+        return encode_snapshot(self.image)
+
+    def install(self, index: int, chunks: Iterable[bytes]) -> None:
+        self.image = decode_snapshot(chunks)
+        self._entries = []
+        self._installed = True
+
+    def take_applied(self) -> AppliedSince:
+        """What was applied since the last call."""
+        applied = AppliedSince(self.image, self._entries, self._installed)
+        self._entries = []
+        self._installed = False
+        return applied
+
+
+def is_transaction(command: bytes) -> bool:
+    """Whether ``apply`` took it for one: what it did not is never shown to a watcher."""
+    try:
+        decode_transaction(command)
+    except MalformedTransaction:
+        return False
+    return True
