@@ -1,21 +1,84 @@
-"""The log of one partition (interface first; see the docstrings)."""
+"""The log of one partition: the one way in for every batch, and the way out for all readers.
 
+An append is visible to ``read`` at once, from the memory tail, so that followers fetch what is not
+flushed yet; it counts for this replica only when ``flushed_offset`` has passed it. State changes in
+memory first and on disk in the same order after it, so a reader never sees a truncated batch.
+"""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from broker.errors import KafkaError
+from broker.log.batch_index import BatchIndex
 from broker.log.leader_epochs import LeaderEpochHistory
+from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from broker.log.record_batch import (
+    Batch,
+    check_produced,
+    check_replicated,
+    iterate_batches,
+    patched,
+)
+from broker.log.segment import Segment
+from broker.log.timestamps import first_record_at
+from broker.log.work import PartitionRow, PendingBatch, Truncation
+from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition, TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+_SMALL_CHUNK_BYTES = 4096
+"""Chunks below this size are joined: a copy is cheaper than many pieces on their way out."""
+
+
+class Writer(Protocol):
+    """What a log asks of its store."""
+
+    tail: MemoryTail
+    newest_segment: Segment
+
+    def check_writable(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR once the disk has failed."""
+
+    def submit_batch(self, batch: PendingBatch) -> None:
+        """Have a batch written."""
+
+    def submit_truncation(self, truncation: Truncation) -> Awaitable[None]:
+        """Have a truncation made durable."""
 
 
 class PartitionLog:
-    """The log of one partition. Every method runs on the event-loop thread."""
+    """The log of one partition. Every method runs on the event-loop thread.
 
-    tip: TopicIdPartition
-    topic: str
-    log_start_offset: int
-    log_end_offset: int
-    flushed_offset: int
-    checkpointed_high_watermark: int
-    leader_epochs: LeaderEpochHistory
-    max_batch_bytes: int  # may be set: the topic's max.message.bytes
+    ``[log_start_offset, log_end_offset)`` is readable; below ``flushed_offset`` it is durable
+    (``log.flush=os``: written). ``max_batch_bytes`` may be set to the topic's own limit.
+    """
+
+    def __init__(
+        self,
+        row: PartitionRow,
+        writer: Writer,
+        max_batch_bytes: int,
+        index: BatchIndex,
+        leader_epochs: LeaderEpochHistory,
+        log_end_offset: int,
+        checkpointed_high_watermark: int,
+    ) -> None:
+        self.tip = TopicIdPartition(TopicId(row.topic_id), row.partition)
+        self.topic = row.topic
+        self.number = row.number
+        self.log_start_offset = row.log_start_offset
+        self.log_end_offset = log_end_offset
+        self.flushed_offset = log_end_offset
+        self.checkpointed_high_watermark = checkpointed_high_watermark
+        self.leader_epochs = leader_epochs
+        self.max_batch_bytes = max_batch_bytes
+        self._where = str(TopicPartition(row.topic, row.partition))
+        self._writer = writer
+        self._index = index
+        self._deleted = False
+
+    def __repr__(self) -> str:
+        return f"<log {self._where} [{self.log_start_offset}, {self.log_end_offset})>"
 
     def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
         """Validate, give offsets from the log end on and the epoch, append all or nothing.
@@ -24,32 +87,231 @@ class PartitionLog:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
                 UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.
         """
-        raise NotImplementedError
+        self._check_writable()
+        batches: list[Batch] = []
+        position = 0
+        for batch in iterate_batches(records, self._where):
+            check_produced(batch.header, position, self.max_batch_bytes, self._where)
+            batches.append(batch)
+            position += batch.header.size
+        self._check_not_empty(batches)
+        base_offset = self.log_end_offset
+        for header, data in batches:
+            offset = self.log_end_offset
+            self._append(
+                patched(data, offset, leader_epoch),
+                offset,
+                offset + header.last_offset_delta,
+                header.max_timestamp,
+                leader_epoch,
+            )
+        return self._appended(base_offset, batches)
 
     def append_as_follower(self, records: Records) -> Appended:
         """Append a leader's batches as they are: the first must begin at the log end.
 
         Raises:
-            KafkaError: as above, and OFFSET_OUT_OF_RANGE if they do not continue the log.
+            KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE if they do not continue the log.
         """
-        raise NotImplementedError
+        self._check_writable()
+        batches: list[Batch] = []
+        position, end_offset = 0, self.log_end_offset
+        for batch in iterate_batches(records, self._where):
+            check_replicated(batch.header, position, end_offset, self._where)
+            batches.append(batch)
+            position += batch.header.size
+            end_offset = batch.header.last_offset + 1
+        self._check_not_empty(batches)
+        base_offset = self.log_end_offset
+        for header, data in batches:
+            self._append(
+                _kept(data),
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                LeaderEpoch(header.leader_epoch),
+            )
+        return self._appended(base_offset, batches)
 
     def read(self, start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
-        """Whole batches from the one that contains ``start_offset``, at least one if there is any.
+        """Whole batches from the one that contains ``start_offset``, up to ``max_bytes`` of them.
+
+        At least one, if there is one whose last offset is below ``up_to_offset``.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end].
+            KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end]; KAFKA_STORAGE_ERROR.
         """
-        raise NotImplementedError
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise KafkaError(
+                errors_pb2.OFFSET_OUT_OF_RANGE,
+                f"{self._where}: offset {start_offset} is outside the log, which has "
+                f"[{self.log_start_offset}, {self.log_end_offset})",
+            )
+        first = self._index.position_of(start_offset)
+        limit = self._index.whole_batches_below(up_to_offset, self.log_end_offset)
+        if start_offset >= self.log_end_offset or first >= limit:
+            return LogRead([], start_offset, 0)
+        end, size = self._index.end_of_read(first, limit, max_bytes)
+        chunks = self._chunks(first, end)
+        if len(chunks) > 1 and size < len(chunks) * _SMALL_CHUNK_BYTES:
+            chunks = [b"".join(chunks)]
+        return LogRead(chunks, self._next_offset(end - 1), size)
 
     async def truncate_to(self, offset: int) -> None:
-        """Drop every batch whose last offset is at or beyond ``offset``; durable on return."""
-        raise NotImplementedError
+        """Drop every batch whose last offset is at or beyond ``offset``; durable on return.
+
+        The log then ends at ``offset``, or where the batch that contained it began.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE below the start of the log.
+        """
+        self._check_writable()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.log_start_offset:
+            raise KafkaError(
+                errors_pb2.OFFSET_OUT_OF_RANGE,
+                f"{self._where}: cannot truncate to {offset}, the log starts at "
+                f"{self.log_start_offset}; start it afresh there instead",
+            )
+        keep = max(0, self._index.position_of(offset))
+        from_offset = self._index.base_offset(keep)
+        lowest_segment_id = self._forget_from(keep)
+        self._end_at(max(self.log_start_offset, from_offset))
+        await self._writer.submit_truncation(
+            Truncation(self.number, from_offset, lowest_segment_id)
+        )
 
     async def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log starts and ends at ``offset``. Durable on return."""
-        raise NotImplementedError
+        """Drop everything; the log starts and ends at ``offset``. Durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._check_writable()
+        lowest_segment_id = self._forget_from(0)
+        self.log_start_offset = offset
+        self.log_end_offset = self.flushed_offset = offset
+        self.leader_epochs.clear()
+        await self._writer.submit_truncation(
+            Truncation(self.number, 0, lowest_segment_id, log_start_offset=offset)
+        )
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
-        """First record below ``up_to_offset`` with timestamp >= ``timestamp_ms``: (offset, ms)."""
-        raise NotImplementedError
+        """(offset, timestamp in ms) of the first record at or after ``timestamp_ms``.
+
+        None if there is none below ``up_to_offset``.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE if the producer wrote what cannot be decoded;
+                KAFKA_STORAGE_ERROR.
+        """
+        position = self._index.first_with_timestamp(timestamp_ms)
+        while position < len(self._index) and self._index.base_offset(position) < up_to_offset:
+            batch = b"".join(self._chunks(position, position + 1))
+            found = first_record_at(batch, timestamp_ms, self.log_start_offset, up_to_offset)
+            if found is not None:
+                return found
+            position += 1
+        return None
+
+    def note_flushed(self, batch: PendingBatch, segment: Segment) -> None:
+        """A batch has reached the disk."""
+        self._index.place(batch.base_offset, segment)
+        self.flushed_offset = batch.last_offset + 1
+        segment.live_batches += 1
+
+    def note_deleted(self) -> None:
+        """Nothing may be appended or read any more; its memory is given back."""
+        self._deleted = True
+        self._forget_from(0)
+        self._end_at(self.log_start_offset)
+
+    def _append(
+        self,
+        records: Records,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: LeaderEpoch,
+    ) -> None:
+        self.leader_epochs.assign(leader_epoch, base_offset)
+        epoch_start_offset = self.leader_epochs.latest_start_offset
+        batch = PendingBatch(
+            self.number, base_offset, last_offset, records, leader_epoch, epoch_start_offset
+        )
+        self._index.append(base_offset, batch.size, max_timestamp)
+        self.log_end_offset = last_offset + 1
+        self._writer.submit_batch(batch)
+
+    def _appended(self, base_offset: int, batches: list[Batch]) -> Appended:
+        max_timestamp = max(batch.header.max_timestamp for batch in batches)
+        return Appended(base_offset, self.log_end_offset - 1, max_timestamp)
+
+    def _chunks(self, first: int, end: int) -> list[Records]:
+        """The batches at positions ``first`` to ``end``: old ones from disk, new ones from memory.
+
+        The tail evicts oldest first, so what it lacks of a log comes before what it has.
+        """
+        index, tail, number = self._index, self._writer.tail, self.number
+        in_memory: list[Records] = []
+        position = end
+        while position > first:
+            batch = tail.get(number, index.base_offset(position - 1))
+            if batch is None:
+                break
+            in_memory.append(batch.records)
+            position -= 1
+        chunks: list[Records] = []
+        for segment, begin, beyond in index.spans(first, position):
+            chunks += segment.read(number, index.entries(begin, beyond))
+        in_memory.reverse()
+        chunks += in_memory
+        return chunks
+
+    def _next_offset(self, position: int) -> int:
+        """The first offset beyond the batch at ``position``."""
+        if position + 1 < len(self._index):
+            return self._index.base_offset(position + 1)
+        return self.log_end_offset
+
+    def _forget_from(self, keep: int) -> int:
+        """Forget the batches from position ``keep`` on; the oldest segment that may hold one."""
+        index, tail = self._index, self._writer.tail
+        lowest_segment_id = self._writer.newest_segment.id
+        flushed = index.first_at_or_after(self.flushed_offset)
+        for segment, first, end in index.spans(keep, flushed):
+            lowest_segment_id = min(lowest_segment_id, segment.id)
+            segment.live_batches -= end - first
+        for position in range(keep, len(index)):
+            tail.drop(self.number, index.base_offset(position))
+        index.truncate(keep)
+        return lowest_segment_id
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, offset)
+        self.leader_epochs.truncate_from_end(offset)
+
+    def _check_writable(self) -> None:
+        if self._deleted:
+            raise KafkaError(
+                errors_pb2.NOT_LEADER_OR_FOLLOWER,
+                f"{self._where}: its log was deleted here; refresh metadata",
+            )
+        self._writer.check_writable()
+
+    def _check_not_empty(self, batches: list[Batch]) -> None:
+        if not batches:
+            raise KafkaError(
+                errors_pb2.INVALID_RECORD, f"{self._where}: the request has no record batch"
+            )
+
+
+def _kept(data: memoryview) -> Records:
+    """Bytes that nobody will change: the buffer's own if it is immutable, else a copy."""
+    if isinstance(data.obj, bytes):
+        return data.obj if len(data.obj) == len(data) else data
+    return bytes(data)

@@ -1,46 +1,326 @@
-"""All partition logs of a broker (interface first; see the docstrings)."""
+"""All partition logs of a broker: one folder of segments, one writer, one memory tail.
 
+The event loop owns every log; the writer owns the disk. Between them go works, in order, and what
+became of them. See ``segment`` for the layout, ``group_commit`` for durability.
+"""
+
+import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from broker.errors import KafkaError
+from broker.log.batch_index import BatchIndex
+from broker.log.group_commit import GroupCommit, InlineCommit, ThreadedCommit
+from broker.log.journal import Journal
+from broker.log.leader_epochs import LeaderEpochHistory
+from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
 from broker.log.partition_log import PartitionLog
+from broker.log.recovery import Recovered, current_boot_id, recover
+from broker.log.segment import Segment
+from broker.log.table import Run
+from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
 from metadata_log.types import TopicIdPartition
+from quorate_proto.v1 import errors_pb2
+
+log = logging.getLogger(__name__)
 
 OnFlushed = Callable[[Sequence[PartitionLog]], None]
+"""These logs' ``flushed_offset`` has moved; never called from inside an append."""
 OnFailed = Callable[[Exception], None]
+"""The disk has failed: nothing can be appended any more. Called once."""
 
 
 class LogStore:
-    """The partition logs of one broker, in one folder. Use it from the event-loop thread only."""
+    """The partition logs of one broker, in one folder. Use it from the event-loop thread only.
 
-    logs: Mapping[TopicIdPartition, PartitionLog]
-    log_may_be_lost: bool  # rule 8: a power loss under log.flush=os, or a folder that was empty
-    pending_bytes: int  # appended, not yet flushed
+    ``log_may_be_lost``: acknowledged batches may be missing, because of a power loss under
+    ``log.flush=os``, a missing file, or a folder that was empty (rule 8: say so when registering).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        on_flushed: OnFlushed,
+        on_failed: OnFailed,
+        housekeeping: ThreadPoolExecutor,
+        recovered: Recovered,
+    ) -> None:
+        self.directory = directory
+        self.log_may_be_lost = recovered.log_may_be_lost
+        self.pending_bytes = 0
+        self.tail = MemoryTail(options.tail_bytes)
+        self.newest_segment = recovered.active
+        self.failure: Exception | None = None
+        self._options = options
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._housekeeping = housekeeping
+        self._table = recovered.table
+        self._segments = recovered.segments
+        self._next_number = recovered.next_number
+        self._high_watermarks = recovered.high_watermarks
+        self._checkpoint: asyncio.Future[None] | None = None
+        self._checkpoint_is_stale = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
+        self._by_number: dict[int, PartitionLog] = {}
+        self._logs: dict[TopicIdPartition, PartitionLog] = {}
+        for found in recovered.logs:
+            high_watermark = self._high_watermarks.get(found.row.number, 0)
+            self._add(
+                found.row, found.index, found.leader_epochs(), found.end_offset, high_watermark
+            )
+        self._journal = Journal(
+            directory,
+            options,
+            recovered.table,
+            housekeeping,
+            recovered.active,
+            recovered.following,
+        )
+        kind = ThreadedCommit if options.flush == "sync" else InlineCommit
+        self._commit: GroupCommit = kind(
+            self._journal, options.group_bytes, self._done, self._failed
+        )
 
     @classmethod
     async def open(
         cls, directory: Path, options: LogOptions, on_flushed: OnFlushed, on_failed: OnFailed
     ) -> "LogStore":
-        """Recover the logs in ``directory`` (created if missing)."""
-        raise NotImplementedError
+        """Recover the logs in ``directory``, which is created if missing.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; damaged or of another format, the message says which.
+            OSError: the folder cannot be used.
+        """
+        housekeeping = ThreadPoolExecutor(1, thread_name_prefix="log-housekeeping")
+        try:
+            recovered = await asyncio.get_running_loop().run_in_executor(
+                housekeeping, recover, directory, options, current_boot_id()
+            )
+        except BaseException:
+            housekeeping.shutdown()
+            raise
+        store = cls(directory, options, on_flushed, on_failed, housekeeping, recovered)
+        store._unlink_empty(list(store._segments.values()))
+        log.info(
+            "log directory %s: %d logs in %d segments%s",
+            directory,
+            len(store.logs),
+            len(recovered.segments),
+            "; batches may be lost" if store.log_may_be_lost else "",
+        )
+        return store
+
+    @property
+    def logs(self) -> Mapping[TopicIdPartition, PartitionLog]:
+        """Every log there is."""
+        return self._logs
 
     def create(self, tip: TopicIdPartition, topic: str) -> PartitionLog:
-        """The log of ``tip``, created if there is none."""
-        raise NotImplementedError
+        """The log of ``tip``, created empty if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        existing = self._logs.get(tip)
+        if existing is not None:
+            return existing
+        self.check_writable()
+        row = PartitionRow(self._next_number, tip.topic_id, tip.partition, topic)
+        self._next_number += 1
+        self._commit.submit(Creation(row))
+        return self._add(row, BatchIndex(), LeaderEpochHistory(), 0, 0)
 
     async def delete(self, tip: TopicIdPartition) -> None:
-        """Remove the log of ``tip``, durably; nothing to do if there is none."""
-        raise NotImplementedError
+        """Remove the log of ``tip``, durably; nothing to do if there is none (C5, C8).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        found = self._logs.get(tip)
+        if found is None:
+            return
+        self.check_writable()
+        del self._logs[tip], self._by_number[found.number]
+        self._high_watermarks.pop(found.number, None)
+        found.note_deleted()
+        await self._submit_and_wait(Deletion(found.number))
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Remember high watermarks for the next start; written soon, in the background."""
-        raise NotImplementedError
+        for tip, offset in offsets.items():
+            found = self._logs.get(tip)
+            if found is not None:
+                found.checkpointed_high_watermark = offset
+                self._high_watermarks[found.number] = offset
+        self._checkpoint_is_stale = True
+        if self._checkpoint is None and self.failure is None:
+            self._write_checkpoint()
 
     async def wait_for_room(self) -> None:
-        """Return once few enough bytes are pending: call it before reading more from a client."""
-        raise NotImplementedError
+        """Return once less than ``max_pending_bytes`` wait to be flushed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        while self.pending_bytes >= self._options.max_pending_bytes:
+            self.check_writable()
+            room = asyncio.get_running_loop().create_future()
+            self._waiting_for_room.append(room)
+            await room
+        self.check_writable()
 
     async def close(self) -> None:
-        """Flush everything and close."""
-        raise NotImplementedError
+        """Flush everything and close. After a failure it only closes."""
+        await self._commit.close()
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._housekeeping, self._close_files)
+        self._housekeeping.shutdown()
+
+    def check_writable(self) -> None:
+        """Refuse what would need the disk once it has failed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"log directory {self.directory} failed ({self.failure}) and takes no more "
+                "batches; make room or repair the disk, then restart this broker",
+            )
+
+    def submit_batch(self, batch: PendingBatch) -> None:
+        """For ``PartitionLog``: have a batch written; readable at once."""
+        self.tail.add(batch)
+        self.pending_bytes += batch.size
+        self._commit.submit(batch)
+
+    async def submit_truncation(self, truncation: Truncation) -> None:
+        """For ``PartitionLog``: return when the truncation is durable."""
+        await self._submit_and_wait(truncation)
+        self._unlink_empty(list(self._segments.values()))
+
+    async def _submit_and_wait(self, work: Work) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self._commit.submit(work)
+        await done
+
+    def _add(
+        self,
+        row: PartitionRow,
+        index: BatchIndex,
+        leader_epochs: LeaderEpochHistory,
+        log_end_offset: int,
+        high_watermark: int,
+    ) -> PartitionLog:
+        added = PartitionLog(
+            row,
+            self,
+            self._options.max_batch_bytes,
+            index,
+            leader_epochs,
+            log_end_offset,
+            max(row.log_start_offset, min(high_watermark, log_end_offset)),
+        )
+        self._logs[added.tip] = self._by_number[row.number] = added
+        return added
+
+    def _done(self, group: Sequence[Work], segment: Segment) -> None:
+        """A group is on disk."""
+        if segment is not self.newest_segment:
+            sealed, self.newest_segment = self.newest_segment, segment
+            self._segments[segment.id] = segment
+            self._unlink_empty([sealed])
+        flushed: dict[int, PartitionLog] = {}
+        for work in group:
+            if isinstance(work, PendingBatch):
+                self.pending_bytes -= work.size
+                work.flushed = True
+                owner = self._by_number.get(work.number)
+                if owner is not None and not work.dropped:
+                    owner.note_flushed(work, segment)
+                    flushed[work.number] = owner
+            elif isinstance(work, Truncation | Deletion):
+                _resolve(self._waiting.popleft())
+        self.tail.evict()
+        if self.pending_bytes < self._options.max_pending_bytes:
+            while self._waiting_for_room:
+                _resolve(self._waiting_for_room.popleft())
+        if flushed:
+            self._on_flushed(list(flushed.values()))
+
+    def _failed(self, error: Exception) -> None:
+        """The disk has failed: tell what waits for it; the unflushed is never acknowledged."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        log.error("log directory %s failed, no more batches are taken: %s", self.directory, error)
+        refusal = KafkaError(
+            errors_pb2.KAFKA_STORAGE_ERROR, f"log directory {self.directory} failed: {error}"
+        )
+        for waiter in [*self._waiting, *self._waiting_for_room]:
+            if not waiter.done():
+                waiter.set_exception(refusal)
+        self._waiting.clear()
+        self._waiting_for_room.clear()
+        self._on_failed(error)
+
+    def _unlink_empty(self, candidates: Sequence[Segment]) -> None:
+        """Remove sealed segments in which nothing lives."""
+        for segment in candidates:
+            if segment.live_batches or segment is self.newest_segment:
+                continue
+            if segment.id > self.newest_segment.id:
+                continue
+            del self._segments[segment.id]
+            self._housekeeping.submit(self._unlink, segment)
+
+    def _unlink(self, segment: Segment) -> None:
+        try:
+            self._table.forget_segments([segment.id])
+            segment.unlink()
+            log.info("log segment %d unlinked: nothing lived in it", segment.id)
+        except Exception:
+            log.exception("cannot unlink log segment %s", segment.path)
+
+    def _write_checkpoint(self) -> None:
+        self._checkpoint_is_stale = False
+        self._checkpoint = asyncio.get_running_loop().run_in_executor(
+            self._housekeeping, self._table.write_high_watermarks, dict(self._high_watermarks)
+        )
+        self._checkpoint.add_done_callback(self._checkpoint_written)
+
+    def _checkpoint_written(self, checkpoint: "asyncio.Future[None]") -> None:
+        self._checkpoint = None
+        error = checkpoint.exception()
+        if isinstance(error, Exception):
+            self._failed(error)
+        elif self._checkpoint_is_stale:
+            self._write_checkpoint()
+
+    def _close_files(self) -> None:
+        """In the housekeeping thread: behind everything that was asked of it."""
+        if self.failure is None:
+            if self._options.flush == "os":
+                self._journal.active.sync()
+            self._table.write_high_watermarks(self._high_watermarks)
+            self._table.record_run(Run(current_boot_id(), closed=True))
+        self._journal.close()
+        for segment in {*self._segments.values(), self._journal.active}:
+            segment.close()
+        self._table.close()
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

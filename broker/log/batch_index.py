@@ -1,0 +1,102 @@
+"""Where the batches of one partition are: in memory, rebuilt when the store opens.
+
+Twenty bytes per batch in three arrays, and one entry per segment that holds any. A batch without a
+segment has not been flushed yet: it is in the memory tail.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from broker.log.segment import Segment
+
+
+class BatchIndex:
+    """Base offsets, sizes and greatest timestamps so far of successive batches."""
+
+    def __init__(self) -> None:
+        self._bases = array("q")
+        self._sizes = array("I")
+        self._greatest_timestamps = array("q")
+        """Greatest max timestamp up to each batch: never falls, so it can be bisected."""
+        self._run_bases: list[int] = []
+        self._run_segments: list[Segment] = []
+        """A run is the successive batches in one segment, from a base offset on."""
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def base_offset(self, position: int) -> int:
+        return self._bases[position]
+
+    def size(self, position: int) -> int:
+        return self._sizes[position]
+
+    def append(self, base_offset: int, size: int, max_timestamp: int) -> None:
+        """Add the newest batch; ``base_offset`` is beyond all before it."""
+        greatest = self._greatest_timestamps
+        self._bases.append(base_offset)
+        self._sizes.append(size)
+        greatest.append(max(max_timestamp, greatest[-1]) if greatest else max_timestamp)
+
+    def place(self, base_offset: int, segment: Segment) -> None:
+        """The batch at ``base_offset``, and those after it until told otherwise, are there."""
+        if not self._run_segments or self._run_segments[-1] is not segment:
+            self._run_bases.append(base_offset)
+            self._run_segments.append(segment)
+
+    def position_of(self, offset: int) -> int:
+        """Position of the batch that contains ``offset``; -1 if it lies before all of them."""
+        return bisect_right(self._bases, offset) - 1
+
+    def first_at_or_after(self, offset: int) -> int:
+        """Position of the first batch that begins at or beyond ``offset``."""
+        return bisect_left(self._bases, offset)
+
+    def whole_batches_below(self, offset: int, log_end_offset: int) -> int:
+        """How many batches end below ``offset``; the last one ends at ``log_end_offset`` - 1."""
+        if offset >= log_end_offset:
+            return len(self._bases)
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def end_of_read(self, first: int, limit: int, max_bytes: int) -> tuple[int, int]:
+        """(position beyond the last batch, bytes) of a read of at least one batch from ``first``.
+
+        Batches at or beyond position ``limit`` are not read.
+        """
+        end, size = first, 0
+        sizes = self._sizes
+        while end < limit and (end == first or size + sizes[end] <= max_bytes):
+            size += sizes[end]
+            end += 1
+        return end, size
+
+    def first_with_timestamp(self, timestamp_ms: int) -> int:
+        """Position of the first batch with a record at or after ``timestamp_ms``, or ``len``."""
+        return bisect_left(self._greatest_timestamps, timestamp_ms)
+
+    def segment_of(self, base_offset: int) -> Segment:
+        """The segment of a flushed batch."""
+        return self._run_segments[bisect_right(self._run_bases, base_offset) - 1]
+
+    def spans(self, first: int, end: int) -> Iterator[tuple[Segment, int, int]]:
+        """The flushed batches at positions ``first`` to ``end``: (segment, its first, its end)."""
+        while first < end:
+            run = bisect_right(self._run_bases, self._bases[first]) - 1
+            last = end
+            if run + 1 < len(self._run_bases):
+                last = min(end, bisect_left(self._bases, self._run_bases[run + 1]))
+            yield self._run_segments[run], first, last
+            first = last
+
+    def entries(self, first: int, end: int) -> list[tuple[int, int]]:
+        """(base offset, size) of the batches at positions ``first`` to ``end``."""
+        return list(zip(self._bases[first:end], self._sizes[first:end], strict=True))
+
+    def truncate(self, keep: int) -> None:
+        """Forget the batches from position ``keep`` on."""
+        if keep >= len(self._bases):
+            return
+        runs = bisect_left(self._run_bases, self._bases[keep])
+        del self._run_bases[runs:], self._run_segments[runs:]
+        del self._bases[keep:], self._sizes[keep:], self._greatest_timestamps[keep:]

@@ -1,0 +1,113 @@
+"""The writing half of a store: the active segment, the one after it, and the table.
+
+One thread at a time uses it: the writer's, or the event loop's under ``log.flush=os``. Work that
+nobody waits for (creating the next segment ahead, syncing a sealed one, unlinking an empty one)
+runs in the housekeeping thread, so that a commit with a roll takes no longer than another.
+"""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+from broker.log.options import LogOptions
+from broker.log.segment import Segment
+from broker.log.table import StoreTable
+from broker.log.work import Creation, Deletion, PendingBatch, Truncation, Work
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Performs groups of work on disk, in order."""
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        table: StoreTable,
+        housekeeping: Executor,
+        active: Segment,
+        following: Segment | None,
+    ) -> None:
+        self.active = active
+        self._directory = directory
+        self._options = options
+        self._table = table
+        self._housekeeping = housekeeping
+        self._following: Future[Segment] | None = None
+        if following is not None:
+            self._following = Future()
+            self._following.set_result(following)
+
+    def perform(self, group: Sequence[Work]) -> Segment:
+        """Do a group, all of one kind; durable on return. Returns the segment that is active.
+
+        Raises:
+            lmdb.Error, OSError: the disk is full or broken; none of the group counts as done.
+        """
+        match group[0]:
+            case PendingBatch():
+                self._append([work for work in group if isinstance(work, PendingBatch)])
+            case Truncation():
+                self._truncate([work for work in group if isinstance(work, Truncation)])
+            case Creation():
+                self._table.add_partitions([w.row for w in group if isinstance(w, Creation)])
+            case Deletion():
+                self._delete([work.number for work in group if isinstance(work, Deletion)])
+        return self.active
+
+    def close(self) -> None:
+        """Release the segment created ahead; every other one belongs to the store."""
+        if self._following is not None and self._following.exception() is None:
+            self._following.result().close()
+
+    def _append(self, batches: Sequence[PendingBatch]) -> None:
+        used_bytes = self.active.used_bytes
+        if used_bytes >= self._options.segment_bytes:
+            self._roll()
+        elif used_bytes >= self._options.segment_bytes // 2 and self._following is None:
+            self._create_following()
+        self.active.append(batches)
+
+    def _truncate(self, truncations: Sequence[Truncation]) -> None:
+        """Newest batches first: a crash in between leaves a shorter log, never one with a hole."""
+        self.active.delete_from([(work.number, work.offset) for work in truncations])
+        self._table.record_truncations(truncations, self.active.id - 1)
+
+    def _delete(self, numbers: Sequence[int]) -> None:
+        """The table first: without it the batches mean nothing, whatever becomes of them."""
+        self._table.remove_partitions(numbers)
+        self.active.delete_from([(number, 0) for number in numbers])
+
+    def _roll(self) -> None:
+        """Seal the active segment and begin the next one."""
+        following = self._following or self._create_following()
+        sealed, self.active = self.active, following.result()
+        self._following = None
+        log.info("log segment %d sealed, %d begun", sealed.id, self.active.id)
+        if self._options.flush == "os":
+            self._housekeeping.submit(self._make_durable, sealed)
+
+    def _create_following(self) -> Future[Segment]:
+        self._following = self._housekeeping.submit(
+            create_segment, self._directory, self._options, self._table, self.active.id + 1
+        )
+        return self._following
+
+    def _make_durable(self, sealed: Segment) -> None:
+        """After this, a power loss takes the segments after this one alone."""
+        try:
+            sealed.sync()
+            self._table.record_segments({sealed.id: True})
+        except Exception:
+            log.exception("cannot sync log segment %s: a power loss would lose it", sealed.path)
+
+
+def create_segment(
+    directory: Path, options: LogOptions, table: StoreTable, segment_id: int
+) -> Segment:
+    """A new segment, known to the table."""
+    segment = Segment.create(directory, segment_id, options.flush, options.segment_bytes)
+    table.record_segments({segment_id: options.flush == "sync"})
+    return segment

@@ -1,0 +1,254 @@
+"""Opening a log folder: what is there, what a power loss may have taken, and every partition's log.
+
+What is on disk is believed only as far as it continues: a partition's log ends at the first gap,
+and the rest of it is voided before anything is appended.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from broker.errors import KafkaError
+from broker.log.batch_index import BatchIndex
+from broker.log.journal import create_segment
+from broker.log.leader_epochs import LeaderEpochHistory
+from broker.log.options import LogOptions
+from broker.log.segment import (
+    Segment,
+    StoredBatch,
+    remove_segment_files,
+    remove_unfinished_segments,
+    segment_id_of,
+    segment_name,
+    sync_directory,
+)
+from broker.log.table import FILE_NAME, Run, StoreTable, Void
+from broker.log.work import PartitionRow, Truncation
+from quorate_proto.v1 import errors_pb2
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class RecoveredLog:
+    """One partition as found; ``end_offset`` grows while its batches are found."""
+
+    def __init__(self, row: PartitionRow, voids: Iterable[Void]) -> None:
+        self.row = row
+        self.index = BatchIndex()
+        self.epochs: dict[int, int] = {}
+        self.end_offset = row.log_start_offset
+        self.has_gap = False
+        self._voids = list(voids)
+
+    def exists(self, segment_id: int, offset: int) -> bool:
+        """Whether what that segment holds at ``offset`` has not been voided by a truncation."""
+        return all(
+            segment_id > void.through_segment_id or offset < void.offset for void in self._voids
+        )
+
+    def add(self, batch: StoredBatch, segment: Segment) -> None:
+        """Take a batch that continues the log; note a gap otherwise."""
+        if batch.header.last_offset < self.row.log_start_offset:
+            return
+        spans_log_start = len(self.index) == 0 and batch.base_offset < self.end_offset
+        if batch.base_offset != self.end_offset and not spans_log_start:
+            self.has_gap = True
+        if self.has_gap:
+            return
+        self.index.append(batch.base_offset, batch.size, batch.header.max_timestamp)
+        self.index.place(batch.base_offset, segment)
+        segment.live_batches += 1
+        self.end_offset = batch.header.last_offset + 1
+
+    def leader_epochs(self) -> LeaderEpochHistory:
+        history = LeaderEpochHistory(self.epochs.items())
+        history.truncate_from_end(self.end_offset)
+        return history
+
+
+class Recovered(msgspec.Struct, kw_only=True):
+    """An open log folder."""
+
+    table: StoreTable
+    segments: dict[int, Segment]
+    active: Segment
+    following: Segment | None
+    """Created ahead, and still empty."""
+    logs: list[RecoveredLog]
+    high_watermarks: dict[int, int]
+    next_number: int
+    log_may_be_lost: bool
+
+
+def current_boot_id() -> str:
+    """Identifies the time since the machine started; empty where the system does not tell."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
+    """Open what is in ``directory``; a fresh store if there is nothing.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR; damaged or of another format, the message says which file.
+        OSError: the folder cannot be used.
+    """
+    if not directory.exists():
+        directory.mkdir(parents=True)
+        sync_directory(directory.parent)
+    remove_unfinished_segments(directory)
+    _check_not_orphaned(directory)
+    table = StoreTable.open(directory)
+    last_run = table.last_run()
+    lost = last_run is None or _discard_undurable(directory, table, last_run, boot_id)
+    segments, missing = _open_segments(directory, options, table)
+    active, following = _choose_active(directory, options, table, segments)
+    logs = _scan(table, segments.values())
+    _close_gaps(logs, active, table)
+    _settle_durability(options, table, segments, active, following)
+    table.drop_voids_before(min(segments))
+    table.record_run(Run(boot_id, closed=False))
+    if following is not None:
+        del segments[following.id]
+    return Recovered(
+        table=table,
+        segments=segments,
+        active=active,
+        following=following,
+        logs=logs,
+        high_watermarks=table.high_watermarks(),
+        next_number=table.next_number(),
+        log_may_be_lost=lost or missing or any(found.has_gap for found in logs),
+    )
+
+
+def _check_not_orphaned(directory: Path) -> None:
+    """Segments without their table mean nothing; but they are somebody's data."""
+    if not (directory / FILE_NAME).exists() and any(directory.glob("segment-*.mdb")):
+        raise KafkaError(
+            errors_pb2.KAFKA_STORAGE_ERROR,
+            f"log directory {directory} has segments but no {FILE_NAME}; restore it, or empty "
+            "the directory so that this broker fetches its logs from their leaders",
+        )
+
+
+def _discard_undurable(directory: Path, table: StoreTable, last_run: Run, boot_id: str) -> bool:
+    """After a power loss, segments that were never synced go: LMDB may not survive reading them.
+
+    Returns whether there were any (rule 8). Without a boot id every unclean end counts as one.
+    """
+    if last_run.closed or (boot_id and last_run.boot_id == boot_id):
+        return False
+    suspects = [segment_id for segment_id, durable in table.segments().items() if not durable]
+    for segment_id in suspects:
+        log.warning(
+            "log segment %d was not synced before the machine stopped: discarded", segment_id
+        )
+        remove_segment_files(directory / segment_name(segment_id))
+    table.forget_segments(suspects)
+    return bool(suspects)
+
+
+def _open_segments(
+    directory: Path, options: LogOptions, table: StoreTable
+) -> tuple[dict[int, Segment], bool]:
+    """Every known segment by id, oldest first, and whether one is missing."""
+    known = table.segments()
+    for path in directory.glob("segment-*.mdb"):
+        if segment_id_of(path) not in known:
+            # Created and not entered, or taken out and not unlinked: either way without batches.
+            remove_segment_files(path)
+    paths = {segment_id: directory / segment_name(segment_id) for segment_id in sorted(known)}
+    missing = [segment_id for segment_id, path in paths.items() if not path.exists()]
+    for segment_id in missing:
+        log.error("log segment %s is missing: its batches are lost here", paths[segment_id])
+    table.forget_segments(missing)
+    segments = {
+        segment_id: Segment.open(path, options.flush, options.segment_bytes)
+        for segment_id, path in paths.items()
+        if segment_id not in missing
+    }
+    return segments, bool(missing)
+
+
+def _choose_active(
+    directory: Path, options: LogOptions, table: StoreTable, segments: dict[int, Segment]
+) -> tuple[Segment, Segment | None]:
+    """The segment to append to, and the one created ahead of it, if any.
+
+    Never one that a void reaches, or what is appended would be void from the start.
+    """
+    last_id = table.last_segment_id()
+    newest = segments.get(last_id)
+    if newest is None:
+        newest = create_segment(directory, options, table, last_id + 1)
+        segments[newest.id] = newest
+        return newest, None
+    voids = [void for of_partition in table.voids().values() for void in of_partition]
+    voided_id = max((void.through_segment_id for void in voids), default=0)
+    before = segments.get(last_id - 1)
+    if (
+        newest.is_empty
+        and before is not None
+        and before.id > voided_id
+        and before.used_bytes < options.segment_bytes
+    ):
+        return before, newest
+    return newest, None
+
+
+def _scan(table: StoreTable, segments: Iterable[Segment]) -> list[RecoveredLog]:
+    """The log of every partition in the table, from the segments in order."""
+    voids: Mapping[int, list[Void]] = table.voids()
+    logs = {row.number: RecoveredLog(row, voids.get(row.number, ())) for row in table.partitions()}
+    for segment in segments:
+        for batch in segment.scan():
+            found = logs.get(batch.number)
+            if found is not None and found.exists(segment.id, batch.base_offset):
+                found.add(batch, segment)
+        for epoch in segment.scan_epochs():
+            found = logs.get(epoch.number)
+            if found is not None and found.exists(segment.id, epoch.start_offset):
+                found.epochs[epoch.leader_epoch] = epoch.start_offset
+    return list(logs.values())
+
+
+def _close_gaps(logs: Iterable[RecoveredLog], active: Segment, table: StoreTable) -> None:
+    """Void what lies beyond a gap, or it would come back between later batches."""
+    broken = [found for found in logs if found.has_gap]
+    for found in broken:
+        log.error(
+            "%s-%d: the log has a gap at offset %d; what lies beyond is dropped",
+            found.row.topic,
+            found.row.partition,
+            found.end_offset,
+        )
+    if broken:
+        truncations = [Truncation(f.row.number, f.end_offset, 0) for f in broken]
+        active.delete_from([(work.number, work.offset) for work in truncations])
+        table.record_truncations(truncations, active.id - 1)
+
+
+def _settle_durability(
+    options: LogOptions,
+    table: StoreTable,
+    segments: Mapping[int, Segment],
+    active: Segment,
+    following: Segment | None,
+) -> None:
+    """Make good what an unclean end left unsynced, then say what this run will leave unsynced."""
+    for segment_id, durable in table.segments().items():
+        if not durable:
+            segments[segment_id].sync()
+    written = {active.id} if following is None else {active.id, following.id}
+    synced = options.flush == "sync"
+    table.record_segments(
+        {segment_id: synced or segment_id not in written for segment_id in segments}
+    )

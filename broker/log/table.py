@@ -1,0 +1,239 @@
+"""``store.mdb``: which partitions a store has, and what about them no segment can say.
+
+Small and always synced, whatever ``log.flush`` says. Four sub-databases:
+
+    partitions  local number u32 → PartitionRow
+    voids       local number u32 | through segment u64 → offset u64: batches of the partition that
+                lie in segments up to that one and begin at or beyond the offset do not exist. This
+                is how a truncation reaches sealed segments, which are never written again.
+    segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it
+    store       format, next local number, last segment id, high watermarks, how the last run ended
+
+Safe to write from several threads: LMDB lets one transaction in at a time.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import lmdb
+import msgspec
+
+from broker.errors import KafkaError
+from broker.log.work import PartitionRow, Truncation
+from quorate_proto.v1 import errors_pb2
+
+FILE_NAME: Final = "store.mdb"
+FORMAT: Final = 1
+_MAP_BYTES: Final = 4 << 30
+"""Address space, not memory: far beyond what 200,000 partitions need."""
+
+_NUMBER: Final = struct.Struct(">I")
+_VOID_KEY: Final = struct.Struct(">IQ")
+_U64: Final = struct.Struct(">Q")
+_FORMAT_KEY: Final = b"format"
+_NEXT_NUMBER_KEY: Final = b"next-number"
+_LAST_SEGMENT_KEY: Final = b"last-segment"
+_HIGH_WATERMARKS_KEY: Final = b"high-watermarks"
+_RUN_KEY: Final = b"run"
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """The last use of the store: on which boot of the machine, and whether it was closed."""
+
+    boot_id: str
+    closed: bool
+
+
+class Void(NamedTuple):
+    """Batches in segments up to ``through_segment_id`` from ``offset`` on do not exist."""
+
+    through_segment_id: int
+    offset: int
+
+
+class StoreTable:
+    """The table of one log folder."""
+
+    def __init__(self, environment: lmdb.Environment) -> None:
+        self._environment = environment
+        with environment.begin(write=True) as transaction:
+            self._partitions = environment.open_db(b"partitions", transaction)
+            self._voids = environment.open_db(b"voids", transaction)
+            self._segments = environment.open_db(b"segments", transaction)
+            self._store = environment.open_db(b"store", transaction)
+
+    @classmethod
+    def open(cls, directory: Path) -> "StoreTable":
+        """The table in ``directory``, created if there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; damaged, or of another format.
+        """
+        path = directory / FILE_NAME
+        try:
+            table = cls(
+                lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=4, readahead=False)
+            )
+        except lmdb.Error as error:
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"partition table {path}: {error}; restore the file or empty the log directory",
+            ) from error
+        table._claim_format(path)
+        return table
+
+    def _claim_format(self, path: Path) -> None:
+        with self._environment.begin(self._store, write=True) as transaction:
+            found = transaction.get(_FORMAT_KEY)
+            if found is None:
+                transaction.put(_FORMAT_KEY, _NUMBER.pack(FORMAT))
+                return
+        (version,) = _NUMBER.unpack(found)
+        if version != FORMAT:
+            self.close()
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"partition table {path} has format {version}, this release reads {FORMAT}; "
+                "start the release that wrote it",
+            )
+
+    def partitions(self) -> list[PartitionRow]:
+        """Every partition, by number."""
+        decoder = msgspec.msgpack.Decoder(PartitionRow)
+        with self._environment.begin(self._partitions) as transaction:
+            return [decoder.decode(value) for _, value in transaction.cursor()]
+
+    def next_number(self) -> int:
+        """The first local number never given out."""
+        with self._environment.begin(self._store) as transaction:
+            return int(_NUMBER.unpack(transaction.get(_NEXT_NUMBER_KEY, _NUMBER.pack(0)))[0])
+
+    def add_partitions(self, rows: Sequence[PartitionRow]) -> None:
+        """Enter partitions; their numbers are never given out again."""
+        beyond = max(row.number for row in rows) + 1
+        with self._environment.begin(write=True) as transaction:
+            for row in rows:
+                key = _NUMBER.pack(row.number)
+                transaction.put(key, msgspec.msgpack.encode(row), db=self._partitions)
+            transaction.put(_NEXT_NUMBER_KEY, _NUMBER.pack(beyond), db=self._store)
+
+    def remove_partitions(self, numbers: Iterable[int]) -> None:
+        """Take partitions out, and what is known about them."""
+        with self._environment.begin(write=True) as transaction:
+            for number in numbers:
+                transaction.delete(_NUMBER.pack(number), db=self._partitions)
+                for void in self._voids_of(transaction, number):
+                    key = _VOID_KEY.pack(number, void.through_segment_id)
+                    transaction.delete(key, db=self._voids)
+
+    def voids(self) -> dict[int, list[Void]]:
+        """What truncations voided in sealed segments, by partition number."""
+        found: dict[int, list[Void]] = {}
+        with self._environment.begin(self._voids) as transaction:
+            for key, value in transaction.cursor():
+                number, through = _VOID_KEY.unpack(key)
+                found.setdefault(number, []).append(Void(through, _U64.unpack(value)[0]))
+        return found
+
+    def record_truncations(self, truncations: Sequence[Truncation], sealed_segment_id: int) -> None:
+        """Void what ``truncations`` reach in segments up to ``sealed_segment_id``, start logs anew.
+
+        Nothing is written for one that reaches no sealed segment and keeps its log's start.
+        """
+        deep = [t for t in truncations if t.lowest_segment_id <= sealed_segment_id]
+        moved = [t for t in truncations if t.log_start_offset is not None]
+        if not deep and not moved:
+            return
+        with self._environment.begin(write=True) as transaction:
+            for truncation in deep:
+                self._add_void(transaction, truncation.number, sealed_segment_id, truncation.offset)
+            for truncation in moved:
+                key = _NUMBER.pack(truncation.number)
+                value = transaction.get(key, db=self._partitions)
+                if value is not None and truncation.log_start_offset is not None:
+                    row = msgspec.structs.replace(
+                        msgspec.msgpack.decode(value, type=PartitionRow),
+                        log_start_offset=truncation.log_start_offset,
+                    )
+                    transaction.put(key, msgspec.msgpack.encode(row), db=self._partitions)
+
+    def _add_void(
+        self, transaction: "lmdb.Transaction[bytes]", number: int, through: int, offset: int
+    ) -> None:
+        """Add a rule; older ones that it covers go."""
+        for void in self._voids_of(transaction, number):
+            if void.through_segment_id <= through and void.offset >= offset:
+                transaction.delete(_VOID_KEY.pack(number, void.through_segment_id), db=self._voids)
+            elif void.through_segment_id == through:
+                offset = min(offset, void.offset)
+        transaction.put(_VOID_KEY.pack(number, through), _U64.pack(offset), db=self._voids)
+
+    def _voids_of(self, transaction: "lmdb.Transaction[bytes]", number: int) -> list[Void]:
+        found = []
+        with transaction.cursor(self._voids) as cursor:
+            more = cursor.set_range(_VOID_KEY.pack(number, 0))
+            while more:
+                owner, through = _VOID_KEY.unpack(cursor.key())
+                if owner != number:
+                    break
+                found.append(Void(through, _U64.unpack(cursor.value())[0]))
+                more = cursor.next()
+        return found
+
+    def drop_voids_before(self, oldest_segment_id: int) -> None:
+        """Forget rules about segments that are gone, all older than ``oldest_segment_id``."""
+        with self._environment.begin(self._voids, write=True) as transaction:
+            for key in list(transaction.cursor().iternext(values=False)):
+                if _VOID_KEY.unpack(key)[1] < oldest_segment_id:
+                    transaction.delete(key)
+
+    def segments(self) -> dict[int, bool]:
+        """Ids of the segments there are, and whether each is durable."""
+        with self._environment.begin(self._segments) as transaction:
+            return {_U64.unpack(key)[0]: value == b"\1" for key, value in transaction.cursor()}
+
+    def last_segment_id(self) -> int:
+        """The newest segment there ever was; 0: none."""
+        with self._environment.begin(self._store) as transaction:
+            return int(_U64.unpack(transaction.get(_LAST_SEGMENT_KEY, _U64.pack(0)))[0])
+
+    def record_segments(self, durable_by_id: Mapping[int, bool]) -> None:
+        """Add segments, or change what is known of them. Ids are never given out again."""
+        last_id = max(self.last_segment_id(), *durable_by_id)
+        with self._environment.begin(self._segments, write=True) as transaction:
+            for segment_id, durable in durable_by_id.items():
+                transaction.put(_U64.pack(segment_id), b"\1" if durable else b"\0")
+            transaction.put(_LAST_SEGMENT_KEY, _U64.pack(last_id), db=self._store)
+
+    def forget_segments(self, segment_ids: Iterable[int]) -> None:
+        with self._environment.begin(self._segments, write=True) as transaction:
+            for segment_id in segment_ids:
+                transaction.delete(_U64.pack(segment_id))
+
+    def high_watermarks(self) -> dict[int, int]:
+        """Checkpointed high watermarks by partition number; numbers may be of deleted ones."""
+        with self._environment.begin(self._store) as transaction:
+            packed = transaction.get(_HIGH_WATERMARKS_KEY, b"")
+        return dict(struct.iter_unpack(">IQ", packed))
+
+    def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
+        """Replace the checkpoint."""
+        pack = _VOID_KEY.pack
+        packed = b"".join([pack(number, offset) for number, offset in offsets.items()])
+        with self._environment.begin(self._store, write=True) as transaction:
+            transaction.put(_HIGH_WATERMARKS_KEY, packed)
+
+    def last_run(self) -> Run | None:
+        """How the store was last used; None: never."""
+        with self._environment.begin(self._store) as transaction:
+            value = transaction.get(_RUN_KEY)
+        return None if value is None else msgspec.msgpack.decode(value, type=Run)
+
+    def record_run(self, run: Run) -> None:
+        with self._environment.begin(self._store, write=True) as transaction:
+            transaction.put(_RUN_KEY, msgspec.msgpack.encode(run))
+
+    def close(self) -> None:
+        self._environment.close()

@@ -1,0 +1,84 @@
+"""What the event loop asks of the log's writer. Done in the order asked; equal kinds in groups."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from broker.log.options import Records
+
+
+class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
+    """A partition of this store. ``number`` stands for it in every key and is never reused."""
+
+    number: int
+    topic_id: bytes
+    partition: int
+    topic: str
+    log_start_offset: int = 0
+
+
+class PendingBatch:
+    """A batch from its append until it leaves the memory tail; the bytes that LMDB is handed.
+
+    ``epoch_start_offset``: where its leader epoch begins, so that the history is written together
+    with the first batch of an epoch. ``dropped``: truncated or deleted before it was flushed.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "dropped",
+        "epoch_start_offset",
+        "flushed",
+        "last_offset",
+        "leader_epoch",
+        "number",
+        "records",
+        "size",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        base_offset: int,
+        last_offset: int,
+        records: Records,
+        leader_epoch: int,
+        epoch_start_offset: int,
+    ) -> None:
+        self.number = number
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.records = records
+        self.size = len(records)
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.flushed = False
+        self.dropped = False
+
+
+class Creation(NamedTuple):
+    """Enter a partition into the table, before any of its batches is durable."""
+
+    row: PartitionRow
+
+
+class Deletion(NamedTuple):
+    """Take a partition out of the table: its batches mean nothing from then on."""
+
+    number: int
+
+
+class Truncation(NamedTuple):
+    """Void the batches of a partition that begin at or beyond ``offset``.
+
+    ``lowest_segment_id``: the oldest segment that may hold one, so that a sealed one is voided by
+    a rule in the table. ``log_start_offset``: the log starts afresh there; None: where it did.
+    """
+
+    number: int
+    offset: int
+    lowest_segment_id: int
+    log_start_offset: int | None = None
+
+
+Work = PendingBatch | Creation | Deletion | Truncation
