@@ -12,7 +12,7 @@ import grpc
 from quorate.client.connection import BrokerStubs
 from quorate.client.results import ClusterStatus
 from quorate.cluster.layout import Node
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,11 @@ class Readiness:
             if status is None:
                 return f"waiting for broker {broker_id} to register"
             statuses[broker_id] = status
-        return missing_from(statuses) or self._missing_controller(statuses)
+        return (
+            missing_from(statuses)
+            or self._missing_controller(statuses)
+            or self._missing_for_clients(set(statuses))
+        )
 
     def _missing_controller(self, statuses: dict[int, ClusterStatus]) -> str | None:
         controller_id = next(iter(statuses.values())).controller_id
@@ -52,6 +56,20 @@ class Readiness:
             return f"waiting for controller {controller_id} to answer"
         if answer.error_code != errors_pb2.NONE:
             return f"waiting for broker {controller_id} to take office as controller"
+        return None
+
+    def _missing_for_clients(self, wanted: set[int]) -> str | None:
+        """What Kafka clients are told comes from the controller; it arrives a little later."""
+        for broker_id, stubs in self._stubs.items():
+            try:
+                answer = stubs.range_read.DescribeTopics(
+                    replication_pb2.DescribeTopicsRequest(), timeout=CALL_TIMEOUT_S
+                )
+            except grpc.RpcError as error:
+                log.debug("no metadata from %s: %s", stubs.address, error)
+                return f"waiting for broker {broker_id} to answer"
+            if wanted - {broker.broker_id for broker in answer.brokers}:
+                return f"broker {broker_id} has not been told of all brokers yet"
         return None
 
 

@@ -1,7 +1,6 @@
 """Reading the topic back with Spark, by offset range, and comparing with the acknowledgements."""
 
 import json
-import os
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -45,25 +44,15 @@ class Spark:
         return self._starting.result()
 
     def _start(self) -> "SparkSession":
-        from pyspark.sql import SparkSession
+        from quorate.spark.session import local_session
 
-        from quorate.spark import QuorateDataSource, java_home
-
-        os.environ["JAVA_HOME"] = str(java_home())
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("quorate-demo")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.log.level", "ERROR")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.local.dir", str(self._folder))
-            .config("spark.sql.warehouse.dir", str(self._folder / "warehouse"))
-            .getOrCreate()
+        return local_session(
+            "quorate-demo",
+            settings={
+                "spark.local.dir": str(self._folder),
+                "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            },
         )
-        session.dataSource.register(QuorateDataSource)
-        return session
 
     def __enter__(self) -> "Spark":
         return self

@@ -1,0 +1,59 @@
+"""Running the ``quorate`` command as a user does: in its own process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 90
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "quorate.cli.main", *words]
+
+
+def quorate(*words: str, stdin: bytes = b"", code: int = 0) -> str:
+    """Standard output of a command that is expected to end with ``code``."""
+    done = subprocess.run(
+        command(*words), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
+    return done.stdout.decode()
+
+
+def quorate_json(*words: str, stdin: bytes = b"") -> Any:  # noqa: ANN401 - JSON
+    """What a command prints with ``--json``."""
+    return json.loads(quorate(*words, "--json", stdin=stdin))
+
+
+def quorate_error(*words: str, code: int = 1) -> str:
+    """Standard error of a command that is expected to fail with ``code``."""
+    done = subprocess.run(command(*words), capture_output=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
+    return done.stderr.decode()
+
+
+def cluster_json(folder: Path) -> Any:  # noqa: ANN401 - JSON
+    return json.loads((folder / "cluster.json").read_text())
+
+
+def cluster_pids(folder: Path) -> list[int]:
+    """Process ids of all nodes, as cluster.json tells them."""
+    state = cluster_json(folder)
+    return [entry["pid"] for entry in (*state["quorum"], *state["brokers"])]
+
+
+def alive(pids: Sequence[int]) -> list[int]:
+    """Those that still run; a zombie does not."""
+    return [pid for pid in pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except (ProcessLookupError, FileNotFoundError):
+        return False
