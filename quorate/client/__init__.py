@@ -4,17 +4,44 @@ Imports nothing but ``quorate_proto``, and loads gRPC only when ``AdminClient`` 
 executor forks before it may load gRPC.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from quorate.client.admin import AdminClient as AdminClient
+    from quorate.client.errors import ClusterUnreachable as ClusterUnreachable
+    from quorate.client.errors import QuorateError as QuorateError
+    from quorate.client.errors import RequestFailed as RequestFailed
+    from quorate.client.results import ClusterStatus as ClusterStatus
+    from quorate.client.results import NewTopic as NewTopic
+    from quorate.client.results import TopicInfo as TopicInfo
+    from quorate.client.results import TopicResult as TopicResult
 
-__all__ = ["AdminClient"]
+_HOMES: Final = {
+    "AdminClient": "admin",
+    "ClusterStatus": "results",
+    "ClusterUnreachable": "errors",
+    "NewTopic": "results",
+    "QuorateError": "errors",
+    "RequestFailed": "errors",
+    "TopicInfo": "results",
+    "TopicResult": "results",
+}
+
+__all__ = [
+    "AdminClient",
+    "ClusterStatus",
+    "ClusterUnreachable",
+    "NewTopic",
+    "QuorateError",
+    "RequestFailed",
+    "TopicInfo",
+    "TopicResult",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name == "AdminClient":
-        from quorate.client.admin import AdminClient
-
-        return AdminClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Loads the name's module on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
