@@ -1,10 +1,12 @@
-"""The replica manager: every partition this broker hosts, and the effects of their decisions."""
+"""The replica manager: one front for everything that touches this broker's partitions."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
-from broker.log.store import LogStore
+from broker.log import LogStore, PartitionLog
 from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
@@ -13,33 +15,20 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from broker.replication.commands import ControlCommands
+from broker.replication.consume import Consuming
+from broker.replication.fetcher_pool import FetcherPool, FetchOptions
+from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
+from broker.replication.partition_table import PartitionTable
+from broker.replication.produce import Producing
+from broker.replication.strays import ConfirmUnassigned
 from metadata_log.image import Image
-from metadata_log.records import Operation, TransactionResult
-from metadata_log.types import (
-    BrokerEpoch,
-    BrokerId,
-    MetadataOffset,
-    TopicIdPartition,
-    TopicPartition,
-)
-from quorate_proto.v1 import control_pb2
+from metadata_log.types import BrokerEpoch, BrokerId, TopicPartition
+from quorate_proto.v1 import control_pb2, errors_pb2
 
+log = logging.getLogger(__name__)
 
-class Transactor(Protocol):
-    """The part of ``QuorumClient`` that ISR changes need."""
-
-    async def transact(
-        self, operations: Sequence[Operation], *, atomic: bool = True, timeout_ms: int = 30_000
-    ) -> TransactionResult: ...
-
-
-class MetadataReader(Protocol):
-    """The part of ``MetadataFollower`` that a fresh read after a conflict needs."""
-
-    @property
-    def image(self) -> Image: ...
-
-    async def wait_for(self, offset: MetadataOffset) -> Image: ...
+TICK_MAX_MS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +42,11 @@ class ReplicationOptions:
 
 
 class ReplicaManager:
-    """Owned by the event-loop thread: no locks, no threads.
+    """Owned by the event-loop thread: no locks against threads, no threads.
 
     Order of construction: the manager; ``LogStore.open(…, on_flushed=manager.on_flushed,
-    on_failed=manager.on_log_failed)``; ``await manager.start(store)``.
+    on_failed=manager.on_log_failed)``; ``await manager.start(store)``. The gRPC services of
+    ``fetch_service`` and ``range_read`` are built over ``manager.table``.
     """
 
     def __init__(
@@ -66,49 +56,131 @@ class ReplicaManager:
         *,
         quorum: Transactor,
         metadata: MetadataReader,
-        broker_epoch: Callable[[], BrokerEpoch],
+        broker_epoch: Callable[[], BrokerEpoch | None],
         min_insync_replicas: Callable[[str], int],
-        confirm_unassigned: Callable[[TopicIdPartition], Awaitable[bool]],
+        confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
-    ) -> None: ...
+    ) -> None:
+        """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered."""
+        self.options = options
+        self.table = PartitionTable(
+            broker_id,
+            lag_time_max_ms=options.replica_lag_time_max_ms,
+            min_insync_replicas=min_insync_replicas,
+            now_ms=now_ms,
+        )
+        self._isr_writer = IsrWriter(self.table, quorum, metadata, broker_epoch)
+        self.table.isr_proposals = self._isr_writer
+        self._fetchers = FetcherPool(
+            self.table,
+            FetchOptions(
+                max_wait_ms=options.fetch_wait_max_ms, max_bytes=options.fetch_response_max_bytes
+            ),
+            broker_epoch,
+        )
+        self._commands = ControlCommands(self.table, self._fetchers, confirm_unassigned)
+        self._producing = Producing(self.table)
+        self._consuming = Consuming(self.table)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- life ------------------------------------------------------------------------------------
 
     async def start(self, store: LogStore) -> None:
         """Host every log found on disk; none leads or follows until it is told to (C10)."""
-        raise NotImplementedError
+        self.table.attach(store)
+        self._spawn("isr-writer", self._isr_writer.run())
+        self._spawn("isr-tick", self._tick_for_ever())
+        self._spawn("high-watermark-checkpoint", self._checkpoint_for_ever())
 
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
-        """Start the replicas that the image assigns to this broker, and check strays (C10)."""
-        raise NotImplementedError
+        """Start the replicas that the image assigns to this broker, and check strays (C10).
+
+        ``log_may_be_lost``: take up no leadership, the quorum decides first (rule 8).
+        """
+        await self._commands.adopt_image(image, log_may_be_lost=log_may_be_lost)
 
     async def close(self) -> None:
-        raise NotImplementedError
+        """Stop fetching and serving; waiting produces fail. The log store is the caller's."""
+        await self._commands.close()
+        await self._fetchers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for hosted in self.table:
+            self.table.run(hosted, hosted.replica.stop())
+            hosted.fail_all(errors_pb2.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+            hosted.leadership_changed()
+        self._checkpoint()
+
+    def on_flushed(self, logs: Sequence[PartitionLog]) -> None:
+        """For ``LogStore.open``: a group of appends is durable."""
+        self.table.on_flushed(logs)
+
+    def on_log_failed(self, error: Exception) -> None:
+        """For ``LogStore.open``: nothing can be written any more; every waiting produce fails."""
+        log.error("the log store failed: %s", error)
+        for hosted in self.table:
+            hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
+
+    # -- clients ---------------------------------------------------------------------------------
 
     async def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
     ) -> list[ProduceOutcome]:
-        raise NotImplementedError
+        """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
+        return await self._producing.produce(entries, acks, timeout_ms)
 
     async def fetch(
         self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
     ) -> list[FetchOutcome]:
-        raise NotImplementedError
+        """Committed records for consumers, by long poll (C16)."""
+        return await self._consuming.fetch(
+            wants, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
+        )
 
     def list_offset(
         self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
     ) -> OffsetOutcome:
-        raise NotImplementedError
+        """Latest (-1), earliest (-2), or the first offset at or after a timestamp."""
+        return self._consuming.list_offset(tp, timestamp_ms, current_leader_epoch)
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> EpochEnd:
-        raise NotImplementedError
+        """Where an epoch ends in the leader's log."""
+        return self._consuming.offset_for_leader_epoch(tp, current_leader_epoch, leader_epoch)
+
+    # -- the controller --------------------------------------------------------------------------
 
     async def apply_leader_and_isr(
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
-        raise NotImplementedError
+        """Lead or follow, as told by a controller that was fenced before (C6, C7)."""
+        return await self._commands.apply_leader_and_isr(request)
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest
     ) -> list[control_pb2.PartitionOutcome]:
-        raise NotImplementedError
+        """Stop, and delete if told so (C8)."""
+        return await self._commands.stop_replicas(request)
+
+    # -- background ------------------------------------------------------------------------------
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def _tick_for_ever(self) -> None:
+        interval_s = max(1, min(TICK_MAX_MS, self.options.replica_lag_time_max_ms // 2)) / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            self.table.tick()
+
+    async def _checkpoint_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.checkpoint_interval_ms / 1000)
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        changed = self.table.changed_high_watermarks()
+        if changed:
+            self.table.store.checkpoint_high_watermarks(changed)

@@ -88,28 +88,38 @@ class PartitionReplica:
         """Whether the command must be obeyed: older and repeated ones are skipped (C17, rule 4)."""
         return (command.leader_epoch, command.version) > (self.leader_epoch, self.isr.version)
 
+    def continues(self, command: Leadership) -> bool:
+        """Whether role, leader and epoch stay, so that only ISR, version and replicas are new."""
+        return (
+            self.role in (Role.LEADER, Role.FOLLOWER)
+            and command.leader == self.leader
+            and command.leader_epoch == self.leader_epoch
+        )
+
+    def learn(self, command: Leadership, now_ms: int) -> tuple[Effect, ...]:
+        """Adopt ISR, version and replicas of a newer record in the same epoch."""
+        self.replicas = command.replicas
+        self.isr = self.isr.learn(command.version, command.isr)
+        if self.role is Role.LEADER:
+            self._track_followers(now_ms)
+        return self._isr_adopted(now_ms)
+
     def become_leader(
         self, command: Leadership, *, epoch_start_offset: int, now_ms: int
     ) -> tuple[Effect, ...]:
-        """Adopt the command's ISR and version, then lead (C6).
+        """Adopt the command's ISR and version, then lead, in a new epoch (C6).
 
-        In an epoch it leads already only ISR, version and replicas are new. In a new epoch nothing
-        known of the followers holds any more: they may have truncated in between.
+        Nothing known of the followers holds any more: they may have truncated in between.
         """
-        continues = self.role is Role.LEADER and command.leader_epoch == self.leader_epoch
+        self.role = Role.LEADER
+        self.leader = self.broker_id
+        self.leader_epoch = command.leader_epoch
+        self.epoch_start_offset = epoch_start_offset
         self.replicas = command.replicas
-        if continues:
-            self.isr = self.isr.learn(command.version, command.isr)
-            self._track_followers(now_ms)
-        else:
-            self.role = Role.LEADER
-            self.leader = self.broker_id
-            self.leader_epoch = command.leader_epoch
-            self.epoch_start_offset = epoch_start_offset
-            self.isr = IsrState(command.isr, command.version)
-            self.followers = {}
-            self._retry_isr_at_ms = now_ms
-            self._track_followers(now_ms)
+        self.isr = IsrState(command.isr, command.version)
+        self.followers = {}
+        self._retry_isr_at_ms = now_ms
+        self._track_followers(now_ms)
         return self._isr_adopted(now_ms)
 
     def become_follower(self, command: Leadership) -> tuple[Effect, ...]:
@@ -243,6 +253,10 @@ class PartitionReplica:
     def effective_min_insync_replicas(self) -> int:
         """A topic with fewer replicas than min.insync.replicas asks for all it has (KIP-966)."""
         return min(self.min_insync_replicas, max(1, len(self.replicas)))
+
+    @property
+    def is_idle(self) -> bool:
+        return self.role is Role.IDLE
 
     @property
     def has_enough_replicas(self) -> bool:

@@ -1,0 +1,242 @@
+"""Control commands: lead, follow, stop (C6, C7, C8, C10, C17). Fenced before by ``control``.
+
+One command at a time. Within one, a partition leaves its fetcher before anything else happens to
+it, so that no append of an old leader can follow.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from broker.errors import KafkaError, error_name
+from broker.replication.fetcher_pool import FetcherPool
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition.effects import Leadership
+from broker.replication.partition_table import PartitionTable
+from broker.replication.strays import ConfirmUnassigned, StrayPartitions
+from metadata_log.image import Image
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    TopicId,
+    TopicIdPartition,
+)
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+log = logging.getLogger(__name__)
+
+DELETION_EPOCH: Final = -2
+"""Leader epoch of a StopReplica that deletes a topic: outranks every other (C8)."""
+
+NO_EPOCH_CHECK: Final = -1
+NEVER_AGAIN: Final = LeaderEpoch((1 << 31) - 1)
+TOMBSTONES_MAX: Final = 100_000
+
+
+class ControlCommands:
+    """Carries out commands on the partition table and the fetchers."""
+
+    def __init__(
+        self, table: PartitionTable, fetchers: FetcherPool, confirm_unassigned: ConfirmUnassigned
+    ) -> None:
+        self._table = table
+        self._fetchers = fetchers
+        self._turn = asyncio.Lock()
+        self._strays = StrayPartitions(table, confirm_unassigned, self._delete_stray)
+        self._deleted: dict[TopicIdPartition, LeaderEpoch] = {}
+
+    async def close(self) -> None:
+        await self._strays.close()
+
+    # -- LeaderAndIsr ----------------------------------------------------------------------------
+
+    async def apply_leader_and_isr(
+        self, request: control_pb2.LeaderAndIsrRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        """Lead or follow what is newer than known; set aside what an INIT leaves out (C7)."""
+        offset = request.header.metadata_offset
+        async with self._turn:
+            for broker in request.brokers:
+                self._learn_peer(broker)
+            outcomes = []
+            for topic in request.topics:
+                for told in topic.partitions:
+                    tip = TopicIdPartition(TopicId(topic.topic_id), told.partition)
+                    code = await self._lead_or_follow(tip, topic.topic, _leadership(told), offset)
+                    outcomes.append(_outcome(topic.topic, told.partition, code))
+            if request.is_init:
+                listed = {
+                    TopicIdPartition(TopicId(topic.topic_id), told.partition)
+                    for topic in request.topics
+                    for told in topic.partitions
+                }
+                self._set_aside_unlisted(listed, offset)
+        return outcomes
+
+    async def adopt_image(self, image: Image, *, log_may_be_lost: bool) -> None:
+        """Start what the image assigns to this broker, set aside what it does not (C10).
+
+        Leadership is taken up only if the log is surely whole (rule 8).
+        """
+        own = self._table.broker_id
+        assigned: set[TopicIdPartition] = set()
+        async with self._turn:
+            for broker in image.brokers.values():
+                self._fetchers.learn_endpoint(broker.broker_id, broker.grpc)
+            for topic in image.topics.values():
+                for number, leaf in enumerate(topic.partitions):
+                    if own not in leaf.replicas:
+                        continue
+                    tip = TopicIdPartition(topic.topic_id, number)
+                    assigned.add(tip)
+                    told = Leadership(
+                        leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas
+                    )
+                    if leaf.leader == own and log_may_be_lost:
+                        self._table.host(tip, topic.name)
+                    else:
+                        await self._lead_or_follow(tip, topic.name, told, image.offset)
+            self._set_aside_unlisted(assigned, image.offset)
+
+    async def _lead_or_follow(
+        self, tip: TopicIdPartition, topic: str, told: Leadership, metadata_offset: int
+    ) -> int:
+        """Kafka error code of one partition."""
+        own = self._table.broker_id
+        if own not in told.replicas:
+            log.error(
+                "told of %s-%d, whose replicas %s leave this broker out",
+                topic,
+                tip.partition,
+                told.replicas,
+            )
+            return errors_pb2.INVALID_REQUEST
+        if told.leader_epoch <= self._deleted.get(tip, NO_EPOCH_CHECK):
+            return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            hosted = self._table.host(tip, topic)
+        except KafkaError as error:
+            log.error("cannot host %s-%d: %s", topic, tip.partition, error)
+            return error.code
+        self._strays.reclaim(hosted)
+        hosted.metadata_offset = max(hosted.metadata_offset, metadata_offset)
+        if not hosted.replica.is_newer(told):
+            return errors_pb2.NONE
+        if hosted.replica.continues(told):
+            self._table.run(hosted, hosted.replica.learn(told, self._table.now_ms()))
+            return errors_pb2.NONE
+        self._fetchers.unfollow(hosted)
+        async with hosted.truncation:
+            if told.leader == own:
+                self._lead(hosted, told)
+            else:
+                self._follow(hosted, told)
+        hosted.leadership_changed()
+        return errors_pb2.NONE
+
+    def _lead(self, hosted: HostedPartition, told: Leadership) -> None:
+        """The epoch begins at the log end, unless it has begun before a restart."""
+        history, replica = hosted.log.leader_epochs, hosted.replica
+        history.assign(told.leader_epoch, hosted.log.log_end_offset)
+        self._table.refresh_min_insync_replicas(hosted)
+        replica.flushed_offset = hosted.log.flushed_offset
+        effects = replica.become_leader(
+            told, epoch_start_offset=history.latest_start_offset, now_ms=self._table.now_ms()
+        )
+        self._table.run(hosted, effects)
+
+    def _follow(self, hosted: HostedPartition, told: Leadership) -> None:
+        self._table.run(hosted, hosted.replica.become_follower(told))
+        if told.leader != NO_BROKER:
+            self._fetchers.follow(hosted)
+
+    def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:
+        endpoint = Endpoint(broker.grpc.host, broker.grpc.port)
+        self._fetchers.learn_endpoint(BrokerId(broker.broker_id), endpoint)
+
+    def _set_aside_unlisted(self, listed: set[TopicIdPartition], metadata_offset: int) -> None:
+        """What a newer command named is not missing from an older list."""
+        unlisted = [
+            hosted
+            for hosted in self._table
+            if hosted.tip not in listed and hosted.metadata_offset <= metadata_offset
+        ]
+        for hosted in unlisted:
+            self._fetchers.unfollow(hosted)
+        self._strays.set_aside(unlisted)
+
+    # -- StopReplica -----------------------------------------------------------------------------
+
+    async def stop_replicas(
+        self, request: control_pb2.StopReplicaRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        """Stop fetching, leading and checkpointing; delete the data if told so (C8)."""
+        async with self._turn:
+            outcomes = await asyncio.gather(*map(self._stop, request.partitions))
+        return list(outcomes)
+
+    async def _stop(self, told: control_pb2.StoppedPartition) -> control_pb2.PartitionOutcome:
+        tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
+        hosted = self._table.get(tip)
+        code: int = errors_pb2.NONE
+        known = NO_EPOCH_CHECK if hosted is None else hosted.replica.leader_epoch
+        if told.leader_epoch >= 0 and told.leader_epoch < known:
+            code = errors_pb2.FENCED_LEADER_EPOCH
+        else:
+            if told.delete_data:
+                self._remember_deletion(tip, told.leader_epoch)
+            if hosted is not None:
+                code = await self._stop_hosted(hosted, delete=told.delete_data)
+        return _outcome(told.topic, told.partition, code)
+
+    async def _stop_hosted(self, hosted: HostedPartition, *, delete: bool) -> int:
+        self._strays.reclaim(hosted)
+        self._fetchers.unfollow(hosted)
+        self._table.run(hosted, hosted.replica.stop())
+        hosted.leadership_changed()
+        if not delete:
+            return errors_pb2.NONE
+        self._table.drop(hosted)
+        async with hosted.truncation:
+            try:
+                await self._table.store.delete(hosted.tip)
+            except KafkaError as error:
+                log.error("cannot delete %s: %s", hosted.tp, error)
+                return error.code
+        log.info("deleted the replica of %s", hosted.tp)
+        return errors_pb2.NONE
+
+    async def _delete_stray(self, hosted: HostedPartition) -> None:
+        async with self._turn:
+            if self._table.get(hosted.tip) is hosted and hosted.replica.is_idle:
+                code = await self._stop_hosted(hosted, delete=True)
+                if code != errors_pb2.NONE:
+                    log.error("stray %s stays: %s", hosted.tp, error_name(code))
+
+    def _remember_deletion(self, tip: TopicIdPartition, leader_epoch: int) -> None:
+        """A late command must not bring a deleted replica back."""
+        epoch = NEVER_AGAIN if leader_epoch == DELETION_EPOCH else LeaderEpoch(leader_epoch)
+        self._deleted[tip] = max(epoch, self._deleted.get(tip, epoch))
+        while len(self._deleted) > TOMBSTONES_MAX:
+            del self._deleted[next(iter(self._deleted))]
+
+
+def _leadership(told: control_pb2.PartitionLeadership) -> Leadership:
+    return Leadership(
+        BrokerId(told.leader),
+        LeaderEpoch(told.leader_epoch),
+        _ids(told.isr),
+        told.record_version,
+        _ids(told.replicas),
+    )
+
+
+def _ids(values: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, values))
+
+
+def _outcome(topic: str, partition: int, code: int) -> control_pb2.PartitionOutcome:
+    return control_pb2.PartitionOutcome(topic=topic, partition=partition, error_code=code)

@@ -1,0 +1,130 @@
+"""Consuming: long polls below the high watermark, and offsets by time (C16, C19)."""
+
+from collections.abc import Sequence
+
+from broker.errors import KafkaError
+from broker.replication.api import (
+    EARLIEST_TIMESTAMP_MS,
+    LATEST_TIMESTAMP_MS,
+    EpochEnd,
+    FetchOutcome,
+    FetchWant,
+    OffsetOutcome,
+)
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
+from broker.replication.partition_table import PartitionTable
+from broker.replication.produce import not_leader
+from broker.replication.waiters import Wakeup
+from metadata_log.types import LeaderEpoch, TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+
+class Consuming:
+    """Reads for consumers: only from the leader, only what is committed."""
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._table = table
+
+    async def fetch(
+        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+    ) -> list[FetchOutcome]:
+        """One outcome per want, in order.
+
+        Returns at once with ``min_bytes`` of records or any error; else when enough was committed
+        or ``max_wait_ms`` have passed.
+        """
+        outcomes, enough = self._read(wants, min_bytes, max_bytes)
+        deadline_ms = self._table.now_ms() + max_wait_ms
+        if enough or max_wait_ms <= 0:
+            return outcomes
+        wakeup = Wakeup()
+        polled = [hosted for want in wants if (hosted := self._table.named(want.tp)) is not None]
+        for hosted in polled:
+            hosted.fetch_waiters.add(wakeup)
+        try:
+            while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
+                await wakeup.wait(left_ms / 1000)
+                outcomes, enough = self._read(wants, min_bytes, max_bytes)
+        finally:
+            for hosted in polled:
+                hosted.fetch_waiters.discard(wakeup)
+        return outcomes
+
+    def list_offset(
+        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+    ) -> OffsetOutcome:
+        """Latest (-1: high watermark), earliest (-2), or the first at or after a timestamp."""
+        hosted, code = self._led(tp, current_leader_epoch)
+        if hosted is None:
+            return OffsetOutcome(code)
+        replica, partition_log = hosted.replica, hosted.log
+        epoch = replica.leader_epoch
+        if timestamp_ms == EARLIEST_TIMESTAMP_MS:
+            return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
+        if replica.high_watermark < replica.epoch_start_offset and len(replica.replicas) > 1:
+            return OffsetOutcome(errors_pb2.OFFSET_NOT_AVAILABLE, leader_epoch=epoch)
+        if timestamp_ms == LATEST_TIMESTAMP_MS:
+            return OffsetOutcome(offset=replica.high_watermark, leader_epoch=epoch)
+        if timestamp_ms < 0:
+            return OffsetOutcome(errors_pb2.INVALID_REQUEST, leader_epoch=epoch)
+        found = partition_log.offset_for_timestamp(timestamp_ms, replica.high_watermark)
+        if found is None:
+            return OffsetOutcome(leader_epoch=epoch)
+        return OffsetOutcome(offset=found[0], timestamp_ms=found[1], leader_epoch=epoch)
+
+    def offset_for_leader_epoch(
+        self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
+    ) -> EpochEnd:
+        """Where ``leader_epoch`` ends in the leader's log: how clients notice truncation."""
+        hosted, code = self._led(tp, current_leader_epoch)
+        return EpochEnd(code) if hosted is None else epoch_end(hosted, leader_epoch)
+
+    def _led(
+        self, tp: TopicPartition, current_leader_epoch: int
+    ) -> tuple[HostedPartition, int] | tuple[None, int]:
+        hosted = self._table.named(tp)
+        if hosted is None or not hosted.leads:
+            return None, not_leader(tp, hosted)[0]
+        code = check_leader_epoch(current_leader_epoch, hosted.replica.leader_epoch)
+        return (hosted, code) if code == errors_pb2.NONE else (None, code)
+
+    def _read(
+        self, wants: Sequence[FetchWant], min_bytes: int, max_bytes: int
+    ) -> tuple[list[FetchOutcome], bool]:
+        """Outcomes, and whether they need not wait: enough bytes, or an error."""
+        outcomes: list[FetchOutcome] = []
+        size = 0
+        failed = False
+        for want in wants:
+            outcome = self._read_one(want, max_bytes - size)
+            size += outcome.size
+            failed = failed or outcome.error_code != errors_pb2.NONE
+            outcomes.append(outcome)
+        return outcomes, failed or size >= min_bytes or not wants
+
+    def _read_one(self, want: FetchWant, room: int) -> FetchOutcome:
+        hosted, code = self._led(want.tp, want.current_leader_epoch)
+        if hosted is None:
+            return FetchOutcome(code)
+        partition_log, high_watermark = hosted.log, hosted.replica.high_watermark
+        start = partition_log.log_start_offset
+        code = check_fetch_offset(want.fetch_offset, start, partition_log.log_end_offset)
+        if code != errors_pb2.NONE:
+            return FetchOutcome(code, high_watermark, start)
+        if want.fetch_offset >= high_watermark or room <= 0:
+            return FetchOutcome(high_watermark=high_watermark, log_start_offset=start)
+        try:
+            read = partition_log.read(want.fetch_offset, min(want.max_bytes, room), high_watermark)
+        except KafkaError as error:
+            return FetchOutcome(error.code, high_watermark, start)
+        return FetchOutcome(errors_pb2.NONE, high_watermark, start, read.chunks, read.size)
+
+
+def epoch_end(hosted: HostedPartition, leader_epoch: int) -> EpochEnd:
+    """The history's answer; the leader itself assigns every epoch it leads in."""
+    partition_log = hosted.log
+    found = partition_log.leader_epochs.end_offset_for(
+        LeaderEpoch(leader_epoch), partition_log.log_end_offset
+    )
+    return EpochEnd(errors_pb2.NONE, found.leader_epoch, found.end_offset)

@@ -1,0 +1,255 @@
+"""The leader's side of one follower's stream: positions, and what is news for each (C12).
+
+The session remembers positions, so an idle partition costs nothing: appends, high watermarks and
+changes of leadership mark the partitions they touch, and a response looks only at those. A position
+that was sent data waits for the follower's next word before it is sent more; a repeated position
+is an acknowledgement of durability alone.
+
+Followers are served what is durable here, no more: so a follower never holds what its leader could
+forget in a crash, and a restarted leader's log always contains its followers' logs.
+"""
+
+import logging
+from collections.abc import Callable
+
+from broker.errors import KafkaError
+from broker.replication.api import Bytes
+from broker.replication.frames import pack_frame, unpack_frame
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
+from broker.replication.partition_table import PartitionTable
+from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicIdPartition
+from quorate_proto.v1 import errors_pb2, replication_pb2
+
+log = logging.getLogger(__name__)
+
+HIGH_WATERMARKS_PER_FRAME_MAX = 2_000
+
+
+class _Position:
+    """A follower's position in one partition, in one leader epoch."""
+
+    __slots__ = ("fetch_offset", "hosted", "leader_epoch", "sent")
+
+    def __init__(self, hosted: HostedPartition, leader_epoch: int, fetch_offset: int) -> None:
+        self.hosted = hosted
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.sent = False
+
+    @property
+    def is_readable(self) -> bool:
+        return not self.sent and self.fetch_offset < self.hosted.log.flushed_offset
+
+
+class FetchSession:
+    """State of one stream. ``wake`` is called when a response may be due."""
+
+    def __init__(self, table: PartitionTable, wake: Callable[[], None]) -> None:
+        self._table = table
+        self._wake = wake
+        self._positions: dict[TopicIdPartition, _Position] = {}
+        self._readable: dict[TopicIdPartition, _Position] = {}
+        self._watermarks: dict[TopicIdPartition, _Position] = {}
+        self._refusals: list[replication_pb2.FetchedPartition] = []
+        self._max_bytes = 0
+        self.max_wait_ms = 0
+        self.wants_data = False
+        """A request is unanswered: exactly one response is due."""
+        self.asked_at_ms = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Data or errors. High watermarks alone can wait: they ride along, or end the long poll."""
+        return bool(self._readable or self._refusals)
+
+    def close(self) -> None:
+        for position in self._positions.values():
+            position.hosted.watchers.discard(self)
+        self._positions.clear()
+        self._readable.clear()
+        self._watermarks.clear()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def on_request(self, frame: bytes) -> None:
+        """Take in one frame of the follower.
+
+        Raises:
+            MalformedFrame, google.protobuf.message.DecodeError: the stream is to be ended.
+        """
+        request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
+        now_ms = self._table.now_ms()
+        replica_id = BrokerId(request.replica_id)
+        broker_epoch = BrokerEpoch(request.broker_epoch)
+        for told in request.positions:
+            tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
+            if told.forget:
+                self._drop(tip)
+            else:
+                self._on_position(tip, told, replica_id, broker_epoch, now_ms)
+        if not request.ack_only:
+            self.max_wait_ms = request.max_wait_ms
+            self._max_bytes = request.max_bytes
+            self.wants_data = True
+            self.asked_at_ms = now_ms
+        self._wake()
+
+    def _on_position(
+        self,
+        tip: TopicIdPartition,
+        told: replication_pb2.FollowerPosition,
+        replica_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        now_ms: int,
+    ) -> None:
+        hosted = self._table.get(tip)
+        code = self._refusal(hosted, told.current_leader_epoch, replica_id)
+        if hosted is None or code != errors_pb2.NONE:
+            self._refuse(tip, hosted, code)
+            return
+        effects = hosted.replica.follower_progress(
+            replica_id, broker_epoch, told.flushed_offset, now_ms
+        )
+        self._table.run(hosted, effects)
+        position = self._positions.get(tip)
+        if position is not None and position.fetch_offset == told.fetch_offset:
+            return
+        partition_log = hosted.log
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        code = check_fetch_offset(told.fetch_offset, start, end)
+        if code != errors_pb2.NONE:
+            self._refuse(tip, hosted, code)
+            return
+        if position is None:
+            position = _Position(hosted, told.current_leader_epoch, told.fetch_offset)
+            self._positions[tip] = position
+            hosted.watchers.add(self)
+            self._watermarks[tip] = position
+        position.fetch_offset = told.fetch_offset
+        position.sent = False
+        if position.is_readable:
+            self._readable[tip] = position
+
+    def _refusal(
+        self, hosted: HostedPartition | None, leader_epoch: int, replica_id: BrokerId
+    ) -> int:
+        if hosted is None:
+            return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+        return refuse_follower(self._table, hosted, leader_epoch, replica_id)
+
+    def _refuse(self, tip: TopicIdPartition, hosted: HostedPartition | None, code: int) -> None:
+        """Answer with an error; the follower has to tell its position anew."""
+        self._drop(tip)
+        refusal = replication_pb2.FetchedPartition(
+            topic_id=tip.topic_id, partition=tip.partition, error_code=code
+        )
+        if hosted is not None:
+            refusal.leader_epoch = hosted.replica.leader_epoch
+            refusal.high_watermark = hosted.replica.high_watermark
+            refusal.log_start_offset = hosted.log.log_start_offset
+        self._refusals.append(refusal)
+
+    def _drop(self, tip: TopicIdPartition) -> None:
+        position = self._positions.pop(tip, None)
+        if position is not None:
+            position.hosted.watchers.discard(self)
+            self._readable.pop(tip, None)
+            self._watermarks.pop(tip, None)
+
+    # -- news ------------------------------------------------------------------------------------
+
+    def on_readable(self, hosted: HostedPartition) -> None:
+        position = self._positions.get(hosted.tip)
+        if position is not None and position.is_readable:
+            self._readable[hosted.tip] = position
+            self._wake()
+
+    def on_high_watermark(self, hosted: HostedPartition) -> None:
+        position = self._positions.get(hosted.tip)
+        if position is not None:
+            self._watermarks[hosted.tip] = position
+
+    def on_leadership(self, hosted: HostedPartition) -> None:
+        """Positions hold in one leader epoch."""
+        position = self._positions.get(hosted.tip)
+        if position is None:
+            return
+        code: int = errors_pb2.NOT_LEADER_OR_FOLLOWER
+        if hosted.leads:
+            code = check_leader_epoch(position.leader_epoch, hosted.replica.leader_epoch)
+        if code != errors_pb2.NONE:
+            self._refuse(hosted.tip, hosted, code)
+            self._wake()
+
+    # -- responses -------------------------------------------------------------------------------
+
+    def take_response(self) -> bytes:
+        """The one response that is due: errors, data up to the cap, then high watermarks alone."""
+        response = replication_pb2.ReplicaFetchResponse()
+        chunks: list[Bytes] = []
+        self.wants_data = False
+        refusals, self._refusals = self._refusals, []
+        response.partitions.extend(refusals)
+        room = self._max_bytes
+        for tip in tuple(self._readable):
+            if room <= 0:
+                break
+            room -= self._take_data(self._readable.pop(tip), room, response, chunks)
+        for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
+            _add_partition(response, self._watermarks.pop(tip), 0)
+        return pack_frame(response.SerializeToString(), chunks)
+
+    def _take_data(
+        self,
+        position: _Position,
+        room: int,
+        response: replication_pb2.ReplicaFetchResponse,
+        chunks: list[Bytes],
+    ) -> int:
+        hosted = position.hosted
+        try:
+            read = hosted.log.read(position.fetch_offset, room, hosted.log.flushed_offset)
+        except KafkaError as error:
+            log.warning("cannot read %s for a follower: %s", hosted.tp, error)
+            self._refuse(hosted.tip, hosted, error.code)
+            return 0
+        if not read.size:
+            return 0
+        position.sent = True
+        chunks.extend(read.chunks)
+        _add_partition(response, position, read.size)
+        self._watermarks.pop(hosted.tip, None)
+        return read.size
+
+
+def _add_partition(
+    response: replication_pb2.ReplicaFetchResponse, position: _Position, size: int
+) -> None:
+    hosted = position.hosted
+    response.partitions.add(
+        topic_id=hosted.tip.topic_id,
+        partition=hosted.tip.partition,
+        high_watermark=hosted.replica.high_watermark,
+        log_start_offset=hosted.log.log_start_offset,
+        records_size=size,
+        leader_epoch=position.leader_epoch,
+    )
+
+
+def refuse_follower(
+    table: PartitionTable, hosted: HostedPartition, leader_epoch: int, replica_id: BrokerId
+) -> int:
+    """Kafka error code for a follower that asks in ``leader_epoch``, 0 if it may.
+
+    A newer epoch than the leader's own makes the leader step down (rule 6, C15).
+    """
+    replica = hosted.replica
+    if hosted.leads and leader_epoch > replica.leader_epoch:
+        table.run(hosted, replica.saw_newer_epoch(LeaderEpoch(leader_epoch)))
+        return errors_pb2.UNKNOWN_LEADER_EPOCH
+    if not hosted.leads:
+        return errors_pb2.NOT_LEADER_OR_FOLLOWER
+    if replica_id not in replica.replicas:
+        return errors_pb2.REPLICA_NOT_AVAILABLE
+    return check_leader_epoch(leader_epoch, replica.leader_epoch)

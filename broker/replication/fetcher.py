@@ -1,0 +1,294 @@
+"""The follower's side of replication: one long-lived stream to one leader broker (C12).
+
+Three tasks share a stream. The *writer* sends requests: one that wants data at a time, and
+positions and acknowledgements of durability whenever they arise. The *reader* appends what comes.
+The *truncator* prepares partitions that are new on the stream. A partition that fails waits alone;
+the stream goes on for the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc.aio
+
+from broker.errors import KafkaError, error_name
+from broker.grpc_options import GRPC_OPTIONS
+from broker.replication.following import Following, Phase
+from broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
+from broker.replication.partition_table import PartitionTable
+from broker.replication.truncator import Truncator
+from broker.replication.waiters import Wakeup
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicId, TopicIdPartition
+from quorate_proto.v1 import errors_pb2, replication_pb2, replication_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+FETCH_METHOD = "/quorate.v1.Replication/Fetch"
+
+RECONNECT_FIRST_S = 0.05
+RECONNECT_MAX_S = 1.0
+SILENCE_MAX_MS = 10_000
+"""A leader that owes an answer for this long beyond the long poll is taken for gone."""
+
+FetchCall = grpc.aio.StreamStreamCall[bytes, bytes]
+
+
+class ReplicaFetcher:
+    """Fetches every partition that this broker follows at one leader."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        leader: BrokerId,
+        endpoint: Endpoint | None,
+        *,
+        max_wait_ms: int,
+        max_bytes: int,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+    ) -> None:
+        self.leader = leader
+        self._table = table
+        self._endpoint = endpoint
+        self._max_wait_ms = max_wait_ms
+        self._max_bytes = max_bytes
+        self._broker_epoch = broker_epoch
+        self._followings: dict[TopicIdPartition, Following] = {}
+        self._fetching = 0
+        self._changed: dict[TopicIdPartition, Following] = {}
+        self._forgotten: list[TopicIdPartition] = []
+        self._wants_data = True
+        self._asked_at_ms: int | None = None
+        self._writer_wakeup = Wakeup()
+        self._reconnect = Wakeup()
+        self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked)
+        self._task: asyncio.Task[None] | None = None
+
+    # -- partitions ------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._followings
+
+    def add(self, following: Following) -> None:
+        """Fetch this partition too, after its check."""
+        self._followings[following.tip] = following
+        self._truncator.add(following)
+
+    def remove(self, following: Following) -> None:
+        """Nothing of this partition is appended from now on."""
+        if self._followings.get(following.tip) is not following:
+            return
+        del self._followings[following.tip]
+        self._truncator.discard(following)
+        self._changed.pop(following.tip, None)
+        if following.phase is Phase.FETCHING:
+            self._forget(following)
+
+    def position_changed(self, following: Following) -> None:
+        """Its log grew or became durable: the leader is told with the next frame."""
+        self._changed[following.tip] = following
+        self._writer_wakeup.wake()
+
+    def _on_checked(self, following: Following) -> None:
+        self._fetching += 1
+        self.position_changed(following)
+
+    def _forget(self, following: Following) -> None:
+        self._fetching -= 1
+        self._forgotten.append(following.tip)
+        self._writer_wakeup.wake()
+
+    def _back_off(self, following: Following) -> None:
+        """This partition alone starts again from its check, later."""
+        if following.phase is Phase.FETCHING:
+            self._forget(following)
+        self._changed.pop(following.tip, None)
+        following.back_off(self._table.now_ms())
+        self._truncator.add(following)
+
+    # -- the stream ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"replica-fetcher-{self.leader}")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def move_to(self, endpoint: Endpoint) -> None:
+        """The leader is at another address now."""
+        self._endpoint = endpoint
+        self._reconnect.wake()
+
+    async def _run(self) -> None:
+        wait_s = RECONNECT_FIRST_S
+        while True:
+            endpoint = self._endpoint
+            if endpoint is None:
+                log.warning("the address of leader %d is not known yet", self.leader)
+                await self._reconnect.wait()
+                continue
+            started_ms = self._table.now_ms()
+            try:
+                await self._stream(endpoint)
+            except (grpc.aio.AioRpcError, MalformedFrame, TimeoutError) as error:
+                log.info(
+                    "fetching from broker %d at %s ended: %s", self.leader, endpoint, _brief(error)
+                )
+            except Exception:
+                log.exception("fetching from broker %d failed", self.leader)
+            if self._table.now_ms() - started_ms > SILENCE_MAX_MS:
+                wait_s = RECONNECT_FIRST_S
+            await self._reconnect.wait(wait_s)
+            wait_s = min(2 * wait_s, RECONNECT_MAX_S)
+
+    async def _stream(self, endpoint: Endpoint) -> None:
+        """Fetch over one stream until it ends or its address changes."""
+        self._start_afresh()
+        async with grpc.aio.insecure_channel(str(endpoint), options=GRPC_OPTIONS) as channel:
+            stub = replication_pb2_grpc.ReplicationStub(channel)
+            call: FetchCall = channel.stream_stream(FETCH_METHOD)()
+            tasks = {
+                asyncio.create_task(self._read_frames(call)),
+                asyncio.create_task(self._write_frames(call)),
+                asyncio.create_task(self._truncator.run(stub.OffsetsForLeaderEpoch)),
+            }
+            try:
+                await self._watch(tasks, endpoint)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                call.cancel()
+
+    async def _watch(self, tasks: set["asyncio.Task[None]"], endpoint: Endpoint) -> None:
+        while self._endpoint == endpoint:
+            done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+                return
+            asked_at_ms = self._asked_at_ms
+            if asked_at_ms is not None:
+                silent_ms = self._table.now_ms() - asked_at_ms
+                if silent_ms > self._max_wait_ms + SILENCE_MAX_MS:
+                    raise TimeoutError(f"no answer for {silent_ms} ms")
+
+    def _start_afresh(self) -> None:
+        """A new stream knows no position, and every log is compared again."""
+        self._changed.clear()
+        self._forgotten.clear()
+        self._fetching = 0
+        self._wants_data = True
+        self._asked_at_ms = None
+        for following in self._followings.values():
+            following.phase = Phase.CHECKING
+            self._truncator.add(following)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _write_frames(self, call: FetchCall) -> None:
+        while True:
+            await self._writer_wakeup.wait()
+            frame = self._next_frame()
+            if frame is not None:
+                await call.write(frame)
+
+    def _next_frame(self) -> bytes | None:
+        """Everything new in one frame; it wants data unless an answer is still to come."""
+        wants_data = self._wants_data and self._fetching > 0
+        if not (wants_data or self._changed or self._forgotten):
+            return None
+        request = replication_pb2.ReplicaFetchRequest(
+            replica_id=self._table.broker_id,
+            broker_epoch=-1 if (epoch := self._broker_epoch()) is None else epoch,
+            max_wait_ms=self._max_wait_ms,
+            max_bytes=self._max_bytes,
+            ack_only=not wants_data,
+        )
+        for tip in self._forgotten:
+            request.positions.add(topic_id=tip.topic_id, partition=tip.partition, forget=True)
+        for following in self._changed.values():
+            partition_log = following.hosted.log
+            request.positions.add(
+                topic_id=following.tip.topic_id,
+                partition=following.tip.partition,
+                current_leader_epoch=following.leader_epoch,
+                fetch_offset=following.fetch_offset,
+                flushed_offset=partition_log.flushed_offset,
+                log_start_offset=partition_log.log_start_offset,
+            )
+        self._forgotten.clear()
+        self._changed.clear()
+        if wants_data:
+            self._wants_data = False
+            self._asked_at_ms = self._table.now_ms()
+        return pack_frame(request.SerializeToString())
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    async def _read_frames(self, call: FetchCall) -> None:
+        store = self._table.store
+        while True:
+            frame = await call.read()
+            if not isinstance(frame, bytes):
+                log.info("broker %d closed the stream", self.leader)
+                return
+            self._asked_at_ms = None
+            self._on_frame(frame)
+            await store.wait_for_room()
+            self._wants_data = True
+            self._writer_wakeup.wake()
+
+    def _on_frame(self, frame: bytes) -> None:
+        header, records = unpack_frame(frame)
+        response = replication_pb2.ReplicaFetchResponse.FromString(header)
+        begin = 0
+        for fetched in response.partitions:
+            end = begin + fetched.records_size
+            if end > len(records):
+                raise MalformedFrame(f"{len(records)} bytes of records, {end} announced")
+            tip = TopicIdPartition(TopicId(fetched.topic_id), fetched.partition)
+            following = self._followings.get(tip)
+            if following is not None and following.phase is Phase.FETCHING:
+                if fetched.error_code != errors_pb2.NONE:
+                    self._on_error(following, fetched)
+                elif fetched.leader_epoch == following.leader_epoch:
+                    self._append(following, records[begin:end], fetched.high_watermark)
+            begin = end
+
+    def _append(self, following: Following, records: memoryview, high_watermark: int) -> None:
+        hosted = following.hosted
+        if len(records):
+            try:
+                hosted.log.append_as_follower(records)
+            except KafkaError as error:
+                log.error("cannot append to %s as a follower: %s", hosted.tp, error)
+                self._back_off(following)
+                return
+            self._changed[following.tip] = following
+        following.failures = 0
+        hosted.replica.follow_high_watermark(high_watermark, hosted.log.log_end_offset)
+
+    def _on_error(self, following: Following, fetched: replication_pb2.FetchedPartition) -> None:
+        hosted = following.hosted
+        if fetched.error_code == errors_pb2.OFFSET_OUT_OF_RANGE and (
+            following.start_over or hosted.log.log_end_offset < fetched.log_start_offset
+        ):
+            following.restart_at = fetched.log_start_offset
+        log.info(
+            "broker %d answers %s for %s at offset %d in epoch %d",
+            self.leader,
+            error_name(fetched.error_code),
+            hosted.tp,
+            following.fetch_offset,
+            following.leader_epoch,
+        )
+        self._back_off(following)
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)

@@ -1,0 +1,84 @@
+"""One fetcher per leader broker; partitions move between them as leaders change (C6)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.replication.fetcher import ReplicaFetcher
+from broker.replication.following import Following
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition_table import PartitionTable
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchOptions:
+    """How followers fetch."""
+
+    max_wait_ms: int
+    max_bytes: int
+
+
+class FetcherPool:
+    """Starts a fetcher for each leader that is followed, and stops it with its last partition."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        options: FetchOptions,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+    ) -> None:
+        self._table = table
+        self._options = options
+        self._broker_epoch = broker_epoch
+        self._endpoints: dict[BrokerId, Endpoint] = {}
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def learn_endpoint(self, broker_id: BrokerId, endpoint: Endpoint) -> None:
+        """Where a broker is now; a fetcher that is connected elsewhere reconnects."""
+        if self._endpoints.get(broker_id) == endpoint:
+            return
+        self._endpoints[broker_id] = endpoint
+        fetcher = self._fetchers.get(broker_id)
+        if fetcher is not None:
+            fetcher.move_to(endpoint)
+
+    def follow(self, hosted: HostedPartition) -> None:
+        """Fetch the partition from its leader, in its leader epoch."""
+        assert hosted.following is None, "unfollow first"
+        replica = hosted.replica
+        fetcher = self._fetchers.get(replica.leader)
+        if fetcher is None:
+            fetcher = ReplicaFetcher(
+                self._table,
+                replica.leader,
+                self._endpoints.get(replica.leader),
+                max_wait_ms=self._options.max_wait_ms,
+                max_bytes=self._options.max_bytes,
+                broker_epoch=self._broker_epoch,
+            )
+            self._fetchers[replica.leader] = fetcher
+            fetcher.start()
+        hosted.following = Following(hosted, fetcher, replica.leader_epoch)
+        fetcher.add(hosted.following)
+
+    def unfollow(self, hosted: HostedPartition) -> None:
+        """From now on nothing more of the old leader is appended."""
+        following, hosted.following = hosted.following, None
+        if following is None:
+            return
+        fetcher = following.fetcher
+        fetcher.remove(following)
+        if fetcher.is_empty and self._fetchers.get(fetcher.leader) is fetcher:
+            del self._fetchers[fetcher.leader]
+            task = asyncio.create_task(fetcher.close(), name=f"close-fetcher-{fetcher.leader}")
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+
+    async def close(self) -> None:
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._stopping)

@@ -1,0 +1,70 @@
+"""One partition as its follower fetches it: where it stands between truncation and fetching."""
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from broker.replication.hosted import HostedPartition
+from metadata_log.types import LeaderEpoch, TopicIdPartition
+
+if TYPE_CHECKING:
+    from broker.replication.fetcher import ReplicaFetcher
+
+BACKOFF_FIRST_MS = 30
+BACKOFF_MAX_MS = 1_000
+
+
+class Phase(Enum):
+    """What comes next for the partition on this stream."""
+
+    CHECKING = auto()
+    """Its log must be compared with the leader's before anything is fetched (KIP-101)."""
+    FETCHING = auto()
+    """The leader has its position."""
+
+
+class Following:
+    """A partition that follows a leader in one leader epoch. Replaced when either changes."""
+
+    __slots__ = (
+        "failures",
+        "fetcher",
+        "hosted",
+        "leader_epoch",
+        "phase",
+        "restart_at",
+        "retry_at_ms",
+        "start_over",
+        "tip",
+    )
+
+    def __init__(
+        self, hosted: HostedPartition, fetcher: "ReplicaFetcher", leader_epoch: LeaderEpoch
+    ) -> None:
+        self.hosted = hosted
+        self.tip: TopicIdPartition = hosted.tip
+        self.fetcher = fetcher
+        self.leader_epoch = leader_epoch
+        self.phase = Phase.CHECKING
+        self.failures = 0
+        self.retry_at_ms = 0
+        self.start_over = False
+        """Nothing of the local log is known to the leader: ask it where its own begins."""
+        self.restart_at: int | None = None
+        """The leader's log begins here, beyond the local end: drop everything and go on there."""
+
+    def back_off(self, now_ms: int) -> None:
+        """Wait before the next try, longer each time."""
+        wait_ms = min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS << min(self.failures, 8))
+        self.failures += 1
+        self.retry_at_ms = now_ms + wait_ms
+        self.phase = Phase.CHECKING
+
+    @property
+    def fetch_offset(self) -> int:
+        """First offset wanted; -1 makes the leader answer with its log start."""
+        return -1 if self.start_over else self.hosted.log.log_end_offset
+
+    def on_flushed(self) -> None:
+        """More of the local log is durable: the leader is told."""
+        if self.phase is Phase.FETCHING:
+            self.fetcher.position_changed(self)

@@ -1,0 +1,85 @@
+"""One hosted partition: its log, its state machine, and those who wait for news of it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from broker.log import PartitionLog
+from broker.replication.partition.effects import Role
+from broker.replication.partition.replica import PartitionReplica
+from broker.replication.waiters import OffsetWaiters, Wakeup
+from metadata_log.types import TopicIdPartition, TopicPartition
+
+if TYPE_CHECKING:
+    from broker.replication.following import Following
+
+
+class PartitionWatcher(Protocol):
+    """A follower's stream that has a position in the partition."""
+
+    def on_readable(self, hosted: "HostedPartition") -> None:
+        """More of the log is durable, so followers may read it."""
+
+    def on_high_watermark(self, hosted: "HostedPartition") -> None:
+        """The high watermark advanced."""
+
+    def on_leadership(self, hosted: "HostedPartition") -> None:
+        """This broker leads in another epoch, or no longer."""
+
+
+class HostedPartition:
+    """Everything this broker holds of one partition. Owned by the event-loop thread.
+
+    ``truncation`` is held while the log is being cut: a command must not make a leader of a log
+    that is about to shrink (C6).
+    """
+
+    __slots__ = (
+        "checkpointed_high_watermark",
+        "fetch_waiters",
+        "following",
+        "log",
+        "metadata_offset",
+        "replica",
+        "tip",
+        "tp",
+        "truncation",
+        "waiting_for_commit",
+        "waiting_for_flush",
+        "watchers",
+    )
+
+    def __init__(self, log: PartitionLog, replica: PartitionReplica) -> None:
+        self.tip: TopicIdPartition = log.tip
+        self.tp: TopicPartition = replica.tp
+        self.log = log
+        self.replica = replica
+        self.metadata_offset = -1
+        self.checkpointed_high_watermark = log.checkpointed_high_watermark
+        self.waiting_for_commit = OffsetWaiters()
+        self.waiting_for_flush = OffsetWaiters()
+        self.fetch_waiters: set[Wakeup] = set()
+        self.watchers: set[PartitionWatcher] = set()
+        self.following: Following | None = None
+        self.truncation = asyncio.Lock()
+
+    @property
+    def leads(self) -> bool:
+        return self.replica.role is Role.LEADER
+
+    def wake_fetches(self) -> None:
+        for waiter in self.fetch_waiters:
+            waiter.wake()
+
+    def fail_produces(self, error_code: int, message: str) -> None:
+        self.waiting_for_commit.fail(error_code, message)
+
+    def fail_all(self, error_code: int, message: str) -> None:
+        """Everyone who waits is answered: the log can serve nobody."""
+        self.fail_produces(error_code, message)
+        self.waiting_for_flush.fail(error_code, message)
+
+    def leadership_changed(self) -> None:
+        """Long polls look again; followers' streams answer with the new state."""
+        self.wake_fetches()
+        for watcher in tuple(self.watchers):
+            watcher.on_leadership(self)

@@ -1,0 +1,185 @@
+"""Writes ISR changes to the quorum: many partitions in one transaction, one result for each.
+
+Each change stands alone (the transaction is not atomic). While one transaction is under way,
+further proposals gather for the next. Results go back to the state machine that proposed them; a
+conflict is resolved from a read made after it (rule 5, C1).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition.effects import Leadership, ProposeIsr
+from broker.replication.partition_table import PartitionTable
+from broker.replication.waiters import Wakeup
+from metadata_log.image import Image
+from metadata_log.records import (
+    IsrChange,
+    Operation,
+    OperationResult,
+    ResultCode,
+    TransactionResult,
+)
+from metadata_log.types import BrokerEpoch, MetadataOffset
+from quorum.errors import QuorumError, TransactionTooLarge
+
+log = logging.getLogger(__name__)
+
+CHANGES_PER_TRANSACTION_MAX = 4_000
+"""Keeps a transaction well below 1 MiB."""
+
+FRESH_READ_TIMEOUT_S = 10.0
+
+CONFLICTS = frozenset({ResultCode.VERSION_CONFLICT, ResultCode.FENCED_LEADER_EPOCH})
+"""Refusals that mean "the record is not what the leader thinks it is"."""
+
+
+class Transactor(Protocol):
+    """The part of the quorum client that ISR changes need."""
+
+    async def transact(
+        self, operations: Sequence[Operation], *, atomic: bool = True, timeout_ms: int = 30_000
+    ) -> TransactionResult: ...
+
+
+class MetadataReader(Protocol):
+    """The part of the metadata follower that a fresh read needs."""
+
+    @property
+    def image(self) -> Image: ...
+
+    async def wait_for(self, offset: MetadataOffset) -> Image: ...
+
+
+class _Proposed(NamedTuple):
+    hosted: HostedPartition
+    proposal: ProposeIsr
+
+
+class IsrWriter:
+    """One task writes; ``submit`` only queues."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        quorum: Transactor,
+        metadata: MetadataReader,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+    ) -> None:
+        self._table = table
+        self._quorum = quorum
+        self._metadata = metadata
+        self._broker_epoch = broker_epoch
+        self._queue: list[_Proposed] = []
+        self._wakeup = Wakeup()
+
+    def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
+        self._queue.append(_Proposed(hosted, proposal))
+        self._wakeup.wake()
+
+    async def run(self) -> None:
+        """Write what is queued until cancelled."""
+        while True:
+            await self._wakeup.wait()
+            while self._queue:
+                batch = self._queue[:CHANGES_PER_TRANSACTION_MAX]
+                del self._queue[: len(batch)]
+                await self._write(batch)
+
+    async def _write(self, batch: list[_Proposed]) -> None:
+        try:
+            result = await self._quorum.transact(
+                [Operation(records=(self._record(item),)) for item in batch], atomic=False
+            )
+        except TransactionTooLarge:
+            if len(batch) == 1:
+                self._outcome_unknown(batch, "the change alone is over the size of a transaction")
+                return
+            middle = len(batch) // 2
+            await self._write(batch[:middle])
+            await self._write(batch[middle:])
+        except QuorumError as error:
+            self._outcome_unknown(batch, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            log.exception("writing ISR changes failed")
+            self._outcome_unknown(batch, repr(error))
+        else:
+            await self._deliver(batch, result)
+
+    def _outcome_unknown(self, batch: list[_Proposed], reason: str) -> None:
+        log.warning("outcome of %d ISR changes is not known: %s", len(batch), reason)
+        now_ms = self._table.now_ms()
+        for hosted, proposal in batch:
+            self._table.run(hosted, hosted.replica.isr_unknown(proposal.attempt, now_ms))
+
+    def _record(self, item: _Proposed) -> IsrChange:
+        hosted, proposal = item
+        return IsrChange(
+            topic=hosted.tp.topic,
+            topic_id=hosted.tip.topic_id,
+            partition=hosted.tip.partition,
+            expected_version=proposal.expected_version,
+            leader=self._table.broker_id,
+            leader_broker_epoch=self._broker_epoch() or BrokerEpoch(-1),
+            leader_epoch=proposal.leader_epoch,
+            isr=proposal.members,
+        )
+
+    async def _deliver(self, batch: list[_Proposed], result: TransactionResult) -> None:
+        conflicts: list[_Proposed] = []
+        now_ms = self._table.now_ms()
+        for item, outcome in zip(batch, result.results, strict=True):
+            hosted, proposal = item
+            replica = hosted.replica
+            if outcome.ok:
+                _log_committed(item)
+                effects = replica.isr_committed(proposal.attempt, outcome.version, now_ms)
+                self._table.run(hosted, effects)
+            elif outcome.code in CONFLICTS:
+                conflicts.append(item)
+            elif outcome.code is ResultCode.OUTCOME_UNKNOWN:
+                self._table.run(hosted, replica.isr_unknown(proposal.attempt, now_ms))
+            else:
+                _log_refused(item, outcome)
+                self._table.run(hosted, replica.isr_refused(proposal.attempt, now_ms))
+        if conflicts:
+            await self._resolve(conflicts, result.offset)
+
+    async def _resolve(self, conflicts: list[_Proposed], offset: MetadataOffset) -> None:
+        """Read the records as they were after the conflict, and let the leaders decide again."""
+        try:
+            image = await asyncio.wait_for(self._metadata.wait_for(offset), FRESH_READ_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("metadata offset %d was not reached after an ISR conflict", offset)
+            image = None
+        now_ms = self._table.now_ms()
+        for hosted, proposal in conflicts:
+            replica = hosted.replica
+            fresh = None if image is None else _leadership(image, hosted)
+            if fresh is None:
+                effects = replica.isr_unknown(proposal.attempt, now_ms)
+            else:
+                log.info("ISR change of %s met a newer record: %s", hosted.tp, fresh)
+                effects = replica.isr_conflict(proposal.attempt, fresh, now_ms)
+            self._table.run(hosted, effects)
+
+
+def _leadership(image: Image, hosted: HostedPartition) -> Leadership | None:
+    leaf = image.partition_by_id(hosted.tip)
+    if leaf is None:
+        return None
+    return Leadership(leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas)
+
+
+def _log_committed(item: _Proposed) -> None:
+    hosted, proposal = item
+    members = [member.broker_id for member in proposal.members]
+    log.info("ISR of %s: %s -> %s", hosted.tp, list(hosted.replica.isr.committed), members)
+
+
+def _log_refused(item: _Proposed, outcome: OperationResult) -> None:
+    log.warning(
+        "ISR change of %s was refused: %s %s", item.hosted.tp, outcome.code.name, outcome.detail
+    )

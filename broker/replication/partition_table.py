@@ -1,0 +1,155 @@
+"""The partitions of this broker, and the one place where effects of their decisions happen."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from broker.log import LogStore, PartitionLog
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition.effects import (
+    Effect,
+    FailWaiters,
+    HighWatermarkAdvanced,
+    ProposeIsr,
+    SteppedDown,
+)
+from broker.replication.partition.replica import PartitionReplica
+from metadata_log.types import BrokerId, TopicIdPartition, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class IsrProposals(Protocol):
+    """Where proposals go; ``isr_writer.IsrWriter`` is the real one."""
+
+    def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None: ...
+
+
+class PartitionTable:
+    """Hosted partitions by id and by name."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        lag_time_max_ms: int,
+        min_insync_replicas: Callable[[str], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.broker_id = broker_id
+        self.now_ms = now_ms
+        self.isr_proposals: IsrProposals | None = None
+        self._lag_time_max_ms = lag_time_max_ms
+        self._min_insync_replicas = min_insync_replicas
+        self._store: LogStore | None = None
+        self._by_id: dict[TopicIdPartition, HostedPartition] = {}
+        self._by_name: dict[TopicPartition, HostedPartition] = {}
+
+    @property
+    def store(self) -> LogStore:
+        assert self._store is not None, "the replica manager was not started"
+        return self._store
+
+    def attach(self, store: LogStore) -> None:
+        """Host every log that is there, serving none of them yet (C10)."""
+        self._store = store
+        for partition_log in store.logs.values():
+            self._add(partition_log)
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        return iter(self._by_id.values())
+
+    def get(self, tip: TopicIdPartition) -> HostedPartition | None:
+        return self._by_id.get(tip)
+
+    def named(self, tp: TopicPartition) -> HostedPartition | None:
+        """The partition that bears this name now."""
+        return self._by_name.get(tp)
+
+    def host(self, tip: TopicIdPartition, topic: str) -> HostedPartition:
+        """The partition of this id, with a new log if there is none; it takes the name (C6)."""
+        hosted = self._by_id.get(tip) or self._add(self.store.create(tip, topic))
+        self._by_name[hosted.tp] = hosted
+        return hosted
+
+    def drop(self, hosted: HostedPartition) -> None:
+        """Forget a partition that was stopped; its log is the caller's to delete."""
+        self._by_id.pop(hosted.tip, None)
+        if self._by_name.get(hosted.tp) is hosted:
+            del self._by_name[hosted.tp]
+
+    def refresh_min_insync_replicas(self, hosted: HostedPartition) -> None:
+        hosted.replica.min_insync_replicas = self._min_insync_replicas(hosted.tp.topic)
+
+    def tick(self) -> None:
+        """Let every leader look at the clock: laggards leave the ISR (C13)."""
+        now_ms = self.now_ms()
+        for hosted in tuple(self._by_id.values()):
+            if hosted.leads:
+                self.refresh_min_insync_replicas(hosted)
+                self.run(hosted, hosted.replica.tick(now_ms))
+
+    def on_flushed(self, logs: Iterable[PartitionLog]) -> None:
+        """One pass per flush group: watermarks move, waiting produces and followers are served."""
+        now_ms = self.now_ms()
+        for partition_log in logs:
+            hosted = self._by_id.get(partition_log.tip)
+            if hosted is None or hosted.log is not partition_log:
+                continue
+            flushed = partition_log.flushed_offset
+            self.run(hosted, hosted.replica.local_flushed(flushed, now_ms))
+            hosted.waiting_for_flush.complete(flushed)
+            for watcher in hosted.watchers:
+                watcher.on_readable(hosted)
+            if hosted.following is not None:
+                hosted.following.on_flushed()
+
+    def run(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
+        """Carry out what the state machine decided."""
+        for effect in effects:
+            match effect:
+                case HighWatermarkAdvanced(offset=offset):
+                    hosted.waiting_for_commit.complete(offset)
+                    hosted.wake_fetches()
+                    for watcher in hosted.watchers:
+                        watcher.on_high_watermark(hosted)
+                case ProposeIsr():
+                    assert self.isr_proposals is not None
+                    self.isr_proposals.submit(hosted, effect)
+                case FailWaiters(error_code=error_code, message=message):
+                    hosted.fail_produces(error_code, message)
+                case SteppedDown(newer_epoch=newer_epoch):
+                    log.info(
+                        "stepped down from leading %s in epoch %d: epoch %d was seen",
+                        hosted.tp,
+                        hosted.replica.leader_epoch,
+                        newer_epoch,
+                    )
+                    hosted.leadership_changed()
+
+    def changed_high_watermarks(self) -> dict[TopicIdPartition, int]:
+        """High watermarks that moved since this was last asked, for the checkpoint."""
+        changed: dict[TopicIdPartition, int] = {}
+        for hosted in self._by_id.values():
+            high_watermark = hosted.replica.high_watermark
+            if high_watermark != hosted.checkpointed_high_watermark:
+                hosted.checkpointed_high_watermark = high_watermark
+                changed[hosted.tip] = high_watermark
+        return changed
+
+    def _add(self, partition_log: PartitionLog) -> HostedPartition:
+        tp = TopicPartition(partition_log.topic, partition_log.tip.partition)
+        replica = PartitionReplica(
+            tp,
+            self.broker_id,
+            high_watermark=max(
+                partition_log.log_start_offset,
+                min(partition_log.checkpointed_high_watermark, partition_log.log_end_offset),
+            ),
+            flushed_offset=partition_log.flushed_offset,
+            lag_time_max_ms=self._lag_time_max_ms,
+        )
+        hosted = HostedPartition(partition_log, replica)
+        self._by_id[hosted.tip] = hosted
+        self._by_name.setdefault(tp, hosted)
+        return hosted

@@ -1,0 +1,79 @@
+"""Producing: append at the leader, then wait for as much as ``acks`` asks (C12, scenario 14)."""
+
+from collections.abc import Sequence
+
+from broker.errors import KafkaError
+from broker.replication.api import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ProduceEntry,
+    ProduceOutcome,
+)
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition_table import PartitionTable
+from broker.replication.waiters import PendingProduce
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+
+def not_leader(tp: TopicPartition, hosted: HostedPartition | None) -> tuple[int, str]:
+    """The code and message for a partition that this broker does not lead (C12, C19)."""
+    if hosted is None:
+        return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no replica of {tp}"
+    leader = hosted.replica.leader
+    return errors_pb2.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {tp}: {leader} does"
+
+
+class Producing:
+    """Appends before its first await, so that requests of one connection keep their order."""
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._table = table
+
+    async def produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> list[ProduceOutcome]:
+        """One outcome per entry, in order.
+
+        acks 0: appended. 1: durable here. -1: below the high watermark, so on every member of the
+        maximal ISR.
+        """
+        if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            message = f"acks={acks}: must be -1, 0 or 1"
+            return [ProduceOutcome(errors_pb2.INVALID_REQUIRED_ACKS, message) for _ in entries]
+        pending = PendingProduce()
+        for entry in entries:
+            self._append(entry, acks, pending)
+        if acks == ACKS_NONE:
+            await self._table.store.wait_for_room()
+        return await pending.wait(timeout_ms)
+
+    def _append(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> None:
+        hosted = self._table.named(entry.tp)
+        if hosted is None or not hosted.leads:
+            pending.outcomes.append(ProduceOutcome(*not_leader(entry.tp, hosted)))
+            return
+        replica = hosted.replica
+        if acks == ACKS_ALL and not replica.has_enough_replicas:
+            message = (
+                f"the ISR of {entry.tp} is {list(replica.isr.committed)}, below "
+                f"min.insync.replicas={replica.min_insync_replicas}"
+            )
+            pending.outcomes.append(ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message))
+            return
+        try:
+            appended = hosted.log.append_as_leader(entry.records, replica.leader_epoch)
+        except KafkaError as error:
+            pending.outcomes.append(ProduceOutcome(error.code, error.message))
+            return
+        pending.outcomes.append(
+            ProduceOutcome(
+                base_offset=appended.base_offset, log_start_offset=hosted.log.log_start_offset
+            )
+        )
+        needed = appended.last_offset + 1
+        if acks == ACKS_ALL and replica.high_watermark < needed:
+            hosted.waiting_for_commit.add(needed, pending, pending.expect())
+        elif acks == ACKS_LEADER and hosted.log.flushed_offset < needed:
+            hosted.waiting_for_flush.add(needed, pending, pending.expect())

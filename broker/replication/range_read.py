@@ -1,0 +1,239 @@
+"""``RangeRead``: what Spark and other readers of ranges ask of a broker (D2).
+
+Topics and leaders come from what clients are told (UpdateMetadata); offsets and records come from
+the leader alone, and only what is committed.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from broker.errors import KafkaError
+from broker.replication.consume import Consuming
+from broker.replication.frames import pack_frame
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition_table import PartitionTable
+from broker.replication.produce import not_leader
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
+from quorate_proto.v1 import errors_pb2, metadata_pb2, replication_pb2
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+SERVICE = "quorate.v1.RangeRead"
+FRAME_BYTES_DEFAULT = 1 << 20
+FRAME_BYTES_MAX = 16 << 20
+
+
+class KnownPartition(Protocol):
+    """Leadership as clients are told it."""
+
+    @property
+    def leader(self) -> BrokerId: ...
+    @property
+    def leader_epoch(self) -> LeaderEpoch: ...
+    @property
+    def replicas(self) -> Sequence[BrokerId]: ...
+    @property
+    def isr(self) -> Sequence[BrokerId]: ...
+
+
+class KnownTopic(Protocol):
+    """A topic as clients are told it."""
+
+    @property
+    def topic_id(self) -> TopicId: ...
+    @property
+    def partitions(self) -> Sequence[KnownPartition]: ...
+
+
+class KnownBroker(Protocol):
+    """A live broker as clients are told it."""
+
+    @property
+    def kafka(self) -> Endpoint: ...
+    @property
+    def grpc(self) -> Endpoint: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def epoch(self) -> BrokerEpoch: ...
+
+
+class Metadata(Protocol):
+    """What UpdateMetadata told; ``control.metadata_cache`` is the real one."""
+
+    @property
+    def controller_id(self) -> BrokerId: ...
+    @property
+    def brokers(self) -> Mapping[BrokerId, KnownBroker]: ...
+    @property
+    def topics(self) -> Mapping[str, KnownTopic]: ...
+
+
+class RangeReadService:
+    """Answers readers of ranges. Records go out as raw frames, joined once."""
+
+    def __init__(self, table: PartitionTable, metadata: Metadata) -> None:
+        self._table = table
+        self._metadata = metadata
+        self._consuming = Consuming(table)
+
+    async def describe_topics(
+        self, request: replication_pb2.DescribeTopicsRequest, context: Context
+    ) -> replication_pb2.DescribeTopicsResponse:
+        """Topics, leaders, and where to reach them."""
+        names = sorted(self._metadata.topics) if request.all else request.topics
+        return replication_pb2.DescribeTopicsResponse(
+            topics=[self._describe(name) for name in names],
+            brokers=[_endpoint(broker_id, b) for broker_id, b in self._metadata.brokers.items()],
+            controller_id=self._metadata.controller_id,
+        )
+
+    def _describe(self, name: str) -> replication_pb2.TopicDescription:
+        topic = self._metadata.topics.get(name)
+        if topic is None:
+            return replication_pb2.TopicDescription(
+                topic=name, error_code=errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        described = replication_pb2.TopicDescription(topic=name, topic_id=topic.topic_id)
+        for number, partition in enumerate(topic.partitions):
+            described.partitions.add(
+                partition=number,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=partition.replicas,
+                isr=partition.isr,
+            )
+        return described
+
+    async def list_offsets(
+        self, request: replication_pb2.ListOffsetsRequest, context: Context
+    ) -> replication_pb2.ListOffsetsResponse:
+        """Offsets of partitions led here."""
+        response = replication_pb2.ListOffsetsResponse()
+        for query in request.queries:
+            tp = TopicPartition(query.topic, query.partition)
+            found = self._consuming.list_offset(tp, query.timestamp_ms)
+            response.answers.add(
+                error_code=found.error_code,
+                offset=found.offset,
+                timestamp_ms=found.timestamp_ms,
+                leader_epoch=found.leader_epoch,
+            )
+        return response
+
+    async def read(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        """Frames of the batches that hold [start, end); an error comes as the last frame.
+
+        Leadership and bounds are checked for every frame: either may change while a range is read.
+        """
+        wanted = replication_pb2.RangeReadRequest.FromString(request)
+        frame_bytes = min(wanted.max_frame_bytes or FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX)
+        position = wanted.start_offset
+        while position < wanted.end_offset:
+            try:
+                frame, position = self._frame(wanted, position, frame_bytes)
+            except KafkaError as error:
+                yield self._refusal(wanted, error)
+                return
+            yield frame
+
+    def _frame(
+        self, wanted: replication_pb2.RangeReadRequest, position: int, frame_bytes: int
+    ) -> tuple[bytes, int]:
+        hosted = self._leading(wanted)
+        high_watermark = hosted.replica.high_watermark
+        start = hosted.log.log_start_offset
+        if position < start or wanted.end_offset > high_watermark:
+            raise KafkaError(
+                errors_pb2.OFFSET_OUT_OF_RANGE,
+                f"offsets [{wanted.start_offset}, {wanted.end_offset}) of {hosted.tp} were asked "
+                f"for; available are [{start}, {high_watermark})",
+            )
+        read = hosted.log.read(position, frame_bytes, high_watermark)
+        if read.next_offset <= position:
+            raise KafkaError(
+                errors_pb2.UNKNOWN_SERVER_ERROR,
+                f"{hosted.tp} has no batch at offset {position}, below its high watermark "
+                f"{high_watermark}: look into the broker's log",
+            )
+        header = replication_pb2.RangeHeader(log_start_offset=start, high_watermark=high_watermark)
+        return pack_frame(header.SerializeToString(), read.chunks), read.next_offset
+
+    def _leading(self, wanted: replication_pb2.RangeReadRequest) -> HostedPartition:
+        tp = TopicPartition(wanted.topic, wanted.partition)
+        hosted = self._table.named(tp)
+        topic = self._metadata.topics.get(wanted.topic)
+        is_other = wanted.topic_id and (
+            (hosted is not None and hosted.tip.topic_id != wanted.topic_id)
+            or (topic is not None and topic.topic_id != wanted.topic_id)
+        )
+        if is_other:
+            raise KafkaError(
+                errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{tp} is not of topic id {wanted.topic_id.hex()}: the topic was re-created",
+            )
+        if hosted is not None and hosted.leads:
+            return hosted
+        if topic is not None and 0 <= wanted.partition < len(topic.partitions):
+            message = f"this broker does not lead {tp}"
+            raise KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, message)
+        raise KafkaError(*not_leader(tp, hosted))
+
+    def _refusal(self, wanted: replication_pb2.RangeReadRequest, error: KafkaError) -> bytes:
+        tp = TopicPartition(wanted.topic, wanted.partition)
+        hosted = self._table.named(tp)
+        header = replication_pb2.RangeHeader(
+            error_code=error.code, error_message=error.message, leader=self._known_leader(tp)
+        )
+        if hosted is not None:
+            header.log_start_offset = hosted.log.log_start_offset
+            header.high_watermark = hosted.replica.high_watermark
+        return pack_frame(header.SerializeToString())
+
+    def _known_leader(self, tp: TopicPartition) -> BrokerId:
+        topic = self._metadata.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return NO_BROKER
+        return topic.partitions[tp.partition].leader
+
+
+def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.BrokerEndpoint:
+    return replication_pb2.BrokerEndpoint(
+        broker_id=broker_id,
+        grpc=metadata_pb2.Endpoint(host=broker.grpc.host, port=broker.grpc.port),
+        kafka=metadata_pb2.Endpoint(host=broker.kafka.host, port=broker.kafka.port),
+        broker_epoch=broker.epoch,
+        rack=broker.rack,
+    )
+
+
+def add_range_read_to_server(server: grpc.aio.Server, service: RangeReadService) -> None:
+    """Register by hand: frames of ``Read`` are raw bytes, not messages."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "DescribeTopics": grpc.unary_unary_rpc_method_handler(
+            service.describe_topics,
+            request_deserializer=replication_pb2.DescribeTopicsRequest.FromString,
+            response_serializer=replication_pb2.DescribeTopicsResponse.SerializeToString,
+        ),
+        "ListOffsets": grpc.unary_unary_rpc_method_handler(
+            service.list_offsets,
+            request_deserializer=replication_pb2.ListOffsetsRequest.FromString,
+            response_serializer=replication_pb2.ListOffsetsResponse.SerializeToString,
+        ),
+        "Read": grpc.unary_stream_rpc_method_handler(service.read),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))

@@ -1,0 +1,98 @@
+"""Local partitions that a controller or an image did not mention (C7, C10, rule 7).
+
+They are set aside at once, so that they serve nobody. They are deleted only when the quorum
+confirms that this broker has no assignment for them: an INIT made from an old image, or a restored
+quorum, must not destroy data by leaving something out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from broker.replication.hosted import HostedPartition
+from broker.replication.isr_writer import MetadataReader
+from broker.replication.partition_table import PartitionTable
+from metadata_log.types import BrokerId, MetadataOffset, TopicIdPartition
+from quorum.errors import QuorumError
+
+log = logging.getLogger(__name__)
+
+ConfirmUnassigned = Callable[[TopicIdPartition], Awaitable[bool]]
+"""Whether the quorum, read now, assigns nothing of this partition to this broker."""
+
+RETRY_S = 2.0
+
+
+class OffsetReader(Protocol):
+    """The part of the quorum client that a linearizable read needs."""
+
+    async def read_offset(self) -> MetadataOffset: ...
+
+
+def quorum_confirms_unassigned(
+    quorum: OffsetReader, metadata: MetadataReader, broker_id: BrokerId
+) -> ConfirmUnassigned:
+    """The check of rule 7: an image that holds everything acknowledged before the question."""
+
+    async def confirm(tip: TopicIdPartition) -> bool:
+        image = await metadata.wait_for(await quorum.read_offset())
+        leaf = image.partition_by_id(tip)
+        return leaf is None or broker_id not in leaf.replicas
+
+    return confirm
+
+
+class StrayPartitions:
+    """Partitions set aside, and the task that checks them."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        confirm_unassigned: ConfirmUnassigned,
+        delete: Callable[[HostedPartition], Awaitable[None]],
+    ) -> None:
+        self._table = table
+        self._confirm_unassigned = confirm_unassigned
+        self._delete = delete
+        self._strays: dict[TopicIdPartition, HostedPartition] = {}
+        self._check: asyncio.Task[None] | None = None
+
+    def set_aside(self, strays: Iterable[HostedPartition]) -> None:
+        """Stop serving them, and find out in the background whether they may go."""
+        for hosted in strays:
+            log.warning(
+                "%s (id %s) was not listed: set aside", hosted.tp, hosted.tip.topic_id.hex()
+            )
+            self._strays[hosted.tip] = hosted
+            self._table.run(hosted, hosted.replica.set_aside())
+            hosted.leadership_changed()
+        if self._strays and (self._check is None or self._check.done()):
+            self._check = asyncio.create_task(self._check_all(), name="stray-partitions")
+
+    def reclaim(self, hosted: HostedPartition) -> None:
+        """A command names it after all: it is no stray."""
+        self._strays.pop(hosted.tip, None)
+
+    async def close(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.gather(self._check, return_exceptions=True)
+
+    async def _check_all(self) -> None:
+        while self._strays:
+            for tip in tuple(self._strays):
+                try:
+                    gone = await self._confirm_unassigned(tip)
+                except (QuorumError, TimeoutError) as error:
+                    log.warning("strays wait for the quorum: %s", error)
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                hosted = self._strays.pop(tip, None)
+                if hosted is None:
+                    continue
+                if gone:
+                    log.info("%s is not assigned to this broker: deleting its log", hosted.tp)
+                    await self._delete(hosted)
+                else:
+                    log.warning("%s is assigned to this broker: kept until told", hosted.tp)
