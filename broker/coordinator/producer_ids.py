@@ -7,8 +7,8 @@ because the controller commits the end of a block before it answers.
 import asyncio
 from typing import Protocol
 
-from broker.errors import KafkaError
-from quorate_proto.v1 import admin_pb2
+from broker.errors import KafkaError, error_name
+from quorate_proto.v1 import admin_pb2, errors_pb2
 
 
 class BlockSource(Protocol):
@@ -30,7 +30,7 @@ class ProducerIds:
         """An id that nobody has had.
 
         Raises:
-            KafkaError: the controller gave no block.
+            KafkaError: the controller gave no block; the code makes producers ask again.
         """
         async with self._refill:
             if self._next == self._end:
@@ -42,6 +42,9 @@ class ProducerIds:
     async def _take_block(self) -> None:
         block = await self._source.allocate_producer_ids()
         if block.error_code:
-            raise KafkaError(block.error_code, "the controller gave out no producer ids; try again")
+            raise KafkaError(
+                errors_pb2.COORDINATOR_LOAD_IN_PROGRESS,
+                f"the controller gave out no producer ids ({error_name(block.error_code)}); retry",
+            )
         self._next = block.first_producer_id
         self._end = block.first_producer_id + block.count

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from broker.kafka import cluster, fetch, offsets, produce, producers, topics
+from broker.kafka import cluster, fetch, groups, offsets, produce, producers, topics
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
 from broker.kafka.metadata import MetadataApi
 from broker.kafka.requests import Api
@@ -44,11 +44,18 @@ def api_table() -> Mapping[int, Api]:
             handle=MetadataApi().handle,
         ),
         Api(
+            key=9,
+            min_version=1,
+            max_version=7,
+            first_flexible_version=6,
+            handle=groups.offset_fetch,
+        ),
+        Api(
             key=10,
             min_version=0,
             max_version=4,
             first_flexible_version=3,
-            handle=producers.find_coordinator,
+            handle=groups.find_coordinator,
         ),
         Api(
             key=19,

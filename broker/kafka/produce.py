@@ -11,6 +11,7 @@ from typing import Final
 from broker.errors import error_name
 from broker.kafka.codec import append_uvarint
 from broker.kafka.cursor import Cursor
+from broker.kafka.producers import no_transactions
 from broker.kafka.requests import Buffers, CloseConnection, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.replication.api import (
@@ -93,11 +94,8 @@ def _refusal(request: ProduceRequest) -> ProduceOutcome | None:
             errors_pb2.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
         )
     if request.transactional_id is not None:
-        return ProduceOutcome(
-            errors_pb2.INVALID_REQUEST,
-            f"transactional.id={request.transactional_id}: this cluster has no transactions; "
-            "produce without a transactional.id",
-        )
+        refusal = no_transactions(request.transactional_id)
+        return ProduceOutcome(refusal.code, refusal.message)
     return None
 
 

@@ -98,6 +98,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Already appended."""
     INVALID_PRODUCER_EPOCH: _ErrorCode.ValueType  # 47
     """Fenced producer."""
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
+    """Transactions are refused; clients give up at once."""
     KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """Disk failed or full."""
     UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
@@ -230,6 +232,8 @@ DUPLICATE_SEQUENCE_NUMBER: ErrorCode.ValueType  # 46
 """Already appended."""
 INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
 """Fenced producer."""
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
+"""Transactions are refused; clients give up at once."""
 KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """Disk failed or full."""
 UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59

@@ -1,0 +1,87 @@
+"""FindCoordinator (10) and OffsetFetch (9), for consumers that assign their own partitions.
+
+There are no consumer groups yet. Still, most consumers carry a group id, and those of kafka-python,
+aiokafka and librdkafka first look for its coordinator and for committed offsets, and wait for ever
+if there is none to be found. So each broker is every group's coordinator, which is true of what it
+coordinates: no offset was ever committed. OffsetCommit and joining are not advertised, and clients
+that want them say so.
+"""
+
+from typing import Final
+
+from broker.kafka import codec
+from broker.kafka.codec import Message
+from broker.kafka.producers import no_transactions
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from metadata_log.types import NO_BROKER
+from quorate_proto.v1 import errors_pb2
+
+_FIRST_BATCHED_VERSION: Final = 4
+_GROUP: Final = 0
+_NO_OFFSET: Final = -1
+
+
+async def find_coordinator(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    key_type = request.get("key_type", _GROUP)
+    values: Message = {"throttle_time": 0}
+    if context.version < _FIRST_BATCHED_VERSION:
+        values.update(_coordinator(services, key_type, request["key"]))
+    else:
+        values["coordinators"] = [
+            {"key": key, **_coordinator(services, key_type, key)}
+            for key in request["coordinator_keys"]
+        ]
+    return [codec.encode_response("find_coordinator", context.version, values)]
+
+
+def _coordinator(services: KafkaServices, key_type: int, key: str) -> Message:
+    if key_type != _GROUP:
+        refusal = no_transactions(key)
+        return _nobody(refusal.code, refusal.message)
+    own = services.metadata.brokers.get(services.broker_id)
+    if own is None:
+        message = f"group {key!r}: broker {services.broker_id} is still starting; try again"
+        return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, message)
+    return {
+        "error_code": errors_pb2.NONE,
+        "error_message": None,
+        "node_id": services.broker_id,
+        "host": own.kafka.host,
+        "port": own.kafka.port,
+    }
+
+
+def _nobody(error_code: int, message: str) -> Message:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "node_id": NO_BROKER,
+        "host": "",
+        "port": -1,
+    }
+
+
+async def offset_fetch(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [_nothing_committed(index) for index in topic["partition_indexes"]],
+        }
+        for topic in request["topics"] or ()
+    ]
+    values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "topics": topics}
+    return [codec.encode_response("offset_fetch", context.version, values)]
+
+
+def _nothing_committed(partition: int) -> Message:
+    return {
+        "partition_index": partition,
+        "committed_offset": _NO_OFFSET,
+        "metadata": "",
+        "error_code": errors_pb2.NONE,
+    }
