@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from broker.replication.consume import epoch_end
 from broker.replication.fetch_session import FetchSession, refuse_follower
 from broker.replication.frames import MalformedFrame
+from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.waiters import Wakeup
 from metadata_log.types import BrokerId, TopicId, TopicIdPartition
@@ -87,8 +88,9 @@ async def _take_requests(requests: AsyncIterator[bytes], session: FetchSession) 
         session.on_request(frame)
 
 
-def add_replication_to_server(server: grpc.aio.Server, service: ReplicationService) -> None:
+def add_replication_to_server(server: grpc.aio.Server, manager: ReplicaManager) -> None:
     """Register by hand: frames of ``Fetch`` are raw bytes, not messages."""
+    service = ReplicationService(manager.table)
     handlers = {
         "Fetch": grpc.stream_stream_rpc_method_handler(service.fetch),
         "OffsetsForLeaderEpoch": grpc.unary_unary_rpc_method_handler(

@@ -133,7 +133,7 @@ class ReplicaFetcher:
             started_ms = self._table.now_ms()
             try:
                 await self._stream(endpoint)
-            except (grpc.aio.AioRpcError, MalformedFrame, TimeoutError) as error:
+            except (grpc.aio.AioRpcError, MalformedFrame, KafkaError, TimeoutError) as error:
                 log.info(
                     "fetching from broker %d at %s ended: %s", self.leader, endpoint, _brief(error)
                 )

@@ -173,7 +173,10 @@ class ReplicaManager:
         interval_s = max(1, min(TICK_MAX_MS, self.options.replica_lag_time_max_ms // 2)) / 1000
         while True:
             await asyncio.sleep(interval_s)
-            self.table.tick()
+            try:
+                self.table.tick()
+            except Exception:
+                log.exception("a tick failed; the next one tries again")
 
     async def _checkpoint_for_ever(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """Producing: append at the leader, then wait for as much as ``acks`` asks (C12, scenario 14)."""
 
+import contextlib
 from collections.abc import Sequence
 
 from broker.errors import KafkaError
@@ -45,8 +46,9 @@ class Producing:
         pending = PendingProduce()
         for entry in entries:
             self._append(entry, acks, pending)
-        if acks == ACKS_NONE:
-            await self._table.store.wait_for_room()
+        if acks == ACKS_NONE and pending.outcomes:
+            with contextlib.suppress(KafkaError):
+                await self._table.store.wait_for_room()
         return await pending.wait(timeout_ms)
 
     def _append(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> None:

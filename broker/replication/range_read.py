@@ -15,6 +15,7 @@ from broker.errors import KafkaError
 from broker.replication.consume import Consuming
 from broker.replication.frames import pack_frame
 from broker.replication.hosted import HostedPartition
+from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import not_leader
 from metadata_log.types import (
@@ -221,8 +222,11 @@ def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.Broke
     )
 
 
-def add_range_read_to_server(server: grpc.aio.Server, service: RangeReadService) -> None:
+def add_range_read_to_server(
+    server: grpc.aio.Server, manager: ReplicaManager, metadata: Metadata
+) -> None:
     """Register by hand: frames of ``Read`` are raw bytes, not messages."""
+    service = RangeReadService(manager.table, metadata)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "DescribeTopics": grpc.unary_unary_rpc_method_handler(
             service.describe_topics,

@@ -8,12 +8,10 @@ quorum, must not destroy data by leaving something out.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
 
 from broker.replication.hosted import HostedPartition
-from broker.replication.isr_writer import MetadataReader
 from broker.replication.partition_table import PartitionTable
-from metadata_log.types import BrokerId, MetadataOffset, TopicIdPartition
+from metadata_log.types import TopicIdPartition
 from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
@@ -22,25 +20,6 @@ ConfirmUnassigned = Callable[[TopicIdPartition], Awaitable[bool]]
 """Whether the quorum, read now, assigns nothing of this partition to this broker."""
 
 RETRY_S = 2.0
-
-
-class OffsetReader(Protocol):
-    """The part of the quorum client that a linearizable read needs."""
-
-    async def read_offset(self) -> MetadataOffset: ...
-
-
-def quorum_confirms_unassigned(
-    quorum: OffsetReader, metadata: MetadataReader, broker_id: BrokerId
-) -> ConfirmUnassigned:
-    """The check of rule 7: an image that holds everything acknowledged before the question."""
-
-    async def confirm(tip: TopicIdPartition) -> bool:
-        image = await metadata.wait_for(await quorum.read_offset())
-        leaf = image.partition_by_id(tip)
-        return leaf is None or broker_id not in leaf.replicas
-
-    return confirm
 
 
 class StrayPartitions:
