@@ -113,7 +113,7 @@ def _varint(number: int) -> bytes:
 
 
 def produce(
-    client: RawClient, topic: str, partition: int, records: bytes, *, acks: int = -1
+    client: RawClient, topic: str, partition: int, records: bytes | bytearray, *, acks: int = -1
 ) -> ProduceAnswer:
     """Produce v3 of one partition."""
     body = struct.pack(">hhii", -1, acks, int(TIMEOUT_S * 1000), 1) + string(topic)
