@@ -130,7 +130,7 @@ class ControllerForwarder:
         self,
         request: Any,  # noqa: ANN401 - any admin request: all have a context
         local: Callable[[ActiveController], Callable[[Any], Awaitable[Answer]]],
-        remote: Callable[[admin_pb2_grpc.AdminAsyncStub], Any],
+        remote: Callable[["admin_pb2_grpc.AdminAsyncStub"], Any],
         failed: Callable[[int, str], Answer],
     ) -> Answer:
         timeout_ms = request.context.timeout_ms

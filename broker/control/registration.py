@@ -8,7 +8,10 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.control.ports import Sessions
+from broker.control.ports import Images, Sessions
+from broker.controller.managers.brokers import is_admitted
+from metadata_log.draft import Changes
+from metadata_log.image import Image
 from metadata_log.records import BrokerRegistration, Operation, OperationResult, ResultCode
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost
@@ -30,8 +33,7 @@ class BrokerRegistrar:
     """Holds this process's registration.
 
     ``incarnation_id``: 16 random bytes, new for every process start. ``log_may_be_lost``: rule 8;
-    declared by every registration of this process until one of them has been dealt with by a
-    controller, which ``log_loss_dealt_with`` says.
+    declared by every registration of this process until a controller has dealt with one of them.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class BrokerRegistrar:
         incarnation_id: bytes,
         kafka: Endpoint,
         grpc: Endpoint,
+        images: Images,
         rack: str = "",
         log_may_be_lost: bool = False,
         retry_interval_ms: int = RETRY_INTERVAL_MS,
@@ -52,6 +55,7 @@ class BrokerRegistrar:
         self._incarnation_id = incarnation_id
         self._kafka = kafka
         self._grpc = grpc
+        self._images = images
         self._rack = rack
         self._log_may_be_lost = log_may_be_lost
         self._retry_interval_ms = retry_interval_ms
@@ -65,6 +69,7 @@ class BrokerRegistrar:
             RegistrationRefused: the registration itself is invalid.
         """
         self._quorum.on_session_lost(self._on_session_lost)
+        self._images.subscribe(self._on_image)
         epoch = await self._register()
         self._task = asyncio.create_task(self._keep_registered(), name="broker-registrar")
         return epoch
@@ -75,9 +80,11 @@ class BrokerRegistrar:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def log_loss_dealt_with(self) -> None:
-        """A controller has taken this broker out of every ISR (rule 8): what it has now counts."""
-        self._log_may_be_lost = False
+    def _on_image(self, image: Image, _changes: Changes) -> None:
+        """Once taken out of every ISR by a controller, what this broker holds counts (rule 8)."""
+        mine = image.brokers.get(self.broker_id)
+        if self._log_may_be_lost and mine is not None and mine.epoch == self.broker_epoch:
+            self._log_may_be_lost = not is_admitted(image, mine)
 
     def _on_session_lost(self) -> None:
         log.warning("broker %d lost its session and registers again", self.broker_id)

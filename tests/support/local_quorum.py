@@ -1,8 +1,8 @@
-"""The quorum in one process and without Raft: real transactions, real ``apply``, no disk, no clock.
+"""The quorum in one process, without Raft: real transactions, real ``apply``, no disk, no clock.
 
-``LocalQuorumClient`` has the surface of ``quorum.client.QuorumClient``. Everything that a test wants
-to go wrong is a verb of ``LocalQuorum``: sessions expire, the quorum stops answering, an answer is
-lost after the transaction was applied.
+``LocalQuorumClient`` has the surface of ``quorum.client.QuorumClient``. Everything that a test
+wants to go wrong is a verb of ``LocalQuorum``: sessions expire, the quorum stops answering, an
+answer is lost after the transaction was applied.
 """
 
 import asyncio

@@ -67,17 +67,20 @@ def create_topics(
     office: Office,
     defaults: TopicDefaults,
     draw: Callable[[], NewIds],
+    repeated: frozenset[str] = frozenset(),
 ) -> list[TopicDecision]:
-    """One decision per topic, in order. One bad topic never stops its siblings."""
-    times = Counter(topic.name for topic in topics)
+    """One decision per topic, in order. One bad topic never stops its siblings.
+
+    ``repeated``: names that the whole request, of which ``topics`` may be a part, has twice.
+    """
     taken = {folded_name(name): name for name in image.topics}
     decisions = []
     for topic in topics:
         try:
-            if times[topic.name] > 1:
+            if topic.name in repeated:
                 raise KafkaError(
                     errors_pb2.INVALID_REQUEST,
-                    f"topic {topic.name!r} is named {times[topic.name]} times in one request",
+                    f"topic {topic.name!r} is named more than once in one request",
                 )
             checked_name(topic.name)
             _check_free(image, taken, topic.name)
@@ -88,6 +91,12 @@ def create_topics(
             taken[folded_name(topic.name)] = topic.name
         decisions.append(decision)
     return decisions
+
+
+def repeated_names(topics: Iterable[admin_pb2.NewTopic]) -> frozenset[str]:
+    """Names that a request has more than once: none of them is created."""
+    times = Counter(topic.name for topic in topics)
+    return frozenset(name for name, count in times.items() if count > 1)
 
 
 def _check_free(image: Image, taken: dict[str, str], name: str) -> None:

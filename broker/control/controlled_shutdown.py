@@ -1,0 +1,79 @@
+"""A stopping broker asks the controller to move its leaderships first (scenario 11)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import grpc.aio
+
+from broker.control.ports import CurrentController, Images
+from broker.errors import error_name
+from broker.peers import PeerChannels
+from metadata_log.types import BrokerEpoch, BrokerId
+from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
+
+log = logging.getLogger(__name__)
+
+RETRY_INTERVAL_MS: Final = 100
+
+
+async def request_controlled_shutdown(
+    *,
+    broker_id: BrokerId,
+    broker_epoch: Callable[[], BrokerEpoch | None],
+    images: Images,
+    channels: PeerChannels,
+    local: CurrentController,
+    timeout_ms: int,
+) -> None:
+    """Ask until nothing is left that could move, or ``timeout_ms`` is up. Never raises.
+
+    Returns at once where there is nobody to move to. Stopping without it is safe, only slower for
+    clients: the controller then learns of it from the end of the session.
+    """
+    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+    while (left_s := deadline_s - asyncio.get_running_loop().time()) > 0:
+        epoch = broker_epoch()
+        if epoch is None or set(images.image.brokers) <= {broker_id}:
+            return
+        request = control_pb2.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch)
+        answer = await _ask(request, broker_id, images, channels, local, left_s)
+        if answer is not None and answer.error_code == errors_pb2.NONE:
+            if answer.remaining_partitions == 0:
+                log.info("broker %d leads nothing any more and stops", broker_id)
+                return
+            log.info("broker %d still leads %d", broker_id, answer.remaining_partitions)
+        elif answer is not None:
+            log.info("controlled shutdown: %s", error_name(answer.error_code))
+        await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
+    log.warning("broker %d stops without having handed over all it leads", broker_id)
+
+
+async def _ask(
+    request: control_pb2.ControlledShutdownRequest,
+    broker_id: BrokerId,
+    images: Images,
+    channels: PeerChannels,
+    local: CurrentController,
+    timeout_s: float,
+) -> control_pb2.ControlledShutdownResponse | None:
+    """The controller's answer; None if there is no controller to ask."""
+    controller = local()
+    image = images.image
+    holder = image.brokers.get(image.controller_id)
+    try:
+        if controller is not None:
+            return await asyncio.wait_for(controller.controlled_shutdown(request), timeout_s)
+        if holder is None or holder.broker_id == broker_id:
+            return None
+        stub = control_pb2_grpc.ControllerDutyStub(channels.get(holder.grpc))
+        answer: control_pb2.ControlledShutdownResponse = await stub.ControlledShutdown(
+            request, timeout=timeout_s
+        )
+    except TimeoutError:
+        return None
+    except grpc.aio.AioRpcError as error:
+        log.info("the controller does not answer: %s", error.details())
+        return None
+    return answer

@@ -1,0 +1,206 @@
+"""Admin requests at the controller: cut into pieces, decided, written, answered item by item."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from broker.controller.deletions import Deletions
+from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.managers import producer_ids, topics
+from broker.controller.managers.office import Office
+from broker.controller.managers.topics import NewIds, TopicDecision, TopicDefaults
+from broker.controller.publisher import Publisher
+from broker.controller.writer import Writer
+from broker.errors import CODE_OF_RESULT
+from metadata_log.configuration import Configuration
+from metadata_log.records import OperationResult
+from metadata_log.types import TopicId
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorum.errors import QuorumError, SessionLost
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""Deadline of a request that names none."""
+
+PUBLISH_TIMEOUT_MS: Final = 1_000
+"""A creation is answered once the brokers know of it, or after this long without one of them."""
+
+PIECE_PARTITIONS: Final = 2_000
+"""A request is queued in pieces of about this many partitions: an election waits for one."""
+
+
+class AdminRequests:
+    """What clients ask of one controller during its tenure."""
+
+    def __init__(
+        self,
+        *,
+        office: Office,
+        config: Configuration,
+        writer: Writer,
+        events: EventQueue,
+        publisher: Publisher,
+        deletions: Deletions,
+        draw: Callable[[], NewIds],
+    ) -> None:
+        self._office = office
+        self._defaults = TopicDefaults(config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR])
+        self._deletion_enabled = config[DELETE_TOPIC_ENABLE]
+        self._writer = writer
+        self._events = events
+        self._publisher = publisher
+        self._deletions = deletions
+        self._draw = draw
+
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse:
+        """Create topics, and answer once the brokers know of them (C4, C19)."""
+        repeated = topics.repeated_names(request.topics)
+
+        async def create(piece: Sequence[admin_pb2.NewTopic]) -> list[admin_pb2.TopicResult]:
+            decisions = topics.create_topics(
+                self._writer.image,
+                piece,
+                office=self._office,
+                defaults=self._defaults,
+                draw=self._draw,
+                repeated=repeated,
+            )
+            if request.validate_only:
+                return [decision.result for decision in decisions]
+            return await self._carried_out(decisions)
+
+        results: list[admin_pb2.TopicResult] = []
+        try:
+            for piece in _pieces(request.topics):
+                work = functools.partial(create, piece)
+                results += await self._events.run(Priority.ADMIN, work)
+        except (LeftOffice, SessionLost):
+            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        self._publisher.publish()
+        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, _timeout_ms(request.context)))
+        _log_outcome("CreateTopics", request.context, results)
+        return admin_pb2.CreateTopicsResponse(topics=results)
+
+    async def delete_topics(
+        self, request: admin_pb2.DeleteTopicsRequest
+    ) -> admin_pb2.DeleteTopicsResponse:
+        """Delete topics, and answer once they are gone; REQUEST_TIMED_OUT if that takes longer."""
+        deadline_ms = _now_ms() + _timeout_ms(request.context)
+
+        async def delete() -> list[admin_pb2.TopicResult]:
+            decisions = topics.delete_topics(
+                self._writer.image,
+                request.names,
+                request.topic_ids,
+                office=self._office,
+                deletion_enabled=self._deletion_enabled,
+            )
+            return await self._carried_out(decisions)
+
+        try:
+            results = await self._events.run(Priority.ADMIN, delete)
+            accepted = [one for one in results if one.error_code == errors_pb2.NONE]
+            self._deletions.take_up(self._writer.image, [one.name for one in accepted])
+            await self._deletions.finished(
+                [TopicId(one.topic_id) for one in accepted], deadline_ms - _now_ms()
+            )
+        except (LeftOffice, SessionLost):
+            return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        image = self._writer.image
+        for result in accepted:
+            if image.topic_by_id(TopicId(result.topic_id)) is not None:
+                result.error_code = errors_pb2.REQUEST_TIMED_OUT
+                result.error_message = f"the deletion of {result.name!r} goes on"
+        self._publisher.publish()
+        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, max(0, deadline_ms - _now_ms())))
+        _log_outcome("DeleteTopics", request.context, results)
+        return admin_pb2.DeleteTopicsResponse(topics=results)
+
+    async def allocate_producer_ids(
+        self, request: admin_pb2.AllocateProducerIdsRequest
+    ) -> admin_pb2.AllocateProducerIdsResponse:
+        """A block of producer ids for a broker in its current incarnation."""
+
+        async def allocate() -> admin_pb2.AllocateProducerIdsResponse:
+            decision = producer_ids.allocate(self._writer.image, request, office=self._office)
+            if decision.operation is None:
+                return decision.response
+            (result,) = await self._writer.commit([decision.operation])
+            if result.ok:
+                return decision.response
+            return admin_pb2.AllocateProducerIdsResponse(error_code=CODE_OF_RESULT[result.code])
+
+        try:
+            return await self._events.run(Priority.ADMIN, allocate)
+        except (LeftOffice, SessionLost):
+            code = errors_pb2.NOT_CONTROLLER
+        except QuorumError as error:
+            log.warning("no producer ids for broker %d: %s", request.broker_id, error)
+            code = errors_pb2.REQUEST_TIMED_OUT
+        return admin_pb2.AllocateProducerIdsResponse(error_code=code)
+
+    async def _carried_out(self, decisions: Sequence[TopicDecision]) -> list[admin_pb2.TopicResult]:
+        """Write what was decided; each result says what became of its topic."""
+        wanted = [one for one in decisions if one.operation is not None]
+        try:
+            outcomes = await self._writer.commit([one.operation for one in wanted if one.operation])
+        except SessionLost:
+            raise
+        except QuorumError as error:
+            log.warning("%d topic changes without an answer: %s", len(wanted), error)
+            for decision in wanted:
+                decision.result.error_code = errors_pb2.REQUEST_TIMED_OUT
+                decision.result.error_message = f"the metadata quorum did not answer: {error}"
+            outcomes = []
+        for decision, outcome in zip(wanted, outcomes, strict=False):
+            _note(decision.result, outcome)
+        return [decision.result for decision in decisions]
+
+
+def _note(result: admin_pb2.TopicResult, outcome: OperationResult) -> None:
+    if not outcome.ok:
+        result.error_code = CODE_OF_RESULT[outcome.code]
+        result.error_message = outcome.detail
+
+
+def _pieces(
+    wanted: Sequence[admin_pb2.NewTopic],
+) -> Iterator[Sequence[admin_pb2.NewTopic]]:
+    piece: list[admin_pb2.NewTopic] = []
+    partitions = 0
+    for topic in wanted:
+        piece.append(topic)
+        partitions += max(1, topic.num_partitions, len(topic.assignments))
+        if partitions >= PIECE_PARTITIONS:
+            yield piece
+            piece, partitions = [], 0
+    if piece:
+        yield piece
+
+
+def _timeout_ms(context: admin_pb2.RequestContext) -> float:
+    return context.timeout_ms if context.timeout_ms > 0 else DEFAULT_TIMEOUT_MS
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+def _log_outcome(
+    api: str, context: admin_pb2.RequestContext, results: Sequence[admin_pb2.TopicResult]
+) -> None:
+    refused = sum(result.error_code != errors_pb2.NONE for result in results)
+    log.info(
+        "%s for %s of client %r: %d topics, %d refused",
+        api,
+        context.principal_name or "a direct client",
+        context.client_id,
+        len(results),
+        refused,
+    )

@@ -1,0 +1,217 @@
+"""Builds control requests as bytes: each from one image, each serialized once (B1).
+
+``max_broker_epoch`` and ``metadata_offset`` of a request come from the very image its content comes
+from. A request that has to be sent again is built again, from a newer image, never restamped.
+
+UpdateMetadata is the same for all brokers. Its topics are packed frames, cached by the identity of
+the topic's partitions: concatenated protobuf messages merge their repeated fields, so a
+request for 200,000 partitions is a join of bytes that are there already.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from broker.controller.managers.office import Office
+from metadata_log.image import Broker, Image, Partition, Topic
+from metadata_log.types import BrokerId, MetadataOffset, TopicId, TopicIdPartition
+from quorate_proto.v1 import control_pb2, metadata_pb2
+
+LEADER_AND_ISR_KEY: Final = 4
+STOP_REPLICA_KEY: Final = 5
+UPDATE_METADATA_KEY: Final = 6
+
+_VERSIONS: Final = {LEADER_AND_ISR_KEY: 5, STOP_REPLICA_KEY: 4, UPDATE_METADATA_KEY: 7}
+"""Kafka's numbers for the forms that carry max_broker_epoch (B1)."""
+
+DELETION_EPOCH: Final = -2
+"""Leader epoch of a StopReplica that deletes the topic: outranks every leadership (C8)."""
+
+Selection = Mapping[TopicId, tuple[int, ...]]
+"""Partition numbers by topic id."""
+
+
+class Encoded(NamedTuple):
+    """A request, and the image it was made from."""
+
+    body: bytes
+    metadata_offset: MetadataOffset
+
+
+class StoppedReplica(NamedTuple):
+    """One replica to stop; the name is kept since the topic may be gone when it is sent."""
+
+    topic: str
+    tip: TopicIdPartition
+    leader_epoch: int = DELETION_EPOCH
+    delete_data: bool = True
+
+
+class ControlRequests:
+    """The requests of one controller in one epoch."""
+
+    def __init__(self, office: Office, ack_timeout_ms: int) -> None:
+        self._office = office
+        self._ack_timeout_ms = ack_timeout_ms
+        self._frames: dict[str, tuple[tuple[Partition, ...], bytes]] = {}
+        self._full: Encoded | None = None
+        self._leadership_offset = MetadataOffset(-1)
+        self._leadership: dict[tuple[bool, frozenset[tuple[TopicId, tuple[int, ...]]]], bytes] = {}
+
+    def leader_and_isr(self, image: Image, selection: Selection, *, is_init: bool) -> Encoded:
+        """Leadership of the selected partitions; equal requests from one image share their bytes.
+
+        Partitions that ``image`` lacks or is about to lose are left out: StopReplica tells of them.
+        """
+        if image.offset != self._leadership_offset:
+            self._leadership_offset = image.offset
+            self._leadership.clear()
+        key = (is_init, frozenset(selection.items()))
+        body = self._leadership.get(key)
+        if body is None:
+            body = self._leadership[key] = self._leader_and_isr(image, selection, is_init)
+        return Encoded(body, image.offset)
+
+    def _leader_and_isr(self, image: Image, selection: Selection, is_init: bool) -> bytes:
+        request = control_pb2.LeaderAndIsrRequest(
+            header=self._header(image, LEADER_AND_ISR_KEY), is_init=is_init
+        )
+        leaders: set[BrokerId] = set()
+        for topic_id, numbers in selection.items():
+            topic = image.topic_by_id(topic_id)
+            if topic is None or topic.name in image.deletions:
+                continue
+            known = [number for number in numbers if number < len(topic.partitions)]
+            request.topics.append(_topic_leadership(topic, known))
+            leaders.update(topic.partitions[number].leader for number in known)
+        request.brokers.extend(_peers(image, leaders))
+        return request.SerializeToString()
+
+    def stop_replica(self, image: Image, stops: Iterable[StoppedReplica]) -> Encoded:
+        """Replicas that the receiver is to stop."""
+        request = control_pb2.StopReplicaRequest(
+            header=self._header(image, STOP_REPLICA_KEY),
+            partitions=[
+                control_pb2.StoppedPartition(
+                    topic=stop.topic,
+                    topic_id=stop.tip.topic_id,
+                    partition=stop.tip.partition,
+                    leader_epoch=stop.leader_epoch,
+                    delete_data=stop.delete_data,
+                )
+                for stop in stops
+            ],
+        )
+        return Encoded(request.SerializeToString(), image.offset)
+
+    def update_metadata(self, image: Image, changed: Iterable[str]) -> Encoded:
+        """What clients are told about ``changed`` topics; those that are gone are among them."""
+        present = [name for name in changed if name in image.topics]
+        removed = [name for name in changed if name not in image.topics]
+        for name in removed:
+            self._frames.pop(name, None)
+        head = control_pb2.UpdateMetadataRequest(
+            header=self._header(image, UPDATE_METADATA_KEY),
+            brokers=_peers(image, image.brokers),
+            removed_topics=removed,
+        )
+        return self._joined(image, head, present)
+
+    def full_metadata(self, image: Image) -> Encoded:
+        """All that clients are told; one copy of the bytes for all brokers that need it."""
+        if self._full is None or self._full.metadata_offset != image.offset:
+            head = control_pb2.UpdateMetadataRequest(
+                header=self._header(image, UPDATE_METADATA_KEY),
+                full=True,
+                brokers=_peers(image, image.brokers),
+            )
+            self._full = self._joined(image, head, image.topics)
+        return self._full
+
+    def _joined(
+        self, image: Image, head: control_pb2.UpdateMetadataRequest, topics: Iterable[str]
+    ) -> Encoded:
+        frames = [self._frame(image.topics[name]) for name in topics]
+        return Encoded(b"".join([head.SerializeToString(), *frames]), image.offset)
+
+    def _frame(self, topic: Topic) -> bytes:
+        cached = self._frames.get(topic.name)
+        if cached is not None and cached[0] is topic.partitions:
+            return cached[1]
+        packed = control_pb2.UpdateMetadataRequest(topics=[_packed(topic)]).SerializeToString()
+        self._frames[topic.name] = (topic.partitions, packed)
+        return packed
+
+    def _header(self, image: Image, kind: int) -> control_pb2.ControlHeader:
+        return control_pb2.ControlHeader(
+            type=kind,
+            version=_VERSIONS[kind],
+            controller_id=self._office.controller_id,
+            controller_epoch=self._office.controller_epoch,
+            max_broker_epoch=image.max_broker_epoch,
+            broker_epoch=-1,
+            metadata_offset=image.offset,
+            ack_timeout_ms=self._ack_timeout_ms,
+        )
+
+
+def hosted_by(image: Image, broker_id: BrokerId) -> dict[TopicId, tuple[int, ...]]:
+    """All partitions assigned to a broker, but for topics that are being deleted."""
+    hosted = {}
+    for name, topic in image.topics.items():
+        if name in image.deletions:
+            continue
+        numbers = tuple(
+            number
+            for number, partition in enumerate(topic.partitions)
+            if broker_id in partition.replicas
+        )
+        if numbers:
+            hosted[topic.topic_id] = numbers
+    return hosted
+
+
+def _topic_leadership(topic: Topic, numbers: Iterable[int]) -> control_pb2.TopicLeadership:
+    return control_pb2.TopicLeadership(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_leadership(number, topic.partitions[number]) for number in numbers],
+    )
+
+
+def _leadership(number: int, partition: Partition) -> control_pb2.PartitionLeadership:
+    return control_pb2.PartitionLeadership(
+        partition=number,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        record_version=partition.version,
+        replicas=partition.replicas,
+    )
+
+
+def _packed(topic: Topic) -> control_pb2.TopicMetadata:
+    leaves = topic.partitions
+    return control_pb2.TopicMetadata(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        leaders=[leaf.leader for leaf in leaves],
+        leader_epochs=[leaf.leader_epoch for leaf in leaves],
+        replica_counts=[len(leaf.replicas) for leaf in leaves],
+        replicas=[replica for leaf in leaves for replica in leaf.replicas],
+        isr_counts=[len(leaf.isr) for leaf in leaves],
+        isrs=[member for leaf in leaves for member in leaf.isr],
+    )
+
+
+def _peers(image: Image, broker_ids: Iterable[BrokerId]) -> list[control_pb2.PeerBroker]:
+    return [_peer(image.brokers[one]) for one in sorted(broker_ids) if one in image.brokers]
+
+
+def _peer(broker: Broker) -> control_pb2.PeerBroker:
+    return control_pb2.PeerBroker(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        kafka=metadata_pb2.Endpoint(host=broker.kafka.host, port=broker.kafka.port),
+        grpc=metadata_pb2.Endpoint(host=broker.grpc.host, port=broker.grpc.port),
+        rack=broker.registration.rack,
+    )

@@ -1,0 +1,259 @@
+"""The controller in office: one object per tenure, from the claim to the resignation (E4, E6).
+
+It decides with pure managers from the newest image, writes transactions, and tells brokers what
+came back applied. Nothing is kept across tenures: a broker that becomes controller again starts
+from the image.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.config import CONTROL_REQUEST_TIMEOUT_MS
+from broker.control.ports import Images, Transactor
+from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
+from broker.controller.control_channel import Correspondence
+from broker.controller.control_requests import ControlRequests
+from broker.controller.deletions import Deletions
+from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.managers import brokers as broker_manager
+from broker.controller.managers.office import Office
+from broker.controller.managers.topics import NewIds
+from broker.controller.publisher import Publisher
+from broker.controller.transport import ControlTransport
+from broker.controller.writer import Writer
+from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION, topic_value
+from metadata_log.configuration import Configuration
+from metadata_log.draft import Changes
+from metadata_log.image import Image
+from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, TopicIdPartition
+from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
+from quorum.errors import QuorumError
+
+log = logging.getLogger(__name__)
+
+RETRY_INTERVAL_MS: Final = 100
+"""Between two attempts to write while the quorum is away."""
+
+SHUTDOWN_ROUNDS_MAX: Final = 5
+"""Attempts of one ControlledShutdown to move leaderships that ISR changes get in the way of."""
+
+Resign = Callable[[ControllerEpoch], Awaitable[None]]
+"""Gives up the office of that epoch, in the metadata log."""
+
+Deposed = Callable[[ControllerEpoch], None]
+"""Told that the tenure of that epoch is over."""
+
+
+class Controller:
+    """The tenure of one controller.
+
+    ``resign`` and ``deposed`` lead back to the election. ``draw`` gives topic ids and where
+    placement begins: the only randomness there is.
+    """
+
+    def __init__(
+        self,
+        office: Office,
+        *,
+        config: Configuration,
+        quorum: Transactor,
+        images: Images,
+        transport: ControlTransport,
+        draw: Callable[[], NewIds],
+        resign: Resign,
+        deposed: Deposed,
+    ) -> None:
+        self._office = office
+        self._config = config
+        self._images = images
+        self._resign = resign
+        self._leaving: dict[BrokerId, BrokerEpoch] = {}
+        self._brokers_due = False
+        timeout_ms = config[CONTROL_REQUEST_TIMEOUT_MS]
+        self._correspondence = Correspondence(
+            controller_epoch=office.controller_epoch,
+            requests=ControlRequests(office, timeout_ms),
+            transport=transport,
+            image=lambda: images.image,
+            timeout_ms=timeout_ms,
+            on_deposed=lambda _: deposed(office.controller_epoch),
+        )
+        self._events = EventQueue()
+        self._publisher = Publisher(self._correspondence)
+        self._writer = Writer(quorum, images, lambda: deposed(office.controller_epoch))
+        self._deletions = Deletions(office, self._writer, self._publisher, self._events)
+        self._admin = AdminRequests(
+            office=office,
+            config=config,
+            writer=self._writer,
+            events=self._events,
+            publisher=self._publisher,
+            deletions=self._deletions,
+            draw=draw,
+        )
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        return self._office.controller_epoch
+
+    @property
+    def alerts(self) -> list[str]:
+        """Control requests without an answer (C18)."""
+        return sorted(self._correspondence.alerts.values())
+
+    # -- a tenure --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take office, in the order of C9: the claim is applied, so the image has every
+        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending deletions.
+        """
+        image = self._images.image
+        log.info("broker %d is the controller of epoch %d", *self._office)
+        self._events.start()
+        self._publisher.start(image)
+        self._brokers_changed()
+        self._events.put(Priority.BROKERS, self._take_up_deletions)
+
+    def on_image(self, image: Image, changes: Changes) -> None:
+        """A transaction was applied, whoever wrote it."""
+        self._publisher.on_image(changes)
+        if changes.brokers or any(kind == "topic" for kind, _ in changes.configs):
+            self._brokers_changed()
+        if changes.deletions:
+            self._deletions.take_up(image, changes.deletions)
+
+    async def close(self) -> None:
+        """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
+        self._publisher.close()
+        self._deletions.close()
+        await self._events.close()
+        log.info("broker %d is no longer the controller of epoch %d", *self._office)
+
+    async def resign(self) -> None:
+        """Give up the office; another broker takes it (E5)."""
+        await self._resign(self._office.controller_epoch)
+
+    async def _take_up_deletions(self) -> None:
+        image = self._images.image
+        self._deletions.take_up(image, image.deletions)
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    def _brokers_changed(self) -> None:
+        """Brokers came or went, or may lead now where they might not: look, ahead of all else."""
+        if not self._brokers_due:
+            self._brokers_due = True
+            self._events.put(Priority.BROKERS, self._on_broker_change)
+
+    async def _on_broker_change(self) -> None:
+        self._brokers_due = False
+        while True:
+            try:
+                await self._settle_brokers()
+            except LeftOffice:
+                return
+            except QuorumError as error:
+                log.warning("broker changes wait for the quorum: %s", error)
+                await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
+            else:
+                return
+
+    async def _settle_brokers(self) -> None:
+        """Decide until the image needs no more change, then admit who has arrived.
+
+        Each round decides from a fresh image, so a change that lost against a leader's own ISR
+        change is simply decided again.
+        """
+        settled: set[TopicIdPartition] = set()
+        seen = self._images.image.brokers
+        while True:
+            image = self._images.image
+            if image.brokers != seen:
+                settled, seen = set(), image.brokers
+            operations = broker_manager.leadership_changes(
+                image,
+                self._office,
+                broker_manager.liveness(image),
+                unclean=self._unclean_allowed,
+                settled=settled,
+            )
+            if not operations:
+                break
+            log.info("leadership of %d partitions is decided anew", len(operations))
+            results = await self._writer.commit(operations)
+            settled.update(
+                broker_manager.changed_partition(operation)
+                for operation, result in zip(operations, results, strict=True)
+                if result.ok
+            )
+        arrived = {broker.epoch for broker in image.brokers.values()}
+        await self._writer.commit(broker_manager.admissions(image, self._office, arrived))
+
+    def _unclean_allowed(self, topic: str) -> bool:
+        image = self._images.image
+        return bool(topic_value(image, self._config, topic, TOPIC_UNCLEAN_LEADER_ELECTION))
+
+    async def controlled_shutdown(
+        self, request: control_pb2.ControlledShutdownRequest
+    ) -> control_pb2.ControlledShutdownResponse:
+        """Move the leaderships of a broker that wants to stop (scenario 11, B3)."""
+        try:
+            answer = await self._events.run(Priority.BROKERS, lambda: self._move_leaders(request))
+            self._publisher.publish()
+            await self._publisher.drained(PUBLISH_TIMEOUT_MS)
+        except LeftOffice:
+            code = errors_pb2.NOT_CONTROLLER
+        except QuorumError as error:
+            log.warning("broker %d has to wait with its stop: %s", request.broker_id, error)
+            code = errors_pb2.REQUEST_TIMED_OUT
+        else:
+            return answer
+        return control_pb2.ControlledShutdownResponse(error_code=code)
+
+    async def _move_leaders(
+        self, request: control_pb2.ControlledShutdownRequest
+    ) -> control_pb2.ControlledShutdownResponse:
+        code = broker_manager.checked_shutdown(self._images.image, request)
+        if code != errors_pb2.NONE:
+            return control_pb2.ControlledShutdownResponse(error_code=code)
+        leaving = BrokerId(request.broker_id)
+        self._leaving[leaving] = BrokerEpoch(request.broker_epoch)
+        for _ in range(SHUTDOWN_ROUNDS_MAX):
+            image = self._images.image
+            operations = broker_manager.shutdown_changes(
+                image, self._office, leaving, self._staying(image)
+            )
+            if not operations:
+                break
+            log.info("broker %d stops: %d leaderships move", leaving, len(operations))
+            await self._writer.commit(operations)
+        remaining = broker_manager.remaining_leaderships(self._images.image, leaving)
+        return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
+
+    def _staying(self, image: Image) -> frozenset[BrokerId]:
+        """Brokers that leaderships may move to: those that want to stop themselves are not."""
+        leaving = {
+            broker_id
+            for broker_id, epoch in self._leaving.items()
+            if broker_id in image.brokers and image.brokers[broker_id].epoch == epoch
+        }
+        return broker_manager.liveness(image).steady - leaving
+
+    # -- administration --------------------------------------------------------------------------
+
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse:
+        return await self._admin.create_topics(request)
+
+    async def delete_topics(
+        self, request: admin_pb2.DeleteTopicsRequest
+    ) -> admin_pb2.DeleteTopicsResponse:
+        return await self._admin.delete_topics(request)
+
+    async def allocate_producer_ids(
+        self, request: admin_pb2.AllocateProducerIdsRequest
+    ) -> admin_pb2.AllocateProducerIdsResponse:
+        return await self._admin.allocate_producer_ids(request)

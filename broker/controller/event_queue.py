@@ -1,0 +1,107 @@
+"""The controller's events: broker failures ahead of admin requests, one at a time.
+
+Work is handled to its end before the next begins, so every decision sees the image that the one
+before it made. A flood of topic creations delays an election by one piece of work at most: requests
+are queued in pieces.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Priority(IntEnum):
+    """Which events go first; within one priority, in order of arrival."""
+
+    BROKERS = 0
+    ADMIN = 1
+
+
+class LeftOffice(Exception):
+    """This controller is no longer in office: ask the one that is (NOT_CONTROLLER)."""
+
+
+class EventQueue:
+    """Two queues and the one task that works them off."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Priority, deque[Work]] = {priority: deque() for priority in Priority}
+        self._wake = asyncio.Event()
+        self._unanswered: set[asyncio.Future[object]] = set()
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Events queued (Q9)."""
+        return sum(map(len, self._waiting.values()))
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="controller-events")
+
+    async def close(self) -> None:
+        """Stop at once. Whoever waits for an event is told ``LeftOffice``."""
+        self._closed = True
+        for waiting in self._unanswered:
+            if not waiting.done():
+                waiting.set_exception(LeftOffice())
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def put(self, priority: Priority, work: Work) -> None:
+        """Queue ``work``, which deals with its own errors."""
+        if not self._closed:
+            self._waiting[priority].append(work)
+            self._wake.set()
+
+    async def run(self, priority: Priority, work: Callable[[], Awaitable[T]]) -> T:
+        """Queue ``work`` and wait for its result.
+
+        A caller that stops waiting does not stop the work.
+
+        Raises:
+            LeftOffice: the controller left office before the work was done.
+            Exception: what ``work`` raised.
+        """
+        if self._closed:
+            raise LeftOffice
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def work_and_answer() -> None:
+            try:
+                result = await work()
+            except Exception as error:  # noqa: BLE001 - handed to the one who waits
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        unanswered: set[asyncio.Future[T]] = self._unanswered  # type: ignore[assignment]
+        unanswered.add(answer)
+        self.put(priority, work_and_answer)
+        try:
+            return await answer
+        finally:
+            unanswered.discard(answer)
+
+    async def _run(self) -> None:
+        while True:
+            work = self._next()
+            if work is None:
+                self._wake.clear()
+                await self._wake.wait()
+            else:
+                await work()
+
+    def _next(self) -> Work | None:
+        for priority in Priority:
+            if self._waiting[priority]:
+                return self._waiting[priority].popleft()
+        return None

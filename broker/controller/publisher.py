@@ -1,0 +1,143 @@
+"""Tells the brokers what has changed between two images (C3, C19, E6, B1, B3).
+
+Everything a controller says to brokers follows from applied transactions, whoever wrote them: its
+own decisions and the ISR changes of leaders take the same way. Transactions that are applied
+together are told together.
+
+Leadership is told to a broker's incarnation only once its arrival has been dealt with (see
+``managers.brokers``): told earlier, a restarted leader would go on in its old leader epoch.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator
+
+from broker.controller.control_channel import BrokerChannel, Correspondence
+from broker.controller.control_requests import StoppedReplica
+from broker.controller.managers.brokers import ADMISSIONS, is_admitted
+from metadata_log.draft import Changes
+from metadata_log.image import EntityKey, Image, Topic
+from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
+
+
+class Publisher:
+    """The channels to all live brokers, and the image they have been told."""
+
+    def __init__(self, shared: Correspondence) -> None:
+        self._shared = shared
+        self._channels: dict[BrokerId, BrokerChannel] = {}
+        self._told = Image()
+        self._changed_topics: set[str] = set()
+        self._due: asyncio.Handle | None = None
+        self._init_due: dict[BrokerId, BrokerEpoch] = {}
+
+    @property
+    def channels(self) -> Collection[BrokerChannel]:
+        return self._channels.values()
+
+    def start(self, image: Image) -> None:
+        """As a new controller: INIT and full metadata to all (C9)."""
+        self._told = image
+        self._init_due = {one.broker_id: one.epoch for one in image.brokers.values()}
+        self._open_channels(image)
+
+    def close(self) -> None:
+        """Say no more."""
+        if self._due is not None:
+            self._due.cancel()
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def on_image(self, changes: Changes) -> None:
+        """Something was applied: tell of it as soon as all that came along with it is applied."""
+        self._changed_topics |= changes.topics
+        if changes.topics or changes.brokers or EntityKey(ADMISSIONS) in changes.configs:
+            self._due = self._due or asyncio.get_running_loop().call_soon(self.publish)
+
+    def publish(self) -> None:
+        """Tell the brokers what differs between the newest image and what they were told."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        image, before = self._shared.image(), self._told
+        changed, self._changed_topics = self._changed_topics, set()
+        self._told = image
+        self._open_channels(image)
+        self._tell_leadership(before, image, changed)
+        if changed or image.brokers is not before.brokers:
+            update = self._shared.requests.update_metadata(image, sorted(changed))
+            for channel in self._channels.values():
+                channel.metadata.tell(update)
+
+    async def drained(self, timeout_ms: float) -> None:
+        """Wait, but not long, until the brokers have taken in what was published."""
+        waits = [asyncio.create_task(channel.drained()) for channel in self._channels.values()]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_ms / 1000)
+            for wait in late:
+                wait.cancel()
+
+    async def stop_topics(self, topics: Collection[Topic], timeout_ms: float) -> None:
+        """Have all replicas of ``topics`` stopped and deleted; wait, but not for ever (C5)."""
+        waits = []
+        for broker_id, channel in self._channels.items():
+            stops = [
+                StoppedReplica(topic.name, TopicIdPartition(topic.topic_id, number))
+                for topic in topics
+                for number, partition in enumerate(topic.partitions)
+                if broker_id in partition.replicas
+            ]
+            if stops:
+                channel.stops.tell(stops)
+                waits.append(asyncio.create_task(channel.stops.drained()))
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_ms / 1000)
+            for wait in late:
+                wait.cancel()
+
+    def _open_channels(self, image: Image) -> None:
+        """One channel per incarnation: a bounced broker gets a new one (B3)."""
+        for broker_id, channel in list(self._channels.items()):
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.epoch != channel.broker.epoch:
+                self._channels.pop(broker_id).close()
+        for broker_id, broker in image.brokers.items():
+            found = self._channels.get(broker_id)
+            if found is None:
+                found = self._channels[broker_id] = BrokerChannel(self._shared, broker)
+                found.start()
+                found.metadata.tell_all()
+            if not found.told_leadership and is_admitted(image, broker):
+                found.told_leadership = True
+                is_init = self._init_due.get(broker_id) == broker.epoch
+                found.leadership.tell_all(is_init=is_init)
+
+    def _tell_leadership(self, before: Image, image: Image, changed: set[str]) -> None:
+        """New leader epochs go to all replicas of their partition, in one request per broker."""
+        tips: dict[BrokerId, list[TopicIdPartition]] = {}
+        for name in changed:
+            topic = image.topics.get(name)
+            if topic is None or name in image.deletions:
+                continue
+            for number in _with_new_epoch(before.topics.get(name), topic):
+                for replica in topic.partitions[number].replicas:
+                    tips.setdefault(replica, []).append(
+                        TopicIdPartition(TopicId(topic.topic_id), number)
+                    )
+        for broker_id, told in tips.items():
+            channel = self._channels.get(broker_id)
+            if channel is not None and channel.told_leadership:
+                channel.leadership.tell(told)
+
+
+def _with_new_epoch(before: Topic | None, topic: Topic) -> Iterator[int]:
+    """Partitions whose leadership was decided anew: a leader's own ISR change is no such thing."""
+    if before is None or before.topic_id != topic.topic_id:
+        yield from range(len(topic.partitions))
+        return
+    known = before.partitions
+    for number, partition in enumerate(topic.partitions):
+        if number >= len(known) or (
+            partition is not known[number] and partition.leader_epoch != known[number].leader_epoch
+        ):
+            yield number
