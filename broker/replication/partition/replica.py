@@ -98,11 +98,11 @@ class PartitionReplica:
 
     def learn(self, command: Leadership, now_ms: int) -> tuple[Effect, ...]:
         """Adopt ISR, version and replicas of a newer record in the same epoch."""
+        if self.role is Role.LEADER:
+            return self._adopt(command, now_ms)
         self.replicas = command.replicas
         self.isr = self.isr.learn(command.version, command.isr)
-        if self.role is Role.LEADER:
-            self._track_followers(now_ms)
-        return self._isr_adopted(now_ms)
+        return NOTHING
 
     def become_leader(
         self, command: Leadership, *, epoch_start_offset: int, now_ms: int
@@ -242,10 +242,7 @@ class PartitionReplica:
             return self.saw_newer_epoch(fresh.leader_epoch)
         if fresh.version <= self.isr.version:
             return self.isr_unknown(attempt, now_ms)
-        self.replicas = fresh.replicas
-        self.isr = self.isr.learn(fresh.version, fresh.isr)
-        self._track_followers(now_ms)
-        return self._isr_adopted(now_ms)
+        return self._adopt(fresh, now_ms)
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -308,6 +305,15 @@ class PartitionReplica:
                 and belongs_in_isr(follower, bar, is_member=broker_id in committed)
             )
         )
+
+    def _adopt(self, record: Leadership, now_ms: int) -> tuple[Effect, ...]:
+        """A record written by another: who was removed rejoins only by fetching again."""
+        removed = set(self.isr.committed).difference(record.isr)
+        self.followers = {b: f for b, f in self.followers.items() if b not in removed}
+        self.replicas = record.replicas
+        self.isr = self.isr.learn(record.version, record.isr)
+        self._track_followers(now_ms)
+        return self._isr_adopted(now_ms)
 
     def _isr_adopted(self, now_ms: int) -> tuple[Effect, ...]:
         self._count_maximal()

@@ -1,0 +1,128 @@
+"""A partition's state machine under test: verbs of a leader, a follower and the quorum."""
+
+from typing import TypeVar
+
+from broker.replication.partition.effects import Effect, Leadership, ProposeIsr
+from broker.replication.partition.replica import PartitionReplica
+from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+
+LAG_TIME_MAX_MS = 100
+
+E = TypeVar("E", bound=Effect)
+
+
+def ids(*values: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, values))
+
+
+def leadership(
+    leader: int,
+    *,
+    epoch: int = 0,
+    isr: tuple[int, ...] = (1, 2, 3),
+    version: int = 0,
+    replicas: tuple[int, ...] = (1, 2, 3),
+) -> Leadership:
+    return Leadership(BrokerId(leader), LeaderEpoch(epoch), ids(*isr), version, ids(*replicas))
+
+
+class ReplicaUnderTest:
+    """Broker 1's replica of ``orders-0``, with a clock and every effect it asked for."""
+
+    def __init__(self, *, min_insync_replicas: int = 1, high_watermark: int = 0) -> None:
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self.replica = PartitionReplica(
+            TopicPartition("orders", 0),
+            BrokerId(1),
+            high_watermark=high_watermark,
+            flushed_offset=high_watermark,
+            lag_time_max_ms=LAG_TIME_MAX_MS,
+        )
+        self.replica.min_insync_replicas = min_insync_replicas
+
+    def lead(
+        self,
+        *,
+        epoch: int = 0,
+        isr: tuple[int, ...] = (1, 2, 3),
+        version: int = 0,
+        replicas: tuple[int, ...] = (1, 2, 3),
+        epoch_start: int | None = None,
+    ) -> None:
+        start = self.replica.flushed_offset if epoch_start is None else epoch_start
+        command = leadership(1, epoch=epoch, isr=isr, version=version, replicas=replicas)
+        self._took(
+            self.replica.become_leader(command, epoch_start_offset=start, now_ms=self.now_ms)
+        )
+
+    def learn(self, *, epoch: int, isr: tuple[int, ...], version: int) -> None:
+        command = leadership(1, epoch=epoch, isr=isr, version=version)
+        self._took(self.replica.learn(command, self.now_ms))
+
+    def follow(self, leader: int, *, epoch: int, version: int = 0) -> None:
+        self._took(self.replica.become_follower(leadership(leader, epoch=epoch, version=version)))
+
+    def stop(self) -> None:
+        self._took(self.replica.stop())
+
+    def flush(self, offset: int) -> None:
+        self._took(self.replica.local_flushed(offset, self.now_ms))
+
+    def fetch(self, broker_id: int, flushed_offset: int, *, broker_epoch: int = 10) -> None:
+        """A follower's fetch or acknowledgement arrives."""
+        self._took(
+            self.replica.follower_progress(
+                BrokerId(broker_id), BrokerEpoch(broker_epoch), flushed_offset, self.now_ms
+            )
+        )
+
+    def tick_at(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self._took(self.replica.tick(now_ms))
+
+    def commit_isr(self, version: int | None = None) -> None:
+        """The quorum applied the newest proposal."""
+        proposal = self.proposal
+        made = proposal.expected_version + 1 if version is None else version
+        self._took(self.replica.isr_committed(proposal.attempt, made, self.now_ms))
+
+    def refuse_isr(self) -> None:
+        self._took(self.replica.isr_refused(self.proposal.attempt, self.now_ms))
+
+    def lose_isr_answer(self) -> None:
+        self._took(self.replica.isr_unknown(self.proposal.attempt, self.now_ms))
+
+    def conflict(self, fresh: Leadership) -> None:
+        self._took(self.replica.isr_conflict(self.proposal.attempt, fresh, self.now_ms))
+
+    def see_epoch(self, epoch: int) -> None:
+        self._took(self.replica.saw_newer_epoch(LeaderEpoch(epoch)))
+
+    @property
+    def high_watermark(self) -> int:
+        return self.replica.high_watermark
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return tuple(self.replica.isr.committed)
+
+    @property
+    def proposals(self) -> list[ProposeIsr]:
+        return self.all_of(ProposeIsr)
+
+    @property
+    def proposal(self) -> ProposeIsr:
+        """The newest one."""
+        return self.proposals[-1]
+
+    @property
+    def proposed(self) -> tuple[int, ...]:
+        """Members of the newest proposal."""
+        return tuple(member.broker_id for member in self.proposal.members)
+
+    def all_of(self, kind: type[E]) -> list[E]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def _took(self, effects: tuple[Effect, ...]) -> None:
+        self.effects.extend(effects)
