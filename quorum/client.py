@@ -1,28 +1,40 @@
-"""The client of the quorum: a session, transactions, reads and watches."""
+"""The client of the quorum: a session, exactly-once transactions, linearizable reads, watches.
 
+One task looks for the leader and works with it until it is lost, then looks again; whatever has no
+result by then is sent again, under its old sequence, to the next leader.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
+from typing import Final
 
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+import grpc
 
-from metadata_log.image import Image
-from metadata_log.records import Operation, Transaction, TransactionResult
-from metadata_log.types import MetadataOffset, SessionId
+from metadata_log.records import Operation, TransactionResult
+from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.client_directory import VoterDirectory
+from quorum.client_pending import PendingTransactions, fail
+from quorum.client_tenure import LeaderGone, Tenure
+from quorum.client_watch import SnapshotLoaded, TransactionsApplied, WatchEvent, follow
+from quorum.errors import OutcomeUnknown, QuorumError, QuorumUnavailable, SessionLost
+from quorum.peers import stub_of
 
+__all__ = ["QuorumClient", "SnapshotLoaded", "TransactionsApplied", "WatchEvent"]
 
-class SnapshotLoaded(NamedTuple):
-    image: Image
+log = logging.getLogger(__name__)
 
-
-class TransactionsApplied(NamedTuple):
-    transactions: list[tuple[MetadataOffset, Transaction]]
-    applied_offset: MetadataOffset
-
-
-WatchEvent = SnapshotLoaded | TransactionsApplied
+_LOG_WAITING_EVERY_S: Final = 3.0
+_PAUSE_S: Final = 0.03
+_CALL_TIMEOUT_S: Final = 5.0
 
 
 class QuorumClient:
+    """All methods on the event loop it was made on."""
+
     def __init__(
         self,
         addresses: Sequence[str],
@@ -30,7 +42,235 @@ class QuorumClient:
         description: str,
         session_timeout_ms: int,
         cluster_id: str = "",
-    ) -> None: ...
+    ) -> None:
+        """``addresses``: gRPC "host:port" of voters, one suffices; ``description``: for people.
 
-    async def start(self, *, deadline_ms: int | None = None) -> None: ...
-    async def close(self) -> None: ...
+        With ``cluster_id`` another cluster's quorum is refused; it is learnt otherwise.
+        """
+        if not addresses:
+            raise ValueError("no quorum addresses: give host:port of at least one voter")
+        self._directory = VoterDirectory(addresses)
+        self._description = description
+        self._session_timeout_ms = session_timeout_ms
+        self.cluster_id = cluster_id
+        self.session_id = NO_SESSION
+        self.last_keep_alive_ms = 0
+        """When the last answered keep-alive was sent, ``time.monotonic`` in ms."""
+        self._pending = PendingTransactions()
+        self._work = asyncio.Event()
+        self._lost_callbacks: list[Callable[[], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    # -- session ---------------------------------------------------------------------------------
+
+    async def start(self, *, deadline_ms: int | None = None) -> None:
+        """Connect and open a session; waits for the quorum as long as it takes, or is allowed.
+
+        Raises:
+            QuorumUnavailable: not within ``deadline_ms``; names the addresses.
+            QuorumError: the quorum refuses this client, as of another cluster.
+        """
+        await self._open_session(deadline_ms)
+
+    async def renew_session(self) -> None:
+        """Open a fresh session after the old one was lost."""
+        await self._stop_working()
+        await self._open_session(None)
+
+    async def close(self) -> None:
+        """Close the session, so that nothing waits for its expiry, and the connections."""
+        await self._stop_working()
+        if self.session_id != NO_SESSION:
+            request = pb.CloseSessionRequest(session_id=self.session_id, reason="closed")
+            for address in self._directory.in_order_of_preference():
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    stub = stub_of(self._directory.channel(address))
+                    await stub.CloseSession(request, timeout=1.0)
+                    break
+        for pending in self._pending:
+            fail(pending, "the client was closed")
+        await self._directory.close()
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once for every session that is lost (not for one closed by ``close``)."""
+        self._lost_callbacks.append(callback)
+
+    async def _open_session(self, deadline_ms: int | None) -> None:
+        started = time.monotonic()
+        logged = started
+        while True:
+            opened = await self._try_to_open()
+            if opened is not None:
+                break
+            now = time.monotonic()
+            where = ", ".join(self._directory.addresses)
+            if deadline_ms is not None and (now - started) * 1000 >= deadline_ms:
+                raise QuorumUnavailable(
+                    f"no session with the quorum at {where} within {deadline_ms} ms "
+                    f"(last error: {self._directory.last_error})"
+                )
+            if now - logged >= _LOG_WAITING_EVERY_S:
+                logged = now
+                log.warning("waiting for the quorum at %s: %s", where, self._directory.last_error)
+            await asyncio.sleep(_PAUSE_S)
+        self.session_id = SessionId(opened.session_id)
+        self.cluster_id = opened.cluster_id
+        self.last_keep_alive_ms = int(time.monotonic() * 1000)
+        log.info("session %s with cluster %s", self.session_id.hex(), self.cluster_id)
+        work = self._work_with_leaders(self.session_id, opened.timeout_ms)
+        self._task = asyncio.create_task(work, name="quorum-client")
+
+    async def _try_to_open(self) -> pb.OpenSessionResponse | None:
+        leader = await self._directory.find_leader()
+        if leader is None:
+            return None
+        request = pb.OpenSessionRequest(
+            cluster_id=self.cluster_id,
+            timeout_ms=self._session_timeout_ms,
+            description=self._description,
+        )
+        stub = stub_of(self._directory.channel(leader))
+        try:
+            return await stub.OpenSession(request, timeout=_CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise QuorumError(error.details()) from error
+            self._directory.last_error = f"{leader}: {error.details() or error.code().name}"
+            return None
+
+    # -- the leader ------------------------------------------------------------------------------
+
+    async def _work_with_leaders(self, session_id: SessionId, timeout_ms: int) -> None:
+        """Until the session is gone."""
+        leader = self._directory.leader
+        while self.session_id == session_id:
+            if leader is None:
+                leader = await self._directory.find_leader()
+                if leader is None:
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+            tenure = Tenure(
+                self._directory,
+                leader,
+                session_id,
+                timeout_ms,
+                self._pending,
+                self._work,
+                on_kept_alive=self._kept_alive,
+                on_session_gone=self._session_gone,
+            )
+            try:
+                await tenure.run()
+            except LeaderGone:
+                log.info("%s no longer leads the quorum", leader)
+            except grpc.aio.AioRpcError as error:
+                log.info("lost quorum leader %s: %s", leader, error.details())
+            if self.session_id == session_id:
+                leader = None
+                await asyncio.sleep(_PAUSE_S)
+
+    def _kept_alive(self, sent_ms: int) -> None:
+        self.last_keep_alive_ms = max(self.last_keep_alive_ms, sent_ms)
+
+    def _session_gone(self, session_id: SessionId) -> None:
+        if session_id != self.session_id:
+            return
+        self.session_id = NO_SESSION
+        log.warning("session %s is lost", session_id.hex())
+        for pending in self._pending:
+            if pending.session_id == session_id:
+                self._pending.forget(pending.sequence)
+                fail(pending, f"session {session_id.hex()} is closed")
+        for callback in list(self._lost_callbacks):
+            callback()
+
+    async def _stop_working(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    async def transact(
+        self, operations: Sequence[Operation], *, atomic: bool = True, timeout_ms: int = 30_000
+    ) -> TransactionResult:
+        """Commit a transaction, exactly once over retries and leader changes.
+
+        Concurrent calls share frames. Refused operations are results, not errors.
+
+        Raises:
+            SessionLost: the session is closed; surely not applied.
+            QuorumUnavailable: no leader took it in time; surely not applied.
+            OutcomeUnknown: it was sent, and what became of it cannot be found out.
+            TransactionTooLarge: over 1 MiB; not sent.
+        """
+        if self.session_id == NO_SESSION:
+            raise SessionLost("there is no session: call renew_session")
+        future: asyncio.Future[TransactionResult] = asyncio.get_running_loop().create_future()
+        pending = self._pending.add(
+            self.session_id,
+            tuple(operations),
+            atomic=atomic,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            future=future,
+        )
+        self._work.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            where = ", ".join(self._directory.addresses)
+            if pending.times_sent:
+                raise OutcomeUnknown(
+                    f"no result from the quorum at {where} within {timeout_ms} ms; "
+                    "the transaction may have been applied"
+                ) from None
+            raise QuorumUnavailable(
+                f"no leader of the quorum at {where} within {timeout_ms} ms "
+                f"(last error: {self._directory.last_error})"
+            ) from None
+        finally:
+            self._pending.forget(pending.sequence)
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    async def read_offset(self) -> MetadataOffset:
+        """An offset that covers everything acknowledged before this call.
+
+        Raises:
+            QuorumUnavailable: no voter could tell.
+        """
+        deadline = time.monotonic() + _CALL_TIMEOUT_S
+        error = ""
+        while time.monotonic() < deadline:
+            for address in self._directory.in_order_of_preference():
+                stub = stub_of(self._directory.channel(address))
+                try:
+                    answer = await stub.Read(
+                        pb.ReadRequest(linearizable=True), timeout=_CALL_TIMEOUT_S
+                    )
+                except grpc.aio.AioRpcError as failure:
+                    error = f"{address}: {failure.details() or failure.code().name}"
+                else:
+                    return MetadataOffset(answer.offset)
+            await asyncio.sleep(_PAUSE_S)
+        raise QuorumUnavailable(f"no linearizable read within {_CALL_TIMEOUT_S:g} s ({error})")
+
+    def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
+        """What was and will be applied from ``from_offset`` on, in order; 0: a snapshot first.
+
+        Reconnects to any voter by itself; never skips or repeats a transaction.
+        """
+        return follow(self._directory, from_offset)
+
+    async def status(self) -> pb.QuorumStatusResponse:
+        """State of the quorum, as its leader sees it, or else any voter that answers.
+
+        Raises:
+            QuorumUnavailable: no voter answers.
+        """
+        for address in self._directory.in_order_of_preference():
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return await self._directory.status(address)
+        raise QuorumUnavailable(f"no voter answers at {', '.join(self._directory.addresses)}")

@@ -15,6 +15,7 @@ from metadata_log.configuration import (
 )
 from metadata_log.types import Endpoint, VoterId
 from quorum.config_file import read_toml
+from quorum.raft.options import RaftOptions
 
 NODE_ID: Final = ConfigKey(
     name="node.id", type=int, at_least=1, at_most=2**31 - 1, doc="This voter's id."
@@ -131,6 +132,16 @@ class QuorumConfig(msgspec.Struct, frozen=True):
     @property
     def data_dir(self) -> Path:
         return Path(self.values[DATA_DIR])
+
+    @property
+    def raft_options(self) -> RaftOptions:
+        return RaftOptions(
+            election_timeout_min_s=self.values[RAFT_TIMEOUT_MIN_MS] / 1000,
+            election_timeout_max_s=self.values[RAFT_TIMEOUT_MAX_MS] / 1000,
+            snapshot_max_entries=self.values[SNAPSHOT_MAX_RECORDS],
+            snapshot_max_bytes=self.values[SNAPSHOT_MAX_BYTES],
+            retained_entries=self.values[RETAINED_RECORDS],
+        )
 
     @property
     def own(self) -> Voter:

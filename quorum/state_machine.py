@@ -21,8 +21,8 @@ class AppliedSince(NamedTuple):
 
     image: Image
     entries: list[LogEntry]
-    installed: bool
-    """A snapshot replaced the state: ``entries`` do not continue what came before."""
+    installed_at: int | None
+    """A snapshot of this offset replaced the state, and ``entries`` came after it."""
 
 
 class QuorumStateMachine:
@@ -31,7 +31,7 @@ class QuorumStateMachine:
     def __init__(self) -> None:
         self.image = Image()
         self._entries: list[LogEntry] = []
-        self._installed = False
+        self._installed_at: int | None = None
 
     def apply(self, index: int, command: bytes) -> TransactionResult | None:
         """The transaction's result; None if the command is no transaction, on every voter alike."""
@@ -50,13 +50,13 @@ class QuorumStateMachine:
     def install(self, index: int, chunks: Iterable[bytes]) -> None:
         self.image = decode_snapshot(chunks)
         self._entries = []
-        self._installed = True
+        self._installed_at = index
 
     def take_applied(self) -> AppliedSince:
         """What was applied since the last call."""
-        applied = AppliedSince(self.image, self._entries, self._installed)
+        applied = AppliedSince(self.image, self._entries, self._installed_at)
         self._entries = []
-        self._installed = False
+        self._installed_at = None
         return applied
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from pysyncobj import FAIL_REASON
 
@@ -47,14 +47,20 @@ class Outcome(IntEnum):
     """This voter lost its leadership meanwhile."""
 
 
+class ProposalOwner(Protocol):
+    """Who is told the outcome of a proposal; not on the raft thread."""
+
+    def completed(self, proposal: Any) -> None: ...  # noqa: ANN401 - its own kind of proposal
+
+
 class Proposal:
     """One command on its way through the log. ``command`` None: a no-op, as a barrier."""
 
-    __slots__ = ("command", "context", "outcome", "result")
+    __slots__ = ("command", "outcome", "owner", "result")
 
-    def __init__(self, command: bytes | None, context: object) -> None:
+    def __init__(self, command: bytes | None, owner: ProposalOwner) -> None:
         self.command = command
-        self.context = context
+        self.owner = owner
         self.outcome = Outcome.PENDING
         self.result: Any = None
 
@@ -126,7 +132,7 @@ class RaftDriver:
         try:
             while not self._stopping:
                 self._round()
-        except BaseException as error:  # noqa: BLE001 - a voter in doubt must not go on
+        except BaseException as error:
             log.critical("the voter cannot go on", exc_info=True)
             self._stopping = True
             self._on_failed(error)

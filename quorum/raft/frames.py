@@ -8,8 +8,8 @@ library's utility messages, forwarded commands and cluster changes have no form 
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
-from quorate_proto.v1.raft_pb2 import RaftEntries, RaftFrame, RaftHello, RaftMessage
 
+from quorate_proto.v1.raft_pb2 import RaftEntries, RaftFrame, RaftHello, RaftMessage
 from quorum.raft.journal import Entry
 
 PROTOCOL_FORMAT: Final = 1

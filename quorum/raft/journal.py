@@ -105,13 +105,13 @@ class LmdbJournal:
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
         return self._entries[item]
 
-    def getCurrentTerm(self) -> int:  # noqa: N802 - the library's name
+    def getCurrentTerm(self) -> int:
         return self._meta.term
 
-    def getVotedForNodeId(self) -> str | None:  # noqa: N802 - the library's name
+    def getVotedForNodeId(self) -> str | None:
         return self._meta.voted_for
 
-    def getRaftCommitIndex(self) -> int:  # noqa: N802 - the library's name
+    def getRaftCommitIndex(self) -> int:
         return self._meta.commit_index
 
     # -- what PySyncObj changes ------------------------------------------------------------------
@@ -123,7 +123,7 @@ class LmdbJournal:
         self._pending.append(entry)
         self._dirty = True
 
-    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802 - the library's name
+    def deleteEntriesFrom(self, position: int) -> None:
         """Truncate: entries from list position ``position`` on are gone after the next ``sync``."""
         if position >= len(self._entries):
             return
@@ -135,7 +135,7 @@ class LmdbJournal:
             self._truncate_from = index
         self._dirty = True
 
-    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802 - the library's name
+    def deleteEntriesTo(self, position: int) -> None:
         """Compact: entries before list position ``position`` are no longer needed."""
         if position <= 0:
             return
@@ -144,18 +144,18 @@ class LmdbJournal:
         self._meta = self._meta._replace(first=self._entries[0][1])
         self._dirty = True
 
-    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802 - the library's name
+    def setRaftCommitIndex(self, index: int) -> None:
         """Remember the commit index; it rides along with the next ``sync``."""
         if index != self._meta.commit_index:
             self._meta = self._meta._replace(commit_index=index)
 
-    def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802
+    def setCurrentTerm(self, term: int, voted_for: str | None) -> None:
         """Term and vote are on disk before this returns, with every entry added before (P18)."""
         self._meta = self._meta._replace(term=term, voted_for=voted_for)
         self._dirty = True
         self.sync()
 
-    def onOneSecondTimer(self) -> None:  # noqa: N802 - the library's name
+    def onOneSecondTimer(self) -> None:
         """Write the commit index of an idle log, and go on removing garbage."""
         if self._meta.commit_index != self._commit_on_disk or self._has_garbage():
             self._dirty = True

@@ -175,6 +175,13 @@ class RaftNode(LibraryVoter):
         """As ``propose``, an entry that changes nothing: a barrier for linearizable reads."""
         self._applyCommand(b"", on_committed, NO_OP_KIND)
 
+    def close(self) -> None:
+        """Release files and sockets, once nothing runs this voter any more."""
+        self.transport.destroy()
+        self._snapshots.close()
+        self.journal.close()
+        self.poller.close()
+
     # -- leadership, as others may rely on it ----------------------------------------------------
 
     @property
@@ -191,13 +198,13 @@ class RaftNode(LibraryVoter):
 
     # -- overridden: what must be durable, and when ----------------------------------------------
 
-    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802 - the library's name
+    def _SyncObj__onBecomeLeader(self) -> None:
         log.info("elected leader in term %d", self.term)
         super()._SyncObj__onBecomeLeader()
         # The library may count this no-op as our own match in this very tick (P18).
         self.journal.sync()
 
-    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802 - the library's name
+    def _SyncObj__applyLogEntries(self) -> bool:
         """Apply what is committed and on disk, so much at a time that the sockets are read soon."""
         self.journal.sync()
         committed = self._SyncObj__raftCommitIndex
@@ -207,14 +214,14 @@ class RaftNode(LibraryVoter):
         finally:
             self._SyncObj__raftCommitIndex = committed
 
-    def _SyncObj__doApplyCommand(self, command: bytes) -> object:  # noqa: N802
+    def _SyncObj__doApplyCommand(self, command: bytes) -> object:
         """Bytes to the one dispatcher: nothing is unpickled. Whatever this raises is fatal (P6)."""
         if command[0] != REGULAR:
             return None
         self._bytes_since_snapshot += len(command)
         return self._machine.apply(self.last_applied + 1, command[1:])
 
-    def _checkCommandsToApply(self) -> None:  # noqa: N802 - the library's name
+    def _checkCommandsToApply(self) -> None:
         """Proposals go into our own log or nowhere: the library would forward them (P15)."""
         if self.is_leader:
             super()._checkCommandsToApply()
@@ -224,11 +231,11 @@ class RaftNode(LibraryVoter):
             _, on_committed = queue.get_nowait()
             on_committed(None, FAIL_REASON.NOT_LEADER)
 
-    def _SyncObj__sendNextNodeIdx(  # noqa: N802 - the library's name
+    def _SyncObj__sendNextNodeIdx(
         self,
         node: VoterNode,
         reset: bool = False,
-        nextNodeIdx: int | None = None,  # noqa: N803 - the library's name
+        nextNodeIdx: int | None = None,
         success: bool = False,
     ) -> None:
         """Hold the acknowledgement back until our log is on disk; stamp it with the term (P5, P18)."""
@@ -253,7 +260,7 @@ class RaftNode(LibraryVoter):
 
     # -- overridden: snapshots -------------------------------------------------------------------
 
-    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
         """A snapshot from the leader is complete, checked and in its place: make it our state."""
         position = self._snapshots.received
         self._verified_index = position.last_index
@@ -268,7 +275,7 @@ class RaftNode(LibraryVoter):
         self._snapshot_index = position.last_index
         self._bytes_since_snapshot = 0
 
-    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802 - the library's name
+    def _SyncObj__tryLogCompaction(self) -> None:
         """Snapshot by size; the journal is compacted only once the snapshot is durable (P1)."""
         written = self._snapshots.finished()
         if written is not None:
@@ -294,7 +301,7 @@ class RaftNode(LibraryVoter):
         position = SnapshotPosition(self.last_applied, term)
         self._snapshots.begin_writing(position, self._machine.snapshot_chunks())
 
-    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802 - the library's name
+    def _SyncObj__sendAppendEntries(self) -> None:
         super()._SyncObj__sendAppendEntries()
         sent, self._snapshots.sent = self._snapshots.sent, {}
         for node, position in sent.items():
@@ -302,7 +309,7 @@ class RaftNode(LibraryVoter):
 
     # -- overridden: messages --------------------------------------------------------------------
 
-    def _SyncObj__onMessageReceived(self, node: VoterNode, message: Message) -> None:  # noqa: N802
+    def _SyncObj__onMessageReceived(self, node: VoterNode, message: Message) -> None:
         match message["type"]:
             case "append_entries":
                 self._on_append_entries(node, message)
@@ -362,7 +369,7 @@ class RaftNode(LibraryVoter):
             and clock_s() > self.election_deadline_s
         )
 
-    def _SyncObj__onNodeDisconnected(self, node: VoterNode) -> None:  # noqa: N802
+    def _SyncObj__onNodeDisconnected(self, node: VoterNode) -> None:
         """A closed connection says that the leader is gone sooner than its silence does."""
         super()._SyncObj__onNodeDisconnected(node)
         if not self.is_leader and self.leader == node:

@@ -99,7 +99,7 @@ class SnapshotStore:
 
     # -- the library's Serializer ----------------------------------------------------------------
 
-    def getTransmissionData(self, node: VoterNode) -> Piece | None:  # noqa: N802
+    def getTransmissionData(self, node: VoterNode) -> Piece | None:
         """The next piece for a follower; None while it has enough under way."""
         if not self._can_send(node):
             return None
@@ -120,7 +120,7 @@ class SnapshotStore:
             self.sent[node] = position
         return data, is_first, is_last
 
-    def setTransmissionData(self, piece: Piece | None) -> bool:  # noqa: N802
+    def setTransmissionData(self, piece: Piece | None) -> bool:
         """Take a piece from the leader; True once a whole, checked snapshot has come.
 
         ``received`` then says where it stands. It takes the place of the one in the folder unless
@@ -143,7 +143,7 @@ class SnapshotStore:
             adopt_snapshot(self._incoming.path, self.path)
         return True
 
-    def cancelTransmisstion(self, node: VoterNode) -> None:  # noqa: N802 - the library's spelling
+    def cancelTransmisstion(self, node: VoterNode) -> None:
         sending = self._sending.pop(node, None)
         if sending is not None:
             sending[0].close()

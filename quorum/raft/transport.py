@@ -16,9 +16,9 @@ from typing import Final
 
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
-from quorate_proto.v1.raft_pb2 import RaftHello
 
 from metadata_log.types import Endpoint, VoterId
+from quorate_proto.v1.raft_pb2 import RaftHello
 from quorum.raft.connection import Connection
 from quorum.raft.frames import (
     PROTOCOL_FORMAT,
@@ -77,10 +77,10 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
     def ready(self) -> bool:
         return True
 
-    def addNode(self, node: Node) -> None:  # noqa: N802 - the library's name
+    def addNode(self, node: Node) -> None:
         raise NotImplementedError("membership changes are not part of this version")
 
-    def dropNode(self, node: Node) -> None:  # noqa: N802 - the library's name
+    def dropNode(self, node: Node) -> None:
         raise NotImplementedError("membership changes are not part of this version")
 
     def send(self, node: VoterNode, message: Message) -> bool:
@@ -122,7 +122,11 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         """Dial who is to be dialled; drop who does not introduce himself. Call some times a second."""
         for voter_id, node in self._others.items():
             is_down = voter_id not in self._connections and voter_id not in self._dialling
-            if is_down and voter_id < self._own.voter_id and now >= self._redial_at.get(voter_id, 0):
+            if (
+                is_down
+                and voter_id < self._own.voter_id
+                and now >= self._redial_at.get(voter_id, 0)
+            ):
                 self._redial_at[voter_id] = now + REDIAL_S
                 self._dial(node)
         for connection, since in list(self._unintroduced.items()):

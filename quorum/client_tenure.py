@@ -1,0 +1,160 @@
+"""A client's time with one leader: keep-alives and transactions over two streams, until one breaks."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from metadata_log.codec import result_from_proto
+from metadata_log.types import SessionId
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.client_directory import VoterDirectory
+from quorum.client_pending import PendingTransactions, session_gone, settle
+from quorum.errors import TransactionInvalid, TransactionTooLarge
+from quorum.peers import stub_of
+
+log = logging.getLogger(__name__)
+
+FRAME_BYTES: Final = 1 << 20
+BUSY_PAUSE_S: Final = 0.02
+
+
+class LeaderGone(Exception):
+    """This voter does not lead, or no longer answers: look for the leader again."""
+
+
+class Tenure:
+    """One attempt to work with one leader. ``run`` ends with ``LeaderGone`` or another error."""
+
+    def __init__(
+        self,
+        directory: VoterDirectory,
+        address: str,
+        session_id: SessionId,
+        session_timeout_ms: int,
+        pending: PendingTransactions,
+        work: asyncio.Event,
+        *,
+        on_kept_alive: Callable[[int], None],
+        on_session_gone: Callable[[SessionId], None],
+    ) -> None:
+        self._stub = stub_of(directory.channel(address))
+        self._session_id = session_id
+        self._interval_s = min(session_timeout_ms / 6, 1_000) / 1000
+        self._pending = pending
+        self._work = work
+        self._on_kept_alive = on_kept_alive
+        self._on_session_gone = on_session_gone
+
+    async def run(self) -> None:
+        """Until the leader is gone, or the session is.
+
+        Raises:
+            LeaderGone, grpc.aio.AioRpcError: look for the leader again.
+        """
+        self._pending.send_again()
+        self._work.set()
+        tasks = [
+            asyncio.create_task(self._keep_alive(), name="quorum-keep-alive"),
+            asyncio.create_task(self._transact(), name="quorum-transact"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- keep-alives -----------------------------------------------------------------------------
+
+    async def _keep_alive(self) -> None:
+        """Returns when the session is gone for good."""
+        call = self._stub.KeepAlive()
+        sequence = 0
+        try:
+            while True:
+                sequence += 1
+                sent_ms = int(time.monotonic() * 1000)
+                await call.write(
+                    pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
+                )
+                async with asyncio.timeout(2 * self._interval_s + 0.5):
+                    answer: Any = await call.read()
+                if not isinstance(answer, pb.KeepAliveResponse) or answer.not_leader:
+                    raise LeaderGone
+                if not answer.alive:
+                    self._on_session_gone(self._session_id)
+                    return
+                self._on_kept_alive(sent_ms)
+                await asyncio.sleep(self._interval_s)
+        except TimeoutError:
+            raise LeaderGone from None
+        finally:
+            call.cancel()
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    async def _transact(self) -> None:
+        call = self._stub.Transact()
+        writer = asyncio.create_task(self._write_frames(call), name="quorum-transact-frames")
+        try:
+            while True:
+                reading = asyncio.ensure_future(call.read())
+                await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
+                if writer.done():
+                    reading.cancel()
+                    writer.result()
+                frame: Any = await reading
+                if not isinstance(frame, pb.TransactReplyFrame):
+                    raise LeaderGone
+                for reply in frame.replies:
+                    self._take_reply(reply)
+        finally:
+            writer.cancel()
+            call.cancel()
+
+    async def _write_frames(self, call: Any) -> None:  # noqa: ANN401 - generic in grpc
+        """While one frame is being written, the next one fills up."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while batch := self._pending.take_unsent(FRAME_BYTES):
+                await call.write(
+                    pb.TransactFrame(
+                        transactions=[pending.encoded for pending in batch],
+                        request_ids=[pending.sequence for pending in batch],
+                    )
+                )
+
+    def _take_reply(self, reply: pb.TransactReply) -> None:
+        pending = self._pending.get(reply.request_id)
+        if pending is None:
+            return
+        match reply.status:
+            case pb.TRANSACT_DONE:
+                result = result_from_proto(reply.result)
+                self._pending.forget(pending.sequence)
+                settle(pending, result)
+                if session_gone(pending, result):
+                    self._on_session_gone(pending.session_id)
+            case pb.TRANSACT_TOO_LARGE:
+                self._refuse(reply, TransactionTooLarge(reply.detail))
+            case pb.TRANSACT_INVALID:
+                self._refuse(reply, TransactionInvalid(reply.detail))
+            case pb.TRANSACT_BUSY:
+                loop = asyncio.get_running_loop()
+                loop.call_later(BUSY_PAUSE_S, self._try_again, pending.sequence)
+            case _:
+                raise LeaderGone
+
+    def _refuse(self, reply: pb.TransactReply, error: Exception) -> None:
+        pending = self._pending.forget(reply.request_id)
+        if pending is not None and not pending.future.done():
+            pending.future.set_exception(error)
+
+    def _try_again(self, sequence: int) -> None:
+        self._pending.retry(sequence)
+        self._work.set()

@@ -1,0 +1,115 @@
+"""Who is alive: the leader's table of sessions (rule 9). Pure: the clock comes in.
+
+Keep-alives are soft state, never replicated; opening, closing and expiry are committed
+transactions, and the table follows the committed sessions. A new leader gives everybody a full
+timeout. Once a session is overdue it gets one more tick, so that keep-alives that are waiting are
+read first; once its expiry is proposed no keep-alive of it is answered any more.
+
+The table's clock stands still while this process does: a leader that was stopped for a while could
+not have heard anybody, so the time does not count against the sessions.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from metadata_log.types import SessionId
+
+CLOSED_STREAM_MS: Final = 1_000
+"""What is left to a session whose keep-alive stream closed: its process is probably gone."""
+
+TICK_MS: Final = 50
+_LONGEST_STEP_MS: Final = 4 * TICK_MS
+
+
+class KeepAlive(Enum):
+    """What to tell who sent a keep-alive."""
+
+    ALIVE = 1
+    GONE = 2
+    NO_ANSWER = 3
+    """This voter does not lead, or has proposed the session's expiry: it must not say either."""
+
+
+class _Session:
+    __slots__ = ("deadline_ms", "expiring", "overdue", "stream", "timeout_ms")
+
+    def __init__(self, timeout_ms: int, deadline_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        self.deadline_ms = deadline_ms
+        self.stream: object = None
+        self.overdue = False
+        self.expiring = False
+
+
+class SessionTable:
+    """Deadlines of all open sessions while this voter leads; empty otherwise."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[SessionId, _Session] = {}
+        self._clock_ms = 0.0
+        self._last_tick_ms: float | None = None
+        self.leading = False
+
+    def lead(self, timeouts_ms: Mapping[SessionId, int]) -> None:
+        """This voter leads from now on: every open session gets its full timeout."""
+        self._sessions = {}
+        self.leading = True
+        self.follow(timeouts_ms)
+
+    def resign(self) -> None:
+        """This voter no longer leads: it knows nothing of sessions."""
+        self._sessions = {}
+        self.leading = False
+
+    def follow(self, timeouts_ms: Mapping[SessionId, int]) -> None:
+        """The open sessions as committed: new ones get their full timeout, others are dropped."""
+        if not self.leading:
+            return
+        for session_id in [known for known in self._sessions if known not in timeouts_ms]:
+            del self._sessions[session_id]
+        for session_id, timeout_ms in timeouts_ms.items():
+            if session_id not in self._sessions:
+                self._sessions[session_id] = _Session(timeout_ms, self._clock_ms + timeout_ms)
+
+    def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
+        """A keep-alive of the session came on ``stream``."""
+        if not self.leading:
+            return KeepAlive.NO_ANSWER
+        session = self._sessions.get(session_id)
+        if session is None:
+            return KeepAlive.GONE
+        if session.expiring:
+            return KeepAlive.NO_ANSWER
+        session.deadline_ms = self._clock_ms + session.timeout_ms
+        session.overdue = False
+        session.stream = stream
+        return KeepAlive.ALIVE
+
+    def stream_closed(self, session_id: SessionId, stream: object) -> None:
+        """The stream closed; of no account if the session has kept alive on another since."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.stream is stream:
+            soon_ms = self._clock_ms + min(CLOSED_STREAM_MS, session.timeout_ms)
+            session.deadline_ms = min(session.deadline_ms, soon_ms)
+
+    def tick(self, now_ms: float) -> list[SessionId]:
+        """Advance the clock to ``now_ms``; the sessions whose expiry is to be proposed now."""
+        if self._last_tick_ms is not None:
+            self._clock_ms += min(now_ms - self._last_tick_ms, _LONGEST_STEP_MS)
+        self._last_tick_ms = now_ms
+        expired = []
+        for session_id, session in self._sessions.items():
+            if session.expiring or session.deadline_ms > self._clock_ms:
+                continue
+            if session.overdue:
+                session.expiring = True
+                expired.append(session_id)
+            session.overdue = True
+        return expired
+
+    def expiry_refused(self, session_id: SessionId) -> None:
+        """The expiry was surely not committed: it is proposed again at the next tick."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.expiring = False

@@ -1,0 +1,127 @@
+"""The server's end of one ``Transact`` stream: many transactions per frame in, replies per round out."""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from metadata_log.codec import result_to_proto
+from metadata_log.records import Transaction
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.raft.driver import Outcome, Proposal
+from quorum.voter import Voter
+
+_STATUS_OF: Final = {
+    Outcome.NOT_LEADER: pb.TRANSACT_NOT_LEADER,
+    Outcome.UNKNOWN: pb.TRANSACT_UNKNOWN,
+}
+
+
+class StreamProposal(Proposal):
+    """A proposal that is answered on its stream."""
+
+    __slots__ = ("request_id",)
+
+    def __init__(self, command: bytes, owner: "TransactStream", request_id: int) -> None:
+        super().__init__(command, owner)
+        self.request_id = request_id
+
+
+class TransactStream:
+    """Answers in any order; one frame of replies for all that is ready."""
+
+    def __init__(self, voter: Voter) -> None:
+        self._voter = voter
+        self._completed: list[StreamProposal] = []
+        self._refused: list[pb.TransactReply] = []
+        self._ready = asyncio.Event()
+        self._unanswered = 0
+        self._half_closed = False
+
+    async def serve(
+        self,
+        context: "grpc.aio.ServicerContext[pb.TransactFrame, pb.TransactReplyFrame]",
+        frames: Any,  # noqa: ANN401 - an async iterator of frames, untyped in grpc
+    ) -> None:
+        """Until the client has closed its side and every transaction is answered."""
+        writer = asyncio.create_task(self._write(context), name="transact-replies")
+        try:
+            async for frame in frames:
+                if len(frame.transactions) != len(frame.request_ids):
+                    await context.abort(
+                        grpc.StatusCode.INVALID_ARGUMENT,
+                        f"{len(frame.transactions)} transactions with "
+                        f"{len(frame.request_ids)} request ids",
+                    )
+                self._take(frame)
+            self._half_closed = True
+            self._ready.set()
+            await writer
+        finally:
+            writer.cancel()
+
+    def completed(self, proposal: StreamProposal) -> None:
+        """Called for every proposal of this stream when its outcome is known."""
+        self._completed.append(proposal)
+        self._ready.set()
+
+    def _take(self, frame: pb.TransactFrame) -> None:
+        if not self._voter.accepts_proposals:
+            for request_id in frame.request_ids:
+                self._refuse(request_id, pb.TRANSACT_NOT_LEADER)
+            return
+        proposals = []
+        for request_id, command in zip(frame.request_ids, frame.transactions, strict=True):
+            if len(command) > Transaction.MAX_ENCODED_BYTES:
+                detail = f"{len(command)} bytes, {Transaction.MAX_ENCODED_BYTES} at most"
+                self._refuse(request_id, pb.TRANSACT_TOO_LARGE, detail)
+            else:
+                proposals.append(StreamProposal(command, self, request_id))
+        if proposals and not self._voter.submit(proposals):
+            for proposal in proposals:
+                self._refuse(proposal.request_id, pb.TRANSACT_BUSY)
+            return
+        self._unanswered += len(proposals)
+
+    def _refuse(
+        self, request_id: int, status: "pb.TransactStatus.ValueType", detail: str = ""
+    ) -> None:
+        self._refused.append(
+            pb.TransactReply(
+                request_id=request_id,
+                status=status,
+                detail=detail,
+                leader_id=self._voter.leadership.leader_id,
+            )
+        )
+        self._ready.set()
+
+    async def _write(
+        self, context: "grpc.aio.ServicerContext[pb.TransactFrame, pb.TransactReplyFrame]"
+    ) -> None:
+        while not (self._half_closed and self._unanswered == 0 and not self._refused):
+            await self._ready.wait()
+            self._ready.clear()
+            completed, self._completed = self._completed, []
+            refused, self._refused = self._refused, []
+            self._unanswered -= len(completed)
+            replies = refused + [self._reply(proposal) for proposal in completed]
+            if replies:
+                await context.write(pb.TransactReplyFrame(replies=replies))
+
+    def _reply(self, proposal: StreamProposal) -> pb.TransactReply:
+        if proposal.outcome is not Outcome.COMMITTED:
+            return pb.TransactReply(
+                request_id=proposal.request_id,
+                status=_STATUS_OF[proposal.outcome],
+                leader_id=self._voter.leadership.leader_id,
+            )
+        if proposal.result is None:
+            return pb.TransactReply(
+                request_id=proposal.request_id,
+                status=pb.TRANSACT_INVALID,
+                detail="not a transaction that this version of the quorum understands",
+            )
+        return pb.TransactReply(
+            request_id=proposal.request_id, result=result_to_proto(proposal.result)
+        )

@@ -1,0 +1,274 @@
+"""One voter as its gRPC service sees it: on the event loop, with the raft thread behind it.
+
+The raft thread hands over what each of its rounds changed in one call; here that becomes the newest
+image, the tail of the log, woken watchers and answered proposals.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from metadata_log.codec import encode_transaction
+from metadata_log.image import Image
+from metadata_log.reader import LogEntry
+from metadata_log.records import Operation, Record, SessionClosed, Transaction, TransactionResult
+from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
+from quorum.config import QuorumConfig
+from quorum.log_tail import LogTail
+from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
+from quorum.raft.frames import REGULAR
+from quorum.raft.library import clock_s
+from quorum.raft.node import RaftNode
+from quorum.sessions import TICK_MS, SessionTable
+from quorum.state_machine import AppliedSince, QuorumStateMachine, is_transaction
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 1 << 20
+_READ_ENTRIES: Final = 2_000
+
+
+class NotLeader(Exception):
+    """This voter does not lead: nothing was done."""
+
+
+class OutcomeLost(Exception):
+    """This voter lost its leadership while the proposal was under way."""
+
+
+class Single:
+    """Where the answer to one proposal goes that somebody waits for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[Proposal] = loop.create_future()
+
+    def completed(self, proposal: Proposal) -> None:
+        if not self.future.done():
+            self.future.set_result(proposal)
+
+
+class JournalRange(NamedTuple):
+    """Transactions out of the journal; everything up to ``last_offset`` was looked at."""
+
+    entries: list[LogEntry]
+    last_offset: MetadataOffset
+
+
+class Voter:
+    """All methods on the event loop, but ``on_round``."""
+
+    def __init__(self, config: QuorumConfig, machine: QuorumStateMachine) -> None:
+        self.config = config
+        self.leadership = Leadership(False, 0, 0)
+        self.image = Image()
+        self.applied_offset = MetadataOffset(0)
+        self.tail = LogTail()
+        self.sessions = SessionTable()
+        self.without_leader_since: float | None = clock_s()
+        self._machine = machine
+        self._loop = asyncio.get_running_loop()
+        self._driver: RaftDriver | None = None
+        self._changed = asyncio.Event()
+        self._barriers: list[asyncio.Future[MetadataOffset]] = []
+        self._barrier_under_way = False
+        self._ticker: asyncio.Task[None] | None = None
+
+    @property
+    def driver(self) -> RaftDriver:
+        if self._driver is None:
+            raise RuntimeError("the voter was not started")
+        return self._driver
+
+    def start(self, driver: RaftDriver) -> None:
+        self._driver = driver
+        driver.start()
+        self._ticker = asyncio.create_task(self._tick_sessions(), name="session-ticker")
+
+    async def stop(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._driver is not None:
+            await asyncio.to_thread(self._driver.stop)
+
+    # -- what the raft thread tells --------------------------------------------------------------
+
+    def on_round(self, node: RaftNode, completed: list[Proposal], leadership: Leadership) -> None:
+        """On the raft thread: hand everything of this round to the loop in one call."""
+        applied = self._machine.take_applied()
+        offset = MetadataOffset(node.last_applied)
+        self._loop.call_soon_threadsafe(self._take_round, applied, offset, completed, leadership)
+
+    def _take_round(
+        self,
+        applied: AppliedSince,
+        offset: MetadataOffset,
+        completed: list[Proposal],
+        leadership: Leadership,
+    ) -> None:
+        sessions_changed = applied.image.sessions is not self.image.sessions
+        if applied.installed_at is not None:
+            self.tail.restart(MetadataOffset(applied.installed_at + 1))
+        self.tail.extend(applied.entries)
+        self.image = applied.image
+        self.applied_offset = offset
+        if leadership != self.leadership:
+            self._take_leadership(leadership)
+        elif sessions_changed:
+            self.sessions.follow(self._session_timeouts())
+        for proposal in completed:
+            proposal.owner.completed(proposal)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _take_leadership(self, leadership: Leadership) -> None:
+        before, self.leadership = self.leadership, leadership
+        if leadership.leader_id != before.leader_id:
+            log.info("term %d: leader is %d", leadership.term, leadership.leader_id)
+        if leadership.leader_id:
+            self.without_leader_since = None
+        elif self.without_leader_since is None:
+            self.without_leader_since = clock_s()
+        if not leadership.leads:
+            self.sessions.resign()
+        elif not before.leads or leadership.term != before.term:
+            self.sessions.lead(self._session_timeouts())
+        else:
+            self.sessions.follow(self._session_timeouts())
+
+    def _session_timeouts(self) -> dict[SessionId, int]:
+        return {key: session.timeout_ms for key, session in self.image.sessions.items()}
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    async def changed(self) -> None:
+        """Until the next round that changed something."""
+        await self._changed.wait()
+
+    async def applied(self, offset: MetadataOffset) -> None:
+        """Until everything up to ``offset`` is applied here."""
+        while self.applied_offset < offset:
+            await self.changed()
+
+    # -- proposing -------------------------------------------------------------------------------
+
+    @property
+    def accepts_proposals(self) -> bool:
+        return self.leadership.leader_id == self.config.voter_id
+
+    def submit(self, proposals: Sequence[Proposal]) -> bool:
+        """As ``RaftDriver.submit``."""
+        return self.driver.submit(proposals)
+
+    async def propose(self, *records: Record) -> tuple[MetadataOffset, TransactionResult]:
+        """Commit a transaction of the quorum's own; its offset and result.
+
+        Raises:
+            NotLeader: surely not applied.
+            OutcomeLost: may or may not be applied.
+        """
+        command = encode_transaction(Transaction(operations=(Operation(records=records),)))
+        proposal = await self._committed(command)
+        result: TransactionResult = proposal.result
+        return result.offset, result
+
+    async def barrier(self) -> MetadataOffset:
+        """An offset that covers everything acknowledged before this call; applied here.
+
+        Reads that come while a no-op is under way share the next one.
+
+        Raises:
+            NotLeader, OutcomeLost: ask the leader.
+        """
+        future: asyncio.Future[MetadataOffset] = self._loop.create_future()
+        self._barriers.append(future)
+        if not self._barrier_under_way:
+            self._barrier_under_way = True
+            self._barrier_task = asyncio.create_task(self._run_barriers(), name="read-barrier")
+        return await future
+
+    async def _run_barriers(self) -> None:
+        try:
+            while self._barriers:
+                served, self._barriers = self._barriers, []
+                try:
+                    await self._committed(None)
+                except (NotLeader, OutcomeLost) as error:
+                    for future in served:
+                        if not future.done():
+                            future.set_exception(error)
+                    continue
+                for future in served:
+                    if not future.done():
+                        future.set_result(self.applied_offset)
+        finally:
+            self._barrier_under_way = False
+
+    async def _committed(self, command: bytes | None) -> Proposal:
+        single = Single(self._loop)
+        if not self.accepts_proposals or not self.submit([Proposal(command, single)]):
+            raise NotLeader
+        proposal = await single.future
+        if proposal.outcome is Outcome.COMMITTED:
+            return proposal
+        raise NotLeader if proposal.outcome is Outcome.NOT_LEADER else OutcomeLost
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    @property
+    def heard_majority_just_now(self) -> bool:
+        """A majority answered this leader so lately that no other can have been elected since."""
+        fallback_s = self.config.raft_options.leader_fallback_s
+        return clock_s() - self.driver.majority_heard_s < fallback_s
+
+    def new_session_id(self) -> SessionId:
+        return SessionId(os.urandom(ID_BYTES))
+
+    async def _tick_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            for session_id in self.sessions.tick(self._loop.time() * 1000):
+                log.info("session %s expired", session_id.hex())
+                expiry = asyncio.create_task(self._expire(session_id))
+                expiry.add_done_callback(_log_failure)
+
+    async def _expire(self, session_id: SessionId) -> None:
+        try:
+            await self.propose(SessionClosed(session_id=session_id, reason="expired"))
+        except NotLeader:
+            self.sessions.expiry_refused(session_id)
+        except OutcomeLost:
+            pass  # The next leader decides about it.
+
+    # -- reading the log -------------------------------------------------------------------------
+
+    async def read_journal(self, start: MetadataOffset) -> JournalRange | None:
+        """Some applied entries from ``start`` on out of the journal; None: compacted away."""
+        return await asyncio.wrap_future(self.driver.call(_journal_reader(start)))
+
+
+def _journal_reader(start: MetadataOffset) -> Callable[[RaftNode], JournalRange | None]:
+    def read(node: RaftNode) -> JournalRange | None:
+        journal = node.journal
+        # The first entry may be the placeholder of a snapshot.
+        if start <= journal.first_index:
+            return None
+        position = start - journal.first_index
+        count = max(0, min(_READ_ENTRIES, node.last_applied - start + 1))
+        found: list[LogEntry] = []
+        size, last = 0, start - 1
+        for command, last, _ in journal[position : position + count]:
+            if command[0] == REGULAR and is_transaction(command[1:]):
+                found.append(LogEntry(MetadataOffset(last), command[1:]))
+                size += len(command)
+                if size >= _READ_BYTES:
+                    break
+        return JournalRange(found, MetadataOffset(last))
+
+    return read
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("expiring a session failed", exc_info=task.exception())

@@ -1,0 +1,202 @@
+"""A quorum of real voter processes on free loopback ports: start, stop, kill, restart.
+
+with QuorumCluster(tmp_path, voters=3) as quorum:
+    client = QuorumClient(quorum.addresses, description="test", session_timeout_ms=6000)
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
+
+START_TIMEOUT_S = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]
+
+
+class QuorumCluster:
+    """Voters 1 to ``voters``, with their data and logs under ``folder``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        voters: int = 3,
+        cluster_id: str = "test-cluster",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """``settings``: further configuration keys of every voter."""
+        self.folder = folder
+        self.cluster_id = cluster_id
+        self.settings = dict(settings or {})
+        self.voter_ids = list(range(1, voters + 1))
+        ports = free_ports(2 * voters)
+        self._raft_ports = dict(zip(self.voter_ids, ports[:voters], strict=True))
+        self._grpc_ports = dict(zip(self.voter_ids, ports[voters:], strict=True))
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        """gRPC addresses of all voters, running or not."""
+        return [self.address(voter_id) for voter_id in self.voter_ids]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``addresses`` as brokers have them in ``quorum.bootstrap.servers``."""
+        return ",".join(self.addresses)
+
+    def address(self, voter_id: int) -> str:
+        return f"127.0.0.1:{self._grpc_ports[voter_id]}"
+
+    def raft_address(self, voter_id: int) -> tuple[str, int]:
+        return "127.0.0.1", self._raft_ports[voter_id]
+
+    def data_dir(self, voter_id: int) -> Path:
+        return self.folder / f"voter-{voter_id}"
+
+    def log_text(self, voter_id: int) -> str:
+        return (self.folder / f"voter-{voter_id}.log").read_text()
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop_all()
+
+    def start_all(self) -> None:
+        """Start every voter that does not run, and wait for a leader."""
+        for voter_id in self.voter_ids:
+            if voter_id not in self.processes:
+                self.start(voter_id)
+        self.wait_for_leader()
+
+    def start(self, voter_id: int) -> None:
+        config = self.write_config(voter_id)
+        with (self.folder / f"voter-{voter_id}.log").open("ab") as output:
+            self.processes[voter_id] = subprocess.Popen(
+                [sys.executable, "-m", "quorum.process", str(config)],
+                stdout=output,
+                stderr=output,
+            )
+
+    def write_config(self, voter_id: int) -> Path:
+        voters = ",".join(
+            f"{each}@127.0.0.1:{self._raft_ports[each]}/{self._grpc_ports[each]}"
+            for each in self.voter_ids
+        )
+        values: dict[str, object] = {
+            "node.id": voter_id,
+            "cluster.id": self.cluster_id,
+            "data.dir": str(self.data_dir(voter_id)),
+            "quorum.voters": voters,
+            **self.settings,
+        }
+        path = self.folder / f"voter-{voter_id}.toml"
+        lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in values.items()]
+        path.write_text("".join(lines))
+        return path
+
+    def kill(self, voter_id: int) -> None:
+        """kill -9."""
+        process = self.processes.pop(voter_id)
+        process.kill()
+        process.wait()
+
+    def stop(self, voter_id: int) -> int:
+        """SIGTERM; its exit code."""
+        process = self.processes.pop(voter_id)
+        process.terminate()
+        try:
+            return process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+
+    def pause(self, voter_id: int) -> None:
+        """SIGSTOP."""
+        os.kill(self.processes[voter_id].pid, signal.SIGSTOP)
+
+    def resume(self, voter_id: int) -> None:
+        """SIGCONT."""
+        os.kill(self.processes[voter_id].pid, signal.SIGCONT)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def status(self, voter_id: int) -> pb.QuorumStatusResponse | None:
+        """As the voter sees it; None if it does not answer."""
+        with grpc.insecure_channel(self.address(voter_id)) as channel:
+            try:
+                return QuorumStub(channel).QuorumStatus(pb.QuorumStatusRequest(), timeout=1.0)
+            except grpc.RpcError:
+                return None
+
+    def leader(self) -> int | None:
+        """A running voter that says it leads."""
+        for voter_id in self.processes:
+            status = self.status(voter_id)
+            if status is not None and status.leader_id == voter_id:
+                return voter_id
+        return None
+
+    def wait_for_leader(self, timeout_s: float = START_TIMEOUT_S) -> int:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self._check_running()
+            leader = self.leader()
+            if leader is not None:
+                return leader
+            time.sleep(0.02)
+        raise TimeoutError(f"no leader within {timeout_s} s:\n{self._logs()}")
+
+    def _check_running(self) -> None:
+        for voter_id, process in self.processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(
+                    f"voter {voter_id} exited with {process.returncode}:\n{self.log_text(voter_id)}"
+                )
+
+    def _logs(self) -> str:
+        return "\n".join(
+            f"--- voter {voter_id}\n{self.log_text(voter_id)}" for voter_id in self.processes
+        )
