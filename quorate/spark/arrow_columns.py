@@ -192,12 +192,22 @@ class _HeaderColumns:
 
     def array(self, type_: pa.ListType, rows: int, report: Int64Array) -> pa.Array:
         struct = type_.value_type
-        key = self._key.array(struct.field("key").type, self._headers, 0)
+        key = _readable(self._key.array(struct.field("key").type, self._headers, 0))
         value_nulls = int(report[kernel.HEADER_VALUE_NULLS])
         value = self._value.array(struct.field("value").type, self._headers, value_nulls)
         items = pa.Array.from_buffers(struct, self._headers, [None], 0, children=[key, value])
         buffers = [_validity(self._row_valid, rows), pa.py_buffer(self._list_ends)]
         return pa.Array.from_buffers(type_, rows, buffers, children=[items])
+
+
+def _readable(strings: pa.Array) -> pa.Array:
+    """The same strings; bytes that are no UTF-8 are replaced, as Kafka's own client does."""
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = strings.view(pa.binary()).to_pylist()
+        return pa.array([text.decode("utf-8", "replace") for text in raw], strings.type)
+    return strings
 
 
 def _validity(valid: npt.NDArray[np.uint8], rows: int) -> pa.Buffer:

@@ -1,0 +1,199 @@
+"""What a Spark user sees, against brokers inside this process."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+
+from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER
+from quorate_proto.v1.replication_pb2 import RangeHeader
+from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
+from tests.support.record_batches import Record
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+TIME_MS = 1_700_000_000_000
+
+
+def records(partition: int, count: int) -> list[Record]:
+    return [
+        Record(
+            n,
+            TIME_MS + n,
+            key=None if n % 3 == 0 else b"k%d" % n,
+            value=None if n % 10 == 9 else b"%d-%d" % (partition, n),
+            headers=(("h", b"%d" % n), ("null", None)) if n % 2 else (),
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeRangeCluster]:
+    with FakeRangeCluster() as running:
+        for partition, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+            whole = records(partition, 100)
+            batches = [whole[at : at + 7] for at in range(0, 100, 7)]
+            running.add("orders", partition, batches, leader=partition % 2, codec=codec)
+        running.add("empty", 0, [])
+        yield running
+
+
+def reader(spark: SparkSession, cluster: FakeRangeCluster, **options: object) -> DataFrameReader:
+    given = {"subscribe": "orders", **options}
+    return (
+        spark.read.format("quorate")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .options(**{key: str(value) for key, value in given.items()})
+    )
+
+
+def load(spark: SparkSession, cluster: FakeRangeCluster, **options: object) -> DataFrame:
+    return reader(spark, cluster, **options).load()
+
+
+def offsets_json(**by_partition: int) -> str:
+    return json.dumps({"orders": {key.removeprefix("p"): v for key, v in by_partition.items()}})
+
+
+def test_d2_every_record_arrives_as_it_was_produced(
+    spark: SparkSession, cluster: FakeRangeCluster
+) -> None:
+    frame = load(spark, cluster, includeHeaders=True)
+    assert frame.rdd.getNumPartitions() == 5
+    found = frame.orderBy("partition", "offset").collect()
+    assert len(found) == 500
+    for row, (partition, record) in zip(
+        found, [(p, r) for p in range(5) for r in records(p, 100)], strict=True
+    ):
+        assert row.asDict(recursive=True) == {
+            "key": record.key and bytearray(record.key),
+            "value": record.value and bytearray(record.value),
+            "topic": "orders",
+            "partition": partition,
+            "offset": record.offset,
+            "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1000),
+            "timestampType": 0,
+            "headers": [
+                {"key": key, "value": value and bytearray(value)} for key, value in record.headers
+            ]
+            or None,
+        }
+
+
+def test_d2_ranges_by_partition(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = load(
+        spark,
+        cluster,
+        startingOffsets=offsets_json(p0=0, p1=13, p2=99, p3=50, p4=-2),
+        endingOffsets=offsets_json(p0=1, p1=15, p2=100, p3=50, p4=-1),
+    )
+    counted = frame.groupBy("partition").agg(F.min("offset"), F.max("offset"), F.count("*"))
+    assert sorted(map(tuple, counted.collect())) == [
+        (0, 0, 0, 1),
+        (1, 13, 14, 2),
+        (2, 99, 99, 1),
+        (4, 0, 99, 100),
+    ]
+
+
+def test_d2_goes_on_at_the_new_leader(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    def move(about: FrameAbout) -> RangeHeader | None:
+        if about.broker_id == 0 and about.index == 5:
+            for log in cluster.logs.values():
+                log.leader = 1
+        if about.broker_id == 0 and about.index >= 5:
+            return RangeHeader(error_code=NOT_LEADER_OR_FOLLOWER)
+        return None
+
+    cluster.before_frame = move
+    frame = load(spark, cluster)
+    assert frame.count() == 500
+    assert frame.select("partition", "offset").distinct().count() == 500
+
+
+def test_assign_and_pattern(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    base = spark.read.format("quorate").option("kafka.bootstrap.servers", cluster.bootstrap)
+    assert base.option("subscribePattern", "ord.*").load().count() == 500
+    base = spark.read.format("quorate").option("bootstrap.servers", cluster.bootstrap)
+    assigned = base.option("assign", '{"orders":[1,3]}').load()
+    assert {row.partition for row in assigned.select("partition").distinct().collect()} == {1, 3}
+
+
+def test_ranges_by_time(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = load(spark, cluster, startingTimestamp=TIME_MS + 90, endingTimestamp=TIME_MS + 95)
+    assert frame.count() == 25
+    assert frame.agg(F.min("offset"), F.max("offset")).first() == (90, 94)
+
+
+def test_nothing_to_read(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = load(spark, cluster, subscribe="empty")
+    assert frame.count() == 0
+    assert frame.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+    ]  # fmt: skip
+
+
+def test_a_schema_projects(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = reader(spark, cluster).schema("offset bigint, topic string").load()
+    assert frame.agg(F.sum("offset"), F.max("topic")).first() == (5 * 4950, "orders")
+
+
+def test_splitting_reads_everything_once(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = load(spark, cluster, maxRecordsPerPartition=30)
+    assert frame.rdd.getNumPartitions() == 20
+    assert frame.select("partition", "offset").distinct().count() == frame.count() == 500
+
+
+def test_limit_stops_in_the_middle(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    assert len(load(spark, cluster).limit(3).collect()) == 3
+
+
+def test_the_installed_package_registers_the_format(cluster: FakeRangeCluster) -> None:
+    from pyspark_quorate import DefaultSource
+    from quorate.spark import QuorateDataSource
+
+    assert DefaultSource is QuorateDataSource
+    assert QuorateDataSource.name() == "quorate"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"assign": '{"a":[0]}'}, "exactly one of subscribe, subscribePattern, assign"),
+        ({"startingOffsetz": "earliest"}, "did you mean 'startingOffsets'"),
+        ({"startingOffsets": "latest"}, "a batch query would read nothing"),
+        ({"subscribe": "orderz"}, "the cluster has no topic 'orderz'"),
+        (
+            {
+                "startingOffsets": offsets_json(p0=0, p1=0, p2=0, p3=0, p4=0),
+                "endingOffsets": offsets_json(p0=1, p1=1, p2=101, p3=1, p4=1),
+            },
+            r"range [0, 101) of topic orders partition 2 is not available: the log holds [0, 100)",
+        ),
+    ],
+)
+def test_refusals_reach_the_user(
+    spark: SparkSession, cluster: FakeRangeCluster, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AnalysisException) as refusal:
+        load(spark, cluster, **options).count()
+    assert message in str(refusal.value)
+
+
+def test_unknown_columns_are_refused(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    with pytest.raises(AnalysisException, match="unknown column 'ofset': did you mean 'offset'"):
+        reader(spark, cluster).schema("ofset bigint").load().count()
+
+
+def test_a_corrupt_batch_names_its_place(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    log = next(iter(cluster.logs.values()))
+    base_offset, next_offset, encoded = log.batches[3]
+    log.batches[3] = (base_offset, next_offset, encoded[:-1] + b"\xff")
+    with pytest.raises(PythonException, match=r"topic orders partition 0 .* offset 21"):
+        load(spark, cluster).count()

@@ -1,0 +1,221 @@
+"""Brokers inside the test's process that serve ranges: real gRPC and sockets, a log in a list.
+
+A test says what is in the log, and through `FakeRangeCluster.before_frame` what goes wrong: the
+hook may change the cluster, return the header of an error, or raise to break the stream.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from quorate.client.bootstrap import BrokerEndpoints
+from quorate.spark.frames import join_frame
+from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
+from quorate_proto.v1.errors_pb2 import (
+    INCONSISTENT_TOPIC_ID,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from quorate_proto.v1.metadata_pb2 import Endpoint
+from quorate_proto.v1.replication_pb2 import (
+    BrokerEndpoint,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetAnswer,
+    OffsetQuery,
+    PartitionDescription,
+    RangeHeader,
+    RangeReadRequest,
+    TopicDescription,
+)
+from tests.support.describe_cluster import DescribeClusterServer, describe_cluster_response
+from tests.support.record_batches import Record, encode_batch
+
+SERVICE = "quorate.v1.RangeRead"
+
+
+@dataclass
+class FakeLog:
+    """One partition: batches by (base offset, next offset, bytes), and who leads it."""
+
+    batches: list[tuple[int, int, bytes]]
+    leader: int
+    log_start: int
+    high_watermark: int
+    timestamps: list[tuple[int, int]] = field(default_factory=list)
+    """(timestamp ms, offset) of every record."""
+
+
+@dataclass(frozen=True)
+class FrameAbout:
+    """A frame that is about to be sent: the ``index``-th of a stream."""
+
+    broker_id: int
+    request: RangeReadRequest
+    index: int
+
+
+class FakeRangeCluster:
+    """Some brokers with one DescribeCluster listener; a context manager."""
+
+    def __init__(self, brokers: int = 2, batches_per_frame: int = 1) -> None:
+        self.logs: dict[TopicPartition, FakeLog] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.reads: list[tuple[int, int]] = []
+        """(broker id, start offset) of every Read so far."""
+        self.before_frame: Callable[[FrameAbout], RangeHeader | None] = lambda about: None
+        self._batches_per_frame = batches_per_frame
+        self._servers: dict[int, grpc.Server] = {}
+        self._ports: dict[int, int] = {}
+        for broker_id in range(brokers):
+            self._start(broker_id)
+        self._listener = DescribeClusterServer(self._describe_cluster)
+        self.bootstrap = self._listener.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for broker_id in list(self._servers):
+            self.kill(broker_id)
+        self._listener.__exit__(exception_type, exception, traceback)
+
+    def add(
+        self,
+        topic: str,
+        partition: int,
+        batches: Sequence[Sequence[Record]],
+        *,
+        leader: int = 0,
+        codec: str = "none",
+    ) -> FakeLog:
+        """A partition with these batches of records, in order of offsets."""
+        encoded = [(b[0].offset, b[-1].offset + 1, encode_batch(b, codec=codec)) for b in batches]
+        log = FakeLog(
+            encoded,
+            leader,
+            log_start=encoded[0][0] if encoded else 0,
+            high_watermark=encoded[-1][1] if encoded else 0,
+            timestamps=[(r.timestamp_ms, r.offset) for b in batches for r in b],
+        )
+        self.logs[TopicPartition(topic, partition)] = log
+        self.topic_ids.setdefault(topic, topic.encode().ljust(16, b"-")[:16])
+        return log
+
+    def kill(self, broker_id: int) -> None:
+        """Stop a broker at once; its streams break."""
+        self._servers.pop(broker_id).stop(None).wait()
+
+    def _start(self, broker_id: int) -> None:
+        server = grpc.server(ThreadPoolExecutor(8))
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "DescribeTopics": grpc.unary_unary_rpc_method_handler(
+                lambda request, context: self._describe_topics(request),
+                DescribeTopicsRequest.FromString,
+                DescribeTopicsResponse.SerializeToString,
+            ),
+            "ListOffsets": grpc.unary_unary_rpc_method_handler(
+                lambda request, context: self._list_offsets(broker_id, request),
+                ListOffsetsRequest.FromString,
+                ListOffsetsResponse.SerializeToString,
+            ),
+            "Read": grpc.unary_stream_rpc_method_handler(
+                lambda request, context: self._read(broker_id, request),
+                RangeReadRequest.FromString,
+            ),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        self._ports[broker_id] = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        self._servers[broker_id] = server
+
+    def _describe_cluster(self) -> bytes:
+        endpoints = [
+            BrokerEndpoints(broker_id, "127.0.0.1:1", f"127.0.0.1:{self._ports[broker_id]}")
+            for broker_id in self._servers
+        ]
+        return describe_cluster_response(endpoints)
+
+    def _describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+        names = sorted(self.topic_ids) if request.all else request.topics
+        return DescribeTopicsResponse(
+            topics=[self._describe_topic(name) for name in names],
+            brokers=[
+                BrokerEndpoint(
+                    broker_id=broker_id,
+                    grpc=Endpoint(host="127.0.0.1", port=self._ports[broker_id]),
+                )
+                for broker_id in self._servers
+            ],
+        )
+
+    def _describe_topic(self, name: str) -> TopicDescription:
+        if name not in self.topic_ids:
+            return TopicDescription(topic=name, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+        return TopicDescription(
+            topic=name,
+            topic_id=self.topic_ids[name],
+            partitions=[
+                PartitionDescription(partition=tp.partition, leader=log.leader)
+                for tp, log in sorted(self.logs.items())
+                if tp.topic == name
+            ],
+        )
+
+    def _list_offsets(self, broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(answers=[self._offset(broker_id, q) for q in request.queries])
+
+    def _offset(self, broker_id: int, query: OffsetQuery) -> OffsetAnswer:
+        log = self.logs[TopicPartition(query.topic, query.partition)]
+        if log.leader != broker_id:
+            return OffsetAnswer(error_code=NOT_LEADER_OR_FOLLOWER, offset=-1)
+        if query.timestamp_ms == EARLIEST:
+            return OffsetAnswer(offset=log.log_start)
+        if query.timestamp_ms == LATEST:
+            return OffsetAnswer(offset=log.high_watermark)
+        found = [offset for time_ms, offset in log.timestamps if time_ms >= query.timestamp_ms]
+        return OffsetAnswer(offset=min(found, default=-1))
+
+    def _read(self, broker_id: int, request: RangeReadRequest) -> Iterator[bytes]:
+        self.reads.append((broker_id, request.start_offset))
+        log = self.logs[TopicPartition(request.topic, request.partition)]
+        wanted = [
+            encoded
+            for base_offset, next_offset, encoded in log.batches
+            if next_offset > request.start_offset and base_offset < request.end_offset
+        ]
+        step = self._batches_per_frame
+        for index, at in enumerate(range(0, max(len(wanted), 1), step)):
+            header = self.before_frame(FrameAbout(broker_id, request, index))
+            header = header or self._header(broker_id, request, log)
+            records = b"" if header.error_code else b"".join(wanted[at : at + step])
+            yield join_frame(header, records)
+            if header.error_code:
+                return
+
+    def _header(self, broker_id: int, request: RangeReadRequest, log: FakeLog) -> RangeHeader:
+        error_code = 0
+        if log.leader != broker_id:
+            error_code = NOT_LEADER_OR_FOLLOWER
+        elif request.topic_id not in (b"", self.topic_ids[request.topic]):
+            error_code = INCONSISTENT_TOPIC_ID
+        elif request.start_offset < log.log_start or request.end_offset > log.high_watermark:
+            error_code = OFFSET_OUT_OF_RANGE
+        return RangeHeader(
+            error_code=error_code,
+            log_start_offset=log.log_start,
+            high_watermark=log.high_watermark,
+            leader=log.leader,
+        )

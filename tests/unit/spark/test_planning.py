@@ -1,0 +1,165 @@
+"""From options and the cluster's answers to ranges."""
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+
+from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
+from quorate.spark.options import Subscription, parse_options
+from quorate.spark.planning import (
+    KnownTopic,
+    check_partitions_named,
+    plan_ranges,
+    questions_for,
+    select_partitions,
+    split_ranges,
+)
+from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+TOPICS = {"a": KnownTopic(b"A" * 16, 2), "b": KnownTopic(b"B" * 16, 1)}
+EDGES = {
+    (A0, EARLIEST): 10,
+    (A0, LATEST): 100,
+    (A1, EARLIEST): 0,
+    (A1, LATEST): 0,
+    (B0, EARLIEST): 0,
+    (B0, LATEST): 50,
+}
+
+
+def plan(
+    given: Mapping[str, str], times: Mapping[tuple[TopicPartition, int], int] | None = None
+) -> list[tuple[TopicPartition, int, int]]:
+    options = parse_options({"kafka.bootstrap.servers": "b:1", **given})
+    partitions = select_partitions(options.subscription, TOPICS)
+    check_partitions_named(partitions, options)
+    answers = {**EDGES, **(times or {})}
+    asked = set(questions_for(partitions, options.starting, options.ending))
+
+    def offset_of(partition: TopicPartition, timestamp_ms: int) -> int:
+        assert (partition, timestamp_ms) in asked
+        return answers[partition, timestamp_ms]
+
+    ranges = plan_ranges(partitions, TOPICS, options, offset_of)
+    assert all(r.topic_id == TOPICS[r.topic_partition.topic].topic_id for r in ranges)
+    return [(r.topic_partition, r.start, r.end) for r in ranges]
+
+
+@pytest.mark.parametrize(
+    ("subscription", "expected"),
+    [
+        (Subscription(topics=("b", "a")), [A0, A1, B0]),
+        (Subscription(pattern="a|x"), [A0, A1]),
+        (Subscription(pattern="."), [A0, A1, B0]),
+        (Subscription(pattern="nothing"), []),
+        (Subscription(partitions={"b": (0,), "a": (1,)}), [A1, B0]),
+    ],
+)
+def test_partitions_of_a_subscription(
+    subscription: Subscription, expected: list[TopicPartition]
+) -> None:
+    assert select_partitions(subscription, TOPICS) == expected
+
+
+@pytest.mark.parametrize(
+    ("subscription", "message"),
+    [
+        (Subscription(topics=("a", "x")), "no topic 'x'"),
+        (Subscription(partitions={"x": (0,)}), "no topic 'x'"),
+        (Subscription(partitions={"a": (0, 2)}), "topic 'a' has no partition 2: .* 0 to 1"),
+    ],
+)
+def test_unknown_topics_and_partitions(subscription: Subscription, message: str) -> None:
+    with pytest.raises(UnknownTopic, match=message):
+        select_partitions(subscription, TOPICS)
+
+
+def test_by_default_everything_and_nothing_for_empty_partitions() -> None:
+    assert plan({"subscribe": "a,b"}) == [(A0, 10, 100), (B0, 0, 50)]
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "expected"),
+    [
+        ('{"a":{"0":-2}}', '{"a":{"0":-1}}', [(A0, 10, 100)]),
+        ('{"a":{"0":10}}', '{"a":{"0":100}}', [(A0, 10, 100)]),
+        ('{"a":{"0":42}}', '{"a":{"0":43}}', [(A0, 42, 43)]),
+        ('{"a":{"0":42}}', '{"a":{"0":42}}', []),
+        ('{"a":{"0":100}}', '{"a":{"0":-1}}', []),
+    ],
+)
+def test_d2_ranges_are_exactly_what_the_options_say(
+    starting: str, ending: str, expected: list[tuple[TopicPartition, int, int]]
+) -> None:
+    given = {"assign": '{"a":[0]}', "startingOffsets": starting, "endingOffsets": ending}
+    assert plan(given) == expected
+
+
+@pytest.mark.parametrize(("start", "end"), [(9, 50), (0, 100), (10, 101), (101, 102)])
+def test_a_range_outside_the_log_names_partition_and_available_range(start: int, end: int) -> None:
+    given = {
+        "assign": '{"a":[0]}',
+        "startingOffsets": f'{{"a":{{"0":{start}}}}}',
+        "endingOffsets": f'{{"a":{{"0":{end}}}}}',
+    }
+    message = rf"range \[{start}, {end}\) of topic a partition 0 .* the log holds \[10, 100\)"
+    with pytest.raises(RangeUnavailable, match=message):
+        plan(given)
+    clipped = [(A0, max(start, 10), min(end, 100))] if start < 100 else []
+    assert plan({**given, "failOnDataLoss": "false"}) == clipped
+
+
+def test_start_behind_the_end_of_the_log_is_refused() -> None:
+    given = {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":101}}'}
+    with pytest.raises(OptionError, match="a-0 would start at 101, after its end 100"):
+        plan(given)
+
+
+def test_ranges_by_time() -> None:
+    given = {"subscribe": "b", "startingTimestamp": "5", "endingTimestamp": "9"}
+    assert plan(given, {(B0, 5): 20, (B0, 9): 30}) == [(B0, 20, 30)]
+    assert plan(given, {(B0, 5): 20, (B0, 9): -1}) == [(B0, 20, 50)]
+    with pytest.raises(RangeUnavailable, match=r"no record of topic b partition 0 .* time 5 ms"):
+        plan(given, {(B0, 5): -1, (B0, 9): -1})
+    latest = {**given, "startingOffsetsByTimestampStrategy": "latest"}
+    assert plan(latest, {(B0, 5): -1, (B0, 9): -1}) == []
+
+
+@pytest.mark.parametrize(
+    ("starting", "message"),
+    [
+        ('{"a":{"0":10}}', "starting offsets lack a-1"),
+        ('{"a":{"0":10,"1":0,"2":0}}', "starting offsets name a-2"),
+    ],
+)
+def test_offsets_name_exactly_the_partitions_subscribed_to(starting: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        plan({"subscribe": "a", "startingOffsets": starting})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "min_ranges", "max_size", "expected"),
+    [
+        ([10, 1], None, None, [10, 1]),
+        ([10, 1], None, 4, [3, 3, 4, 1]),
+        ([10, 10], 4, None, [5, 5, 5, 5]),
+        ([90, 10], 10, None, [10] * 10),
+        ([2], 10, None, [1, 1]),
+        ([10, 10], 1, None, [10, 10]),
+        ([8], 2, 2, [2, 2, 2, 2]),
+        ([], 3, 2, []),
+    ],
+)
+def test_splitting(
+    sizes: list[int], min_ranges: int | None, max_size: int | None, expected: list[int]
+) -> None:
+    ranges = [OffsetRange(TopicPartition("a", n), 7, 7 + size) for n, size in enumerate(sizes)]
+    pieces = split_ranges(ranges, min_ranges=min_ranges, max_size=max_size)
+    assert [piece.size for piece in pieces] == expected
+    for whole in ranges:
+        own = [piece for piece in pieces if piece.topic_partition == whole.topic_partition]
+        assert own[0].start == whole.start
+        assert own[-1].end == whole.end
+        assert all(a.end == b.start for a, b in itertools.pairwise(own))

@@ -1,0 +1,236 @@
+"""Reading a range to its end, whatever happens to its leader on the way."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from quorate.spark.cluster import ClusterClient, OffsetQuestion
+from quorate.spark.errors import (
+    ClusterUnavailable,
+    CorruptBatch,
+    RangeUnavailable,
+    UnknownTopic,
+)
+from quorate.spark.frames import FrameStream, split_frame
+from quorate.spark.range_reader import RangePolicy, RangeReader
+from quorate.spark.ranges import LATEST, OffsetRange, TopicPartition
+from quorate.spark.retries import Retries
+from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION
+from quorate_proto.v1.replication_pb2 import RangeHeader
+from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
+from tests.support.record_batches import Record
+
+ORDERS = TopicPartition("orders", 0)
+SCHEMA = pa.schema([("offset", pa.int64())])
+
+
+@dataclass
+class Reading:
+    """A reader of orders-0 over the fake cluster; pauses are noted, not slept."""
+
+    cluster: FakeRangeCluster
+    fail_on_data_loss: bool = True
+    frame_timeout_ms: int = 10_000
+    pauses: list[float] = field(default_factory=list)
+    on_pause: Callable[[], None] = lambda: None
+
+    def new_retries(self) -> Retries:
+        return Retries(3, 100, self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.on_pause()
+
+    def batches(self, start: int, end: int, topic_id: bytes = b"") -> Iterator[pa.RecordBatch]:
+        policy = RangePolicy(self.fail_on_data_loss, self.frame_timeout_ms, self.new_retries)
+        with ClusterClient(self.cluster.bootstrap, self.new_retries) as client:
+            client.refresh([ORDERS])
+            offsets = OffsetRange(ORDERS, start, end, topic_id)
+            yield from RangeReader(client, offsets, SCHEMA, policy).batches()
+
+    def offsets(self, start: int, end: int, topic_id: bytes = b"") -> list[int]:
+        batches = self.batches(start, end, topic_id)
+        return [o for batch in batches for o in batch.column("offset").to_pylist()]
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeRangeCluster]:
+    with FakeRangeCluster() as running:
+        running.add("orders", 0, [[Record(n) for n in range(b, b + 10)] for b in range(0, 100, 10)])
+        yield running
+
+
+def fail_once_at(index: int, act: Callable[[], RangeHeader | None]) -> Callable[..., object]:
+    """A hook that acts at the ``index``-th frame, the first time one is about to be sent."""
+    calls = itertools.count()
+
+    def before_frame(about: FrameAbout) -> RangeHeader | None:
+        if about.index == index and next(calls) == 0:
+            return act()
+        return None
+
+    return before_frame
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 100), (0, 1), (5, 6), (9, 11), (10, 20), (15, 95), (99, 100), (50, 50)]
+)
+def test_d2_reads_exactly_the_range(cluster: FakeRangeCluster, start: int, end: int) -> None:
+    assert Reading(cluster).offsets(start, end) == list(range(start, end))
+
+
+def test_d2_goes_on_at_the_new_leader_where_it_was(cluster: FakeRangeCluster) -> None:
+    def move() -> RangeHeader:
+        cluster.logs[ORDERS].leader = 1
+        return RangeHeader(error_code=NOT_LEADER_OR_FOLLOWER, leader=1)
+
+    cluster.before_frame = fail_once_at(3, move)  # type: ignore[assignment]
+    reading = Reading(cluster)
+    assert reading.offsets(5, 95) == list(range(5, 95))
+    assert cluster.reads == [(0, 5), (1, 30)]
+    assert reading.pauses == [0.1]
+
+
+def test_d2_goes_on_after_a_broken_stream(cluster: FakeRangeCluster) -> None:
+    def break_stream() -> RangeHeader:
+        raise RuntimeError("the broker fails")
+
+    cluster.before_frame = fail_once_at(2, break_stream)  # type: ignore[assignment]
+    assert Reading(cluster).offsets(0, 100) == list(range(100))
+    assert cluster.reads == [(0, 0), (0, 20)]
+
+
+def test_d2_goes_on_when_the_leader_dies(cluster: FakeRangeCluster) -> None:
+    cluster.logs[ORDERS].leader = 1
+    batches = Reading(cluster).batches(0, 100)
+    first = next(batches)
+    cluster.logs[ORDERS].leader = 0
+    cluster.kill(1)
+    rest = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert first.column("offset").to_pylist() + rest == list(range(100))
+
+
+def test_a_silent_leader_is_asked_again(cluster: FakeRangeCluster) -> None:
+    heard = threading.Event()
+
+    def hang() -> None:
+        heard.wait(10)
+
+    cluster.before_frame = fail_once_at(1, hang)  # type: ignore[assignment]
+    reading = Reading(cluster, frame_timeout_ms=100, on_pause=heard.set)
+    assert reading.offsets(0, 100) == list(range(100))
+    assert len(reading.pauses) == 1
+
+
+def test_the_budget_of_retries_ends_with_a_message(cluster: FakeRangeCluster) -> None:
+    cluster.before_frame = lambda about: RangeHeader(error_code=NOT_LEADER_OR_FOLLOWER)
+    reading = Reading(cluster)
+    with pytest.raises(ClusterUnavailable, match=r"orders-0 \[0, 100\) at offset 0 .* 4 times"):
+        reading.offsets(0, 100)
+    assert reading.pauses == [0.1, 0.2, 0.4]
+
+
+def test_without_a_leader_it_waits_for_one(cluster: FakeRangeCluster) -> None:
+    cluster.logs[ORDERS].leader = -1
+
+    def elect() -> None:
+        cluster.logs[ORDERS].leader = 1
+
+    assert Reading(cluster, on_pause=elect).offsets(0, 100) == list(range(100))
+
+
+def test_a_lagging_high_watermark_of_a_new_leader_is_waited_for(cluster: FakeRangeCluster) -> None:
+    log = cluster.logs[ORDERS]
+    log.high_watermark = 40
+
+    def catch_up() -> None:
+        log.high_watermark = 100
+
+    assert Reading(cluster, on_pause=catch_up).offsets(0, 100) == list(range(100))
+
+
+def test_a_log_that_has_become_shorter_is_data_loss(cluster: FakeRangeCluster) -> None:
+    cluster.logs[ORDERS].high_watermark = 40
+    with pytest.raises(RangeUnavailable, match=r"\[0, 100\) of orders-0 .* holds \[0, 40\)"):
+        Reading(cluster).offsets(0, 100)
+
+
+def test_retention_during_the_read_is_data_loss(cluster: FakeRangeCluster) -> None:
+    cluster.logs[ORDERS].log_start = 30
+    with pytest.raises(RangeUnavailable, match=r"\[0, 100\) of orders-0 .* holds \[30, 100\)"):
+        Reading(cluster).offsets(0, 100)
+    assert Reading(cluster, fail_on_data_loss=False).offsets(0, 100) == list(range(30, 100))
+
+
+def test_offsets_that_compaction_removed_are_no_error(cluster: FakeRangeCluster) -> None:
+    log = cluster.logs[ORDERS]
+    del log.batches[8:]
+    assert Reading(cluster).offsets(0, 100) == list(range(80))
+
+
+def test_a_topic_created_anew_is_noticed(cluster: FakeRangeCluster) -> None:
+    with pytest.raises(UnknownTopic, match="orders was deleted or created anew"):
+        Reading(cluster).offsets(0, 100, topic_id=b"another id" + bytes(6))
+
+
+def test_other_errors_are_told_at_once(cluster: FakeRangeCluster) -> None:
+    cluster.before_frame = lambda about: RangeHeader(
+        error_code=POLICY_VIOLATION, error_message="not today"
+    )
+    with pytest.raises(ClusterUnavailable, match="POLICY_VIOLATION: not today"):
+        Reading(cluster).offsets(0, 100)
+
+
+def test_a_corrupt_batch_is_told_with_its_place(cluster: FakeRangeCluster) -> None:
+    base_offset, next_offset, encoded = cluster.logs[ORDERS].batches[4]
+    damaged = encoded[:-1] + bytes([encoded[-1] ^ 1])
+    cluster.logs[ORDERS].batches[4] = (base_offset, next_offset, damaged)
+    with pytest.raises(CorruptBatch, match=r"topic orders partition 0 .* offset 40"):
+        Reading(cluster).offsets(0, 100)
+
+
+def test_stopping_in_the_middle_closes_the_stream(cluster: FakeRangeCluster) -> None:
+    batches = Reading(cluster).batches(0, 100)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name == "range-frames"]
+
+
+def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster) -> None:
+    cluster.add("orders", 1, [[Record(7)]], leader=1)
+    reading = Reading(cluster)
+    with ClusterClient(cluster.bootstrap, reading.new_retries) as client:
+        client.describe_topics(["orders"])
+        cluster.logs[ORDERS].leader = 1
+        questions = [OffsetQuestion(TopicPartition("orders", n), LATEST) for n in (0, 1)]
+        answers = client.list_offsets(questions)
+    assert [answers[question].offset for question in questions] == [100, 8]
+    assert reading.pauses == [0.1]
+
+
+def test_a_broken_call_reaches_the_reader() -> None:
+    class Broken:
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"frame"
+            raise grpc.RpcError("broken")
+
+        def cancel(self) -> bool:
+            return True
+
+    frames = FrameStream(Broken(), 1000)
+    received = iter(frames)
+    assert next(received) == b"frame"
+    with pytest.raises(grpc.RpcError, match="broken"):
+        next(received)
+    frames.close()
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x00\x00\x00", b"\x00\x00\x00\x05abc"])
+def test_frames_that_are_none(frame: bytes) -> None:
+    with pytest.raises(ClusterUnavailable, match="a frame of"):
+        split_frame(frame)
