@@ -2,10 +2,9 @@
 
 from typing import Final, cast
 
+from metadata_log.records import ResultCode
 from quorate_proto.v1 import errors_pb2
 from quorate_proto.v1.errors_pb2 import ErrorCode
-
-from metadata_log.records import ResultCode
 
 
 def error_name(code: int) -> str:

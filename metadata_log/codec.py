@@ -226,6 +226,16 @@ def _decode_controller_removed(message: pb.ControllerRemoved) -> r.ControllerRem
     return r.ControllerRemoved(broker_id=BrokerId(message.broker_id))
 
 
+def _encode_admitted(record: r.BrokerAdmitted) -> pb.BrokerAdmitted:
+    return pb.BrokerAdmitted(broker_id=record.broker_id, broker_epoch=record.broker_epoch)
+
+
+def _decode_admitted(message: pb.BrokerAdmitted) -> r.BrokerAdmitted:
+    return r.BrokerAdmitted(
+        broker_id=BrokerId(message.broker_id), broker_epoch=BrokerEpoch(message.broker_epoch)
+    )
+
+
 def _encode_topic_created(record: r.TopicCreated) -> pb.TopicCreated:
     return pb.TopicCreated(
         name=record.name,
@@ -379,6 +389,7 @@ _CODECS: dict[type, tuple[str, Callable[[Any], Message], Callable[[Any], Any]]] 
         _decode_controller_removed,
     ),
     r.BrokerRegistration: ("broker_registration", encode_registration, decode_registration),
+    r.BrokerAdmitted: ("broker_admitted", _encode_admitted, _decode_admitted),
     r.TopicCreated: ("topic_created", _encode_topic_created, _decode_topic_created),
     r.TopicRemoved: ("topic_removed", _encode_topic_removed, _decode_topic_removed),
     r.TopicDeletionPending: ("topic_deletion_pending", _encode_deletion, _decode_deletion),

@@ -70,10 +70,16 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):
-    """/brokers/ids/N: a live broker. Its epoch is the metadata offset of its registration."""
+    """/brokers/ids/N: a live broker. Its epoch is the metadata offset of its registration.
+
+    A new incarnation is not ``admitted`` until a controller has dealt with its arrival: what the
+    one before it led has a new leader epoch, and a log that may be lost has left every ISR (B3,
+    rule 8). That it is not admitted is how a bounce is noticed, whoever is the controller.
+    """
 
     registration: BrokerRegistration
     epoch: BrokerEpoch
+    admitted: bool = False
 
     @property
     def broker_id(self) -> BrokerId:

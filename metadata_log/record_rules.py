@@ -16,6 +16,7 @@ from metadata_log.image import (
     interned,
 )
 from metadata_log.records import (
+    BrokerAdmitted,
     BrokerRegistration,
     ConfigSet,
     ControllerClaim,
@@ -114,6 +115,7 @@ def _broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerReg
         raise Refused(ResultCode.INVALID, f"broker id {record.broker_id} is negative")
     before = draft.brokers.get(record.broker_id)
     epoch = BrokerEpoch(offset)
+    admitted = False
     if before is not None:
         if before.registration.incarnation_id != record.incarnation_id:
             raise Refused(
@@ -122,8 +124,20 @@ def _broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerReg
                 f"at {before.kafka} (epoch {before.epoch})",
             )
         epoch = before.epoch
-    draft.brokers.put(record.broker_id, Broker(record, epoch))
+        admitted = before.admitted
+    draft.brokers.put(record.broker_id, Broker(record, epoch, admitted))
     return epoch
+
+
+def _broker_admitted(draft: Draft, offset: MetadataOffset, record: BrokerAdmitted) -> int:
+    broker = draft.brokers.get(record.broker_id)
+    if broker is None or broker.epoch != record.broker_epoch:
+        raise Refused(
+            ResultCode.STALE_BROKER_EPOCH,
+            f"broker {record.broker_id} is not registered at epoch {record.broker_epoch}",
+        )
+    draft.brokers.put(record.broker_id, Broker(broker.registration, broker.epoch, admitted=True))
+    return broker.epoch
 
 
 def _controller_claim(draft: Draft, offset: MetadataOffset, record: ControllerClaim) -> int:
@@ -404,6 +418,7 @@ _CONTROLLER_ONLY = frozenset(
         ConfigSet,
         FeatureLevel,
         ProducerIdBlock,
+        BrokerAdmitted,
     }
 )
 
@@ -411,6 +426,7 @@ _RULES: dict[type, Callable[[Draft, MetadataOffset, Any], int]] = {
     SessionOpened: _session_opened,
     SessionClosed: _session_closed,
     BrokerRegistration: _broker_registration,
+    BrokerAdmitted: _broker_admitted,
     ControllerClaim: _controller_claim,
     ControllerRemoved: _controller_removed,
     TopicCreated: _topic_created,

@@ -59,6 +59,11 @@ class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True):
     inter_broker_protocol_max: int = 2
 
 
+class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True):
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
 class NewPartition(_Value, frozen=True, gc=False, kw_only=True):
     replicas: tuple[BrokerId, ...]
     leader: BrokerId
@@ -133,6 +138,7 @@ Record = (
     | ControllerClaim
     | ControllerRemoved
     | BrokerRegistration
+    | BrokerAdmitted
     | TopicCreated
     | TopicRemoved
     | TopicDeletionPending

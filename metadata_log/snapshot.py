@@ -122,7 +122,9 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
     for broker in image.brokers.values():
         yield pb.SnapshotRecord(
             broker=pb.BrokerState(
-                registration=encode_registration(broker.registration), broker_epoch=broker.epoch
+                registration=encode_registration(broker.registration),
+                broker_epoch=broker.epoch,
+                admitted=broker.admitted,
             )
         )
     if image.controller is not None:
@@ -289,7 +291,7 @@ class _Builder:
 
     def _add_broker(self, state: pb.BrokerState) -> None:
         registration = decode_registration(state.registration)
-        broker = Broker(registration, BrokerEpoch(state.broker_epoch))
+        broker = Broker(registration, BrokerEpoch(state.broker_epoch), state.admitted)
         self._brokers[registration.broker_id] = broker
 
     def _add_controller(self, state: pb.ControllerState) -> None:

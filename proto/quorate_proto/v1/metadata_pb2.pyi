@@ -295,6 +295,28 @@ class NewPartition(google.protobuf.message.Message):
 Global___NewPartition: typing_extensions.TypeAlias = NewPartition
 
 @typing.final
+class BrokerAdmitted(google.protobuf.message.Message):
+    """A controller has dealt with the arrival of this incarnation: it may lead and follow (B3, rule 8)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """The broker."""
+    broker_epoch: builtins.int
+    """Its incarnation; must be the registered one."""
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        broker_epoch: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]) -> None: ...
+
+Global___BrokerAdmitted: typing_extensions.TypeAlias = BrokerAdmitted
+
+@typing.final
 class TopicCreated(google.protobuf.message.Message):
     """/brokers/topics/T with all its partitions, and their first leaderAndISR (C4)."""
 
@@ -587,6 +609,7 @@ class Record(google.protobuf.message.Message):
     CONFIG_SET_FIELD_NUMBER: builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: builtins.int
     PRODUCER_ID_BLOCK_FIELD_NUMBER: builtins.int
+    BROKER_ADMITTED_FIELD_NUMBER: builtins.int
     @property
     def session_opened(self) -> Global___SessionOpened:
         """/sessions"""
@@ -639,6 +662,10 @@ class Record(google.protobuf.message.Message):
     def producer_id_block(self) -> Global___ProducerIdBlock:
         """/producer_ids"""
 
+    @property
+    def broker_admitted(self) -> Global___BrokerAdmitted:
+        """/brokers/ids"""
+
     def __init__(
         self,
         *,
@@ -655,10 +682,11 @@ class Record(google.protobuf.message.Message):
         config_set: Global___ConfigSet | None = ...,
         feature_level: Global___FeatureLevel | None = ...,
         producer_id_block: Global___ProducerIdBlock | None = ...,
+        broker_admitted: Global___BrokerAdmitted | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["session_opened", "session_closed", "controller_claim", "controller_removed", "broker_registration", "topic_created", "topic_removed", "topic_deletion_pending", "partition_change", "isr_change", "config_set", "feature_level", "producer_id_block"] | None: ...
+    def HasField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["session_opened", "session_closed", "controller_claim", "controller_removed", "broker_registration", "topic_created", "topic_removed", "topic_deletion_pending", "partition_change", "isr_change", "config_set", "feature_level", "producer_id_block", "broker_admitted"] | None: ...
 
 Global___Record: typing_extensions.TypeAlias = Record
 
@@ -925,8 +953,11 @@ class BrokerState(google.protobuf.message.Message):
 
     REGISTRATION_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    ADMITTED_FIELD_NUMBER: builtins.int
     broker_epoch: builtins.int
     """Metadata offset of the registration."""
+    admitted: builtins.bool
+    """A controller has dealt with its arrival."""
     @property
     def registration(self) -> Global___BrokerRegistration:
         """As it was registered."""
@@ -936,9 +967,10 @@ class BrokerState(google.protobuf.message.Message):
         *,
         registration: Global___BrokerRegistration | None = ...,
         broker_epoch: builtins.int = ...,
+        admitted: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["registration", b"registration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "registration", b"registration"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["admitted", b"admitted", "broker_epoch", b"broker_epoch", "registration", b"registration"]) -> None: ...
 
 Global___BrokerState: typing_extensions.TypeAlias = BrokerState
 

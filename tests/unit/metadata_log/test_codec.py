@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate_proto.v1 import metadata_pb2 as pb
 
 from metadata_log import records as r
 from metadata_log.codec import (
@@ -15,6 +14,7 @@ from metadata_log.codec import (
     result_to_proto,
 )
 from metadata_log.types import BrokerId, Endpoint, MetadataOffset
+from quorate_proto.v1 import metadata_pb2 as pb
 
 int31 = st.integers(0, 2**31 - 1)
 int63 = st.integers(0, 2**63 - 1)
@@ -56,6 +56,7 @@ records = st.one_of(
         controller_id=int31,
         controller_epoch=int31,
     ),
+    st.builds(r.BrokerAdmitted, broker_id=int31, broker_epoch=int63),
     st.builds(r.TopicRemoved, name=texts, topic_id=ids),
     st.builds(r.TopicDeletionPending, name=texts, topic_id=ids),
     st.builds(

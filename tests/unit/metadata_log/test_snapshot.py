@@ -5,10 +5,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate_proto.v1 import metadata_pb2 as pb
 
 from metadata_log.image import Image
 from metadata_log.records import (
+    BrokerAdmitted,
     ConfigSet,
     FeatureLevel,
     Operation,
@@ -16,6 +16,8 @@ from metadata_log.records import (
     TopicDeletionPending,
 )
 from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
+from metadata_log.types import BrokerId
+from quorate_proto.v1 import metadata_pb2 as pb
 from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
 
 
@@ -24,6 +26,9 @@ def image_with_everything() -> Image:
     for broker_id in (1, 2, 3):
         log.start_broker(broker_id)
     log.elect_controller(2)
+    log.write_as_controller(
+        BrokerAdmitted(broker_id=BrokerId(2), broker_epoch=log.image.brokers[BrokerId(2)].epoch)
+    )
     log.create_topic("orders", (1, 2, 3), (2, 3, 1))
     log.create_topic("doomed", (3,))
     log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))

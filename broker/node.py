@@ -1,0 +1,283 @@
+"""One broker, put together: what is started after what, and stopped before what.
+
+Start: the quorum first (who am I, which cluster), then the log, then the image, then the doors
+(Kafka, gRPC), and only then the registration: from that moment the controller sends commands.
+Stop: the leaderships move away, then the doors close, then the log, and the session last.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from broker.config import (
+    ADVERTISED_LISTENERS,
+    BROKER_ID,
+    BROKER_RACK,
+    BROKER_SESSION_TIMEOUT_MS,
+    CONTROLLED_SHUTDOWN_TIMEOUT_MS,
+    GRPC_LISTENER,
+    LISTENERS,
+    LOG_DIR,
+    LOG_FLUSH,
+    LOG_SEGMENT_BYTES,
+    MESSAGE_MAX_BYTES,
+    QUORUM_BOOTSTRAP_SERVERS,
+    QUORUM_CONNECT_TIMEOUT_MS,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_LAG_TIME_MAX_MS,
+)
+from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
+from broker.control.controlled_shutdown import request_controlled_shutdown
+from broker.control.fencing import ControlFence
+from broker.control.forwarding import ControllerForwarder
+from broker.control.metadata_cache import MetadataCache
+from broker.control.ports import ActiveController
+from broker.control.registration import BrokerRegistrar
+from broker.control.service import BrokerControlService, add_broker_control_to_server
+from broker.controller.election import ControllerElector
+from broker.coordinator.producer_ids import ProducerIds
+from broker.grpc_options import GRPC_OPTIONS
+from broker.kafka.server import KafkaServer
+from broker.kafka.services import KafkaServices
+from broker.log.options import LogOptions
+from broker.log.store import LogStore
+from broker.metadata_follower import MetadataFollower
+from broker.peers import PeerChannels
+from broker.replication.fetch_service import add_replication_to_server
+from broker.replication.manager import ReplicaManager, ReplicationOptions
+from broker.replication.range_read import add_range_read_to_server
+from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
+from metadata_log.configuration import Configuration, parse_endpoint
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
+from quorum.client import QuorumClient
+from quorum.data_folder import claim_data_folder, release_data_folder
+
+log = logging.getLogger(__name__)
+
+UNREGISTERED: Final = BrokerEpoch(-1)
+"""Sent in replica fetches while this broker has no epoch: no leader admits it to an ISR then."""
+
+STOP_GRACE_S: Final = 2.0
+"""How long calls in flight may go on once the doors close."""
+
+
+class ListenError(RuntimeError):
+    """An address this broker was told to listen on cannot be used."""
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class BrokerNode:
+    """Everything one broker process runs. ``start`` once, ``stop`` once."""
+
+    def __init__(self, config: Configuration) -> None:
+        self._config = config
+        self._broker_id = BrokerId(config[BROKER_ID])
+        self._cleanup = AsyncExitStack()
+        self._registrar: BrokerRegistrar | None = None
+        self._elector: ControllerElector | None = None
+        self._quorum = QuorumClient(
+            [address.strip() for address in config[QUORUM_BOOTSTRAP_SERVERS].split(",")],
+            description=f"broker {self._broker_id}",
+            session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
+        )
+        self._follower = MetadataFollower(self._quorum)
+        self._channels = PeerChannels()
+        self._cache = MetadataCache()
+        self._replicas = self._replica_manager()
+
+    async def start(self) -> None:
+        """Come up and register; what was started is stopped again if a later step fails.
+
+        Raises:
+            QuorumUnavailable, DataFolderError, ListenError, RegistrationRefused: named causes.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._cleanup.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Hand the leaderships over, finish what is in flight, close everything."""
+        if self._broker_epoch() is not None:
+            await request_controlled_shutdown(
+                broker_id=self._broker_id,
+                broker_epoch=self._broker_epoch,
+                images=self._follower,
+                channels=self._channels,
+                local=self._active_controller,
+                timeout_ms=self._config[CONTROLLED_SHUTDOWN_TIMEOUT_MS],
+            )
+        await self._cleanup.aclose()
+
+    # -- starting --------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        on_stop = self._cleanup.push_async_callback
+        await self._quorum.start(deadline_ms=self._config[QUORUM_CONNECT_TIMEOUT_MS])
+        on_stop(self._quorum.close)
+        store = await self._open_store()
+        on_stop(store.close)
+        await self._replicas.start(store)
+        on_stop(self._replicas.close)
+        on_stop(self._channels.close)
+        await self._follower.start()
+        on_stop(self._follower.close)
+        image = await self._follower.wait_for(await self._quorum.read_offset())
+        await self._replicas.adopt_image(image, log_may_be_lost=store.log_may_be_lost)
+        await self._open_doors(on_stop, log_may_be_lost=store.log_may_be_lost)
+
+    async def _open_store(self) -> LogStore:
+        config = self._config
+        folder = Path(config[LOG_DIR])
+        claim_data_folder(folder, "broker", self._broker_id, self._quorum.cluster_id)
+        self._cleanup.callback(release_data_folder, folder)
+        options = LogOptions(
+            flush="os" if config[LOG_FLUSH] == "os" else "sync",
+            segment_bytes=config[LOG_SEGMENT_BYTES],
+            max_batch_bytes=config[MESSAGE_MAX_BYTES],
+        )
+        return await LogStore.open(
+            folder, options, self._replicas.on_flushed, self._replicas.on_log_failed
+        )
+
+    async def _open_doors(
+        self, on_stop: Callable[[Callable[[], Awaitable[None]]], object], *, log_may_be_lost: bool
+    ) -> None:
+        """Listen, register under the addresses listened on, and stand for controller."""
+        forwarder = ControllerForwarder(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            images=self._follower,
+            channels=self._channels,
+            local=self._active_controller,
+        )
+        kafka = KafkaServer(
+            KafkaServices(
+                config=self._config,
+                broker_id=self._broker_id,
+                cluster_id=self._quorum.cluster_id,
+                replicas=self._replicas,
+                metadata=self._cache,
+                forwarder=forwarder,
+                producer_ids=ProducerIds(forwarder),
+            )
+        )
+        server = grpc.aio.server(options=list(GRPC_OPTIONS))
+        grpc_endpoint = self._bind_grpc(server)
+        self._add_services(server)
+        kafka_endpoint = await self._listen(kafka)
+        on_stop(kafka.stop)
+        await server.start()
+        on_stop(lambda: server.stop(STOP_GRACE_S))
+        self._registrar = BrokerRegistrar(
+            self._quorum,
+            broker_id=self._broker_id,
+            incarnation_id=os.urandom(16),
+            kafka=kafka_endpoint,
+            grpc=grpc_endpoint,
+            rack=self._config[BROKER_RACK],
+            log_may_be_lost=log_may_be_lost,
+        )
+        self._elector = ControllerElector(
+            broker_id=self._broker_id,
+            config=self._config,
+            quorum=self._quorum,
+            images=self._follower,
+            channels=self._channels,
+        )
+        await self._registrar.start()
+        on_stop(self._registrar.close)
+        await self._elector.start()
+        on_stop(self._elector.close)
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        control = BrokerControlService(
+            own_epoch=self._broker_epoch,
+            replicas=self._replicas,
+            cache=self._cache,
+            images=self._follower,
+            fence=ControlFence(),
+        )
+        add_broker_control_to_server(server, control)
+        admin = AdminService(
+            cluster_id=lambda: self._quorum.cluster_id,
+            own_epoch=self._broker_epoch,
+            images=self._follower,
+            quorum=self._quorum,
+            controller=self._active_controller,
+        )
+        add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
+        add_replication_to_server(server, self._replicas)
+        add_range_read_to_server(server, self._replicas, self._cache)
+
+    def _bind_grpc(self, server: grpc.aio.Server) -> Endpoint:
+        wanted = parse_endpoint(GRPC_LISTENER.name, self._config[GRPC_LISTENER])
+        try:
+            port = server.add_insecure_port(str(wanted))
+        except RuntimeError as error:
+            raise ListenError(_taken(GRPC_LISTENER.name, wanted)) from error
+        log.info("gRPC on %s:%d", wanted.host, port)
+        return Endpoint(wanted.host, port)
+
+    async def _listen(self, kafka: KafkaServer) -> Endpoint:
+        """Where clients are to connect: what is advertised, else what is listened on."""
+        wanted = parse_endpoint(LISTENERS.name, self._config[LISTENERS])
+        try:
+            bound = await kafka.start(wanted)
+        except OSError as error:
+            raise ListenError(_taken(LISTENERS.name, wanted)) from error
+        advertised = self._config[ADVERTISED_LISTENERS]
+        return parse_endpoint(ADVERTISED_LISTENERS.name, advertised) if advertised else bound
+
+    # -- what the parts ask of one another -------------------------------------------------------
+
+    def _replica_manager(self) -> ReplicaManager:
+        config = self._config
+        return ReplicaManager(
+            self._broker_id,
+            ReplicationOptions(
+                replica_lag_time_max_ms=config[REPLICA_LAG_TIME_MAX_MS],
+                fetch_wait_max_ms=config[REPLICA_FETCH_WAIT_MAX_MS],
+                fetch_response_max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            ),
+            quorum=self._quorum,
+            metadata=self._follower,
+            broker_epoch=lambda: self._broker_epoch() or UNREGISTERED,
+            min_insync_replicas=self._min_insync_replicas,
+            confirm_unassigned=self._confirm_unassigned,
+            now_ms=monotonic_ms,
+        )
+
+    def _broker_epoch(self) -> BrokerEpoch | None:
+        return None if self._registrar is None else self._registrar.broker_epoch
+
+    def _active_controller(self) -> ActiveController | None:
+        return None if self._elector is None else self._elector.active
+
+    def _min_insync_replicas(self, topic: str) -> int:
+        image = self._follower.image
+        return int(topic_value(image, self._config, topic, TOPIC_MIN_INSYNC_REPLICAS))
+
+    async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
+        """Whether the quorum, asked now, no longer assigns ``tip`` to this broker (rule 7)."""
+        image = await self._follower.wait_for(await self._quorum.read_offset())
+        partition = image.partition_by_id(tip)
+        return partition is None or self._broker_id not in partition.replicas
+
+
+def _taken(key: str, endpoint: Endpoint) -> str:
+    return (
+        f"cannot listen on {endpoint} ({key}): the port is taken or the address is not "
+        "this machine's; choose another, or stop what uses it"
+    )

@@ -1,0 +1,76 @@
+"""The broker process: configuration in, exit code out."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from broker.config import BROKER_ID, LOG_LEVEL, load_config
+from broker.control.registration import RegistrationRefused
+from broker.node import BrokerNode, ListenError
+from metadata_log.configuration import ConfigError, Configuration
+from quorum.data_folder import DataFolderError
+from quorum.errors import QuorumError
+
+log = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
+
+_NAMED_FAILURES: Final = (QuorumError, DataFolderError, ListenError, RegistrationRefused, OSError)
+"""Faults whose message is all that a person needs; anything else is a bug and shows its trace."""
+
+
+def run(config_path: Path, overrides: Mapping[str, object]) -> int:
+    """Run one broker until SIGTERM or SIGINT; returns the process's exit code.
+
+    ``overrides`` take the place of keys in the file.
+    """
+    try:
+        config = load_config(config_path, overrides)
+    except ConfigError as error:
+        sys.stderr.write(f"broker: {error}\n")
+        return EXIT_CONFIG
+    logging.basicConfig(
+        level=config[LOG_LEVEL],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: Configuration) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    starting = asyncio.create_task(_start(config))
+    stop_asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return EXIT_OK
+    try:
+        node = starting.result()
+    except _NAMED_FAILURES as error:
+        stop_asked.cancel()
+        sys.stderr.write(f"broker {config[BROKER_ID]}: {error}\n")
+        return EXIT_FAILED
+    log.info("broker %d is up", config[BROKER_ID])
+    await stop_asked
+    log.info("broker %d stops", config[BROKER_ID])
+    await node.stop()
+    return EXIT_OK
+
+
+async def _start(config: Configuration) -> BrokerNode:
+    node = BrokerNode(config)
+    await node.start()
+    return node
