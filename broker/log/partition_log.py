@@ -5,7 +5,7 @@ flushed yet; it counts for this replica only when ``flushed_offset`` has passed 
 memory first and on disk in the same order after it, so a reader never sees a truncated batch.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from broker.errors import KafkaError
@@ -30,6 +30,10 @@ _SMALL_CHUNK_BYTES = 4096
 """Chunks below this size are joined: a copy is cheaper than many pieces on their way out."""
 
 
+Forgotten = Sequence[tuple[Segment, int]]
+"""How many flushed batches of each segment a log no longer has."""
+
+
 class Writer(Protocol):
     """What a log asks of its store."""
 
@@ -42,8 +46,8 @@ class Writer(Protocol):
     def submit_batch(self, batch: PendingBatch) -> None:
         """Have a batch written."""
 
-    def submit_truncation(self, truncation: Truncation) -> Awaitable[None]:
-        """Have a truncation made durable."""
+    def submit_truncation(self, truncation: Truncation, forgotten: Forgotten) -> Awaitable[None]:
+        """Have a truncation made durable, and let go of what it ``forgot`` only then."""
 
 
 class PartitionLog:
@@ -177,11 +181,10 @@ class PartitionLog:
             )
         keep = max(0, self._index.position_of(offset))
         from_offset = self._index.base_offset(keep)
-        lowest_segment_id = self._forget_from(keep)
+        forgotten = self._forget_from(keep)
         self._end_at(max(self.log_start_offset, from_offset))
-        await self._writer.submit_truncation(
-            Truncation(self.number, from_offset, lowest_segment_id)
-        )
+        truncation = Truncation(self.number, from_offset, self._lowest_id(forgotten))
+        await self._writer.submit_truncation(truncation, forgotten)
 
     async def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log starts and ends at ``offset``. Durable on return.
@@ -190,13 +193,13 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._check_writable()
-        lowest_segment_id = self._forget_from(0)
+        forgotten = self._forget_from(0)
         self.log_start_offset = offset
         self.log_end_offset = self.flushed_offset = offset
+        self.checkpointed_high_watermark = offset
         self.leader_epochs.clear()
-        await self._writer.submit_truncation(
-            Truncation(self.number, 0, lowest_segment_id, log_start_offset=offset)
-        )
+        truncation = Truncation(self.number, 0, self._lowest_id(forgotten), log_start_offset=offset)
+        await self._writer.submit_truncation(truncation, forgotten)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         """(offset, timestamp in ms) of the first record at or after ``timestamp_ms``.
@@ -222,11 +225,12 @@ class PartitionLog:
         self.flushed_offset = batch.last_offset + 1
         segment.live_batches += 1
 
-    def note_deleted(self) -> None:
+    def note_deleted(self) -> Forgotten:
         """Nothing may be appended or read any more; its memory is given back."""
         self._deleted = True
-        self._forget_from(0)
+        forgotten = self._forget_from(0)
         self._end_at(self.log_start_offset)
+        return forgotten
 
     def _append(
         self,
@@ -276,18 +280,19 @@ class PartitionLog:
             return self._index.base_offset(position + 1)
         return self.log_end_offset
 
-    def _forget_from(self, keep: int) -> int:
-        """Forget the batches from position ``keep`` on; the oldest segment that may hold one."""
+    def _forget_from(self, keep: int) -> Forgotten:
+        """Forget the batches from position ``keep`` on; returns which segments held them."""
         index, tail = self._index, self._writer.tail
-        lowest_segment_id = self._writer.newest_segment.id
         flushed = index.first_at_or_after(self.flushed_offset)
-        for segment, first, end in index.spans(keep, flushed):
-            lowest_segment_id = min(lowest_segment_id, segment.id)
-            segment.live_batches -= end - first
+        forgotten = [(segment, end - first) for segment, first, end in index.spans(keep, flushed)]
         for position in range(keep, len(index)):
             tail.drop(self.number, index.base_offset(position))
         index.truncate(keep)
-        return lowest_segment_id
+        return forgotten
+
+    def _lowest_id(self, forgotten: Forgotten) -> int:
+        """The oldest segment that may hold what was forgotten, the unflushed included."""
+        return min([segment.id for segment, _ in forgotten], default=self._writer.newest_segment.id)
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset

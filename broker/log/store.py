@@ -18,7 +18,7 @@ from broker.log.journal import Journal
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
-from broker.log.partition_log import PartitionLog
+from broker.log.partition_log import Forgotten, PartitionLog
 from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.segment import Segment
 from broker.log.table import Run
@@ -66,7 +66,7 @@ class LogStore:
         self._high_watermarks = recovered.high_watermarks
         self._checkpoint: asyncio.Future[None] | None = None
         self._checkpoint_is_stale = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], Forgotten]] = deque()
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._by_number: dict[int, PartitionLog] = {}
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
@@ -149,8 +149,8 @@ class LogStore:
         self.check_writable()
         del self._logs[tip], self._by_number[found.number]
         self._high_watermarks.pop(found.number, None)
-        found.note_deleted()
-        await self._submit_and_wait(Deletion(found.number))
+        forgotten = found.note_deleted()
+        await self._submit_and_wait(Deletion(found.number), forgotten)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Remember high watermarks for the next start; written soon, in the background."""
@@ -204,16 +204,21 @@ class LogStore:
         self.pending_bytes += batch.size
         self._commit.submit(batch)
 
-    async def submit_truncation(self, truncation: Truncation) -> None:
+    async def submit_truncation(self, truncation: Truncation, forgotten: Forgotten) -> None:
         """For ``PartitionLog``: return when the truncation is durable."""
-        await self._submit_and_wait(truncation)
-        self._unlink_empty(list(self._segments.values()))
+        await self._submit_and_wait(truncation, forgotten)
 
-    async def _submit_and_wait(self, work: Work) -> None:
+    async def _submit_and_wait(self, work: Work, forgotten: Forgotten) -> None:
+        """Return when ``work`` is durable; a segment that it empties is unlinked only then."""
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
+        self._waiting.append((done, forgotten))
         self._commit.submit(work)
         await done
+
+    def _release(self, forgotten: Forgotten) -> None:
+        for segment, count in forgotten:
+            segment.live_batches -= count
+        self._unlink_empty([segment for segment, _ in forgotten])
 
     def _add(
         self,
@@ -251,7 +256,9 @@ class LogStore:
                     owner.note_flushed(work, segment)
                     flushed[work.number] = owner
             elif isinstance(work, Truncation | Deletion):
-                _resolve(self._waiting.popleft())
+                done, forgotten = self._waiting.popleft()
+                self._release(forgotten)
+                _resolve(done)
         self.tail.evict()
         if self.pending_bytes < self._options.max_pending_bytes:
             while self._waiting_for_room:
@@ -268,7 +275,8 @@ class LogStore:
         refusal = KafkaError(
             errors_pb2.KAFKA_STORAGE_ERROR, f"log directory {self.directory} failed: {error}"
         )
-        for waiter in [*self._waiting, *self._waiting_for_room]:
+        waiting = [done for done, _ in self._waiting]
+        for waiter in [*waiting, *self._waiting_for_room]:
             if not waiter.done():
                 waiter.set_exception(refusal)
         self._waiting.clear()
@@ -278,12 +286,10 @@ class LogStore:
     def _unlink_empty(self, candidates: Sequence[Segment]) -> None:
         """Remove sealed segments in which nothing lives."""
         for segment in candidates:
-            if segment.live_batches or segment is self.newest_segment:
-                continue
-            if segment.id > self.newest_segment.id:
-                continue
-            del self._segments[segment.id]
-            self._housekeeping.submit(self._unlink, segment)
+            sealed = segment.id < self.newest_segment.id
+            if sealed and not segment.live_batches and segment.id in self._segments:
+                del self._segments[segment.id]
+                self._housekeeping.submit(self._unlink, segment)
 
     def _unlink(self, segment: Segment) -> None:
         try:

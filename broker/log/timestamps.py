@@ -15,6 +15,7 @@ from quorate_proto.v1 import errors_pb2
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
+_LAST_SHIFT: Final = 63
 _BLOCK: Final = struct.Struct(">i")
 
 
@@ -34,7 +35,7 @@ def first_record_at(
         return (offset, header.max_timestamp) if found else None
     try:
         return _first(header, _decompressed(header, batch), timestamp_ms, from_offset, up_to_offset)
-    except (cramjam.DecompressionError, IndexError, struct.error) as error:
+    except (cramjam.DecompressionError, IndexError, ValueError, struct.error) as error:
         raise KafkaError(
             errors_pb2.CORRUPT_MESSAGE,
             f"batch at offset {header.base_offset}: its records cannot be decoded ({error})",
@@ -48,6 +49,8 @@ def _first(
     position = 0
     for _ in range(header.record_count):
         length, start = _signed_varint(records, position)
+        if length <= 0:
+            raise ValueError(f"a record has length {length}")
         timestamp_delta, position = _signed_varint(records, start + 1)
         offset_delta, _ = _signed_varint(records, position)
         timestamp = header.base_timestamp + timestamp_delta
@@ -70,6 +73,8 @@ def _signed_varint(buffer: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
+        if shift > _LAST_SHIFT:
+            raise ValueError("a varint has more than 10 bytes")
 
 
 def _decompressed(header: BatchHeader, batch: bytes) -> bytes:
