@@ -92,7 +92,7 @@ class QuorumClient:
         await self._directory.close()
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once for every session that is lost (not for one closed by ``close``)."""
+        """Call ``callback`` once per session that is lost; ``close`` does not count as a loss."""
         self._lost_callbacks.append(callback)
 
     async def _open_session(self, deadline_ms: int | None) -> None:
@@ -165,6 +165,8 @@ class QuorumClient:
                 log.info("%s no longer leads the quorum", leader)
             except grpc.aio.AioRpcError as error:
                 log.info("lost quorum leader %s: %s", leader, error.details())
+            except Exception:  # noqa: BLE001 - or nobody would keep the session alive any more
+                log.exception("working with quorum leader %s failed; trying again", leader)
             if self.session_id == session_id:
                 leader = None
                 await asyncio.sleep(_PAUSE_S)

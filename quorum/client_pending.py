@@ -86,7 +86,7 @@ class PendingTransactions:
         return batch
 
     def send_again(self) -> None:
-        """The stream broke, or its voter does not lead: everything without a result is to be sent."""
+        """The stream broke, or its voter does not lead: send everything that has no result."""
         self._unsent = list(self._pending.values())
 
     def retry(self, sequence: int) -> None:

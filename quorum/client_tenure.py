@@ -1,4 +1,4 @@
-"""A client's time with one leader: keep-alives and transactions over two streams, until one breaks."""
+"""A client's time with one leader: keep-alives and transactions, until a stream breaks."""
 
 import asyncio
 import logging
@@ -55,15 +55,18 @@ class Tenure:
         """
         self._pending.send_again()
         self._work.set()
+        call = self._stub.Transact()
         tasks = [
             asyncio.create_task(self._keep_alive(), name="quorum-keep-alive"),
-            asyncio.create_task(self._transact(), name="quorum-transact"),
+            asyncio.create_task(self._write_frames(call), name="quorum-transactions"),
+            asyncio.create_task(self._read_replies(call), name="quorum-replies"),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
+            call.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -78,9 +81,8 @@ class Tenure:
             while True:
                 sequence += 1
                 sent_ms = int(time.monotonic() * 1000)
-                await call.write(
-                    pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
-                )
+                ping = pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
+                await _write(call, ping)
                 async with asyncio.timeout(2 * self._interval_s + 0.5):
                     answer: Any = await call.read()
                 if not isinstance(answer, pb.KeepAliveResponse) or answer.not_leader:
@@ -97,24 +99,13 @@ class Tenure:
 
     # -- transactions ----------------------------------------------------------------------------
 
-    async def _transact(self) -> None:
-        call = self._stub.Transact()
-        writer = asyncio.create_task(self._write_frames(call), name="quorum-transact-frames")
-        try:
-            while True:
-                reading = asyncio.ensure_future(call.read())
-                await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
-                if writer.done():
-                    reading.cancel()
-                    writer.result()
-                frame: Any = await reading
-                if not isinstance(frame, pb.TransactReplyFrame):
-                    raise LeaderGone
-                for reply in frame.replies:
-                    self._take_reply(reply)
-        finally:
-            writer.cancel()
-            call.cancel()
+    async def _read_replies(self, call: Any) -> None:  # noqa: ANN401 - generic in grpc
+        while True:
+            frame = await call.read()
+            if not isinstance(frame, pb.TransactReplyFrame):
+                raise LeaderGone
+            for reply in frame.replies:
+                self._take_reply(reply)
 
     async def _write_frames(self, call: Any) -> None:  # noqa: ANN401 - generic in grpc
         """While one frame is being written, the next one fills up."""
@@ -122,12 +113,11 @@ class Tenure:
             await self._work.wait()
             self._work.clear()
             while batch := self._pending.take_unsent(FRAME_BYTES):
-                await call.write(
-                    pb.TransactFrame(
-                        transactions=[pending.encoded for pending in batch],
-                        request_ids=[pending.sequence for pending in batch],
-                    )
+                frame = pb.TransactFrame(
+                    transactions=[pending.encoded for pending in batch],
+                    request_ids=[pending.sequence for pending in batch],
                 )
+                await _write(call, frame)
 
     def _take_reply(self, reply: pb.TransactReply) -> None:
         pending = self._pending.get(reply.request_id)
@@ -158,3 +148,10 @@ class Tenure:
     def _try_again(self, sequence: int) -> None:
         self._pending.retry(sequence)
         self._work.set()
+
+
+async def _write(call: Any, message: Any) -> None:  # noqa: ANN401 - generic in grpc
+    try:
+        await call.write(message)
+    except asyncio.InvalidStateError:
+        raise LeaderGone from None  # grpc's way to say that the call has ended.

@@ -23,7 +23,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.enable_http_proxy", 0),
 )
-"""Of everybody who calls a voter. The default back-off of up to two minutes would outlast any failover."""
+"""Of everybody who calls a voter. grpc's own back-off, up to two minutes, outlasts any failover."""
 
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 << 20),

@@ -1,4 +1,4 @@
-"""The server's end of one ``Transact`` stream: many transactions per frame in, replies per round out."""
+"""The server's end of a ``Transact`` stream: frames of transactions in, replies per round out."""
 
 import asyncio
 from typing import Any, Final

@@ -1,15 +1,15 @@
 """The durable journal of one voter: term, vote and entries in LMDB (P2, P10, P18).
 
 PySyncObj reads its log as a list, so the retained entries are held in memory as one. Changes are
-collected and reach the disk with ``sync()``: truncation, new entries and the meta record in one LMDB
-transaction, so a crash leaves either the state before or the state after. Who calls ``sync()`` when
-is the node's business; term and vote alone are synced here, before ``setCurrentTerm`` returns.
+collected and reach the disk with ``sync()``: truncation, new entries and the meta record in one
+LMDB transaction, so a crash leaves either the state before or the state after. Who calls ``sync()``
+when is the node's business; term and vote alone are synced here, before ``setCurrentTerm`` returns.
 
 Compaction moves ``first`` in the meta record; the keys below it are then garbage and are removed a
 few at a time, so that no sync takes long.
 
-On disk: key = index (u64), value = CRC-32C (u32), term (u64), command; the checksum covers index and
-term too. The meta record is checksummed as well.
+On disk: key = index (u64), value = CRC-32C (u32), term (u64), command; the checksum covers index
+and term too. The meta record is checksummed as well.
 """
 
 import struct
@@ -207,7 +207,7 @@ class LmdbJournal:
         self._dirty = False
 
     def reset_to(self, index: int, term: int) -> None:
-        """Start over behind a snapshot of ``index``: a placeholder of that entry is all that is left.
+        """Start over behind a snapshot of ``index``: a placeholder of that entry is all that stays.
 
         The placeholder only ever serves as the previous entry of ``index + 1``: it is never applied
         and never sent. Durable, and all or nothing, when this returns.

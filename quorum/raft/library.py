@@ -1,4 +1,4 @@
-"""PySyncObj under its real names: the private state that the guards read and set, typed, in one place.
+"""PySyncObj's private state, typed and in one place: what the guards read and set.
 
 Nothing here decides anything. Election, replication and commit are the library's (D4).
 """
@@ -30,7 +30,7 @@ def clock_s() -> float:
 
 @contextmanager
 def _library_globals(**replacements: Callable[[Any], Any]) -> Iterator[None]:
-    """The library makes its journal and poller by module globals: ours, while one is constructed."""
+    """The library makes journal and poller by module globals: ours, while one is constructed."""
     with _globals_lock:
         before = {name: getattr(library, name) for name in replacements}
         try:

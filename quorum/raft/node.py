@@ -83,7 +83,7 @@ class RaftNode(LibraryVoter):
     # -- start -----------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Load the snapshot, apply what is known to be committed, and only then start the clocks (P8).
+        """Load the snapshot, apply what is committed, and only then start the clocks (P8).
 
         Raises:
             SnapshotCorrupt, SafetyViolation: what is on disk does not fit together.
@@ -145,7 +145,7 @@ class RaftNode(LibraryVoter):
             self.next_send_s = min(self.next_send_s, clock_s() + self._options.commit_push_s)
 
     def send_new_entries(self) -> None:
-        """What was appended in this round, or has to be sent again, goes out before our own fsync."""
+        """What was appended, or has to be sent again, goes out before our own fsync."""
         if not self.is_leader or not self.others:
             return
         last = self.journal.last_index
@@ -238,7 +238,7 @@ class RaftNode(LibraryVoter):
         nextNodeIdx: int | None = None,
         success: bool = False,
     ) -> None:
-        """Hold the acknowledgement back until our log is on disk; stamp it with the term (P5, P18)."""
+        """Hold the acknowledgement back until our log is on disk; stamp the term (P5, P18)."""
         index = self.journal.last_index + 1 if nextNodeIdx is None else nextNodeIdx
         if success and self._verified_index is not None:
             index = self._verified_index + 1

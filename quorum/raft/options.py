@@ -22,5 +22,5 @@ class RaftOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leader_fallback_s(self) -> float:
-        """A leader that a majority has not answered for this long steps down before another rises."""
+        """A leader that no majority answered for this long steps down before another rises."""
         return self.election_timeout_min_s * 5 / 6

@@ -119,7 +119,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._stop_listening = stop
 
     def tend(self, now: float) -> None:
-        """Dial who is to be dialled; drop who does not introduce himself. Call some times a second."""
+        """Dial who is down; drop who does not introduce himself. Call some times a second."""
         for voter_id, node in self._others.items():
             is_down = voter_id not in self._connections and voter_id not in self._dialling
             if (
@@ -248,7 +248,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             self._complain(str(voter_id), f"connection with voter {voter_id or '?'}: {reason}")
 
     def _complain(self, about: str, what: str) -> None:
-        """Warn once per peer until it is heard from again: a peer that is down is dialled for ever."""
+        """Warn once per peer until it is heard from again: one that is down is dialled for ever."""
         if about not in self._complained:
             self._complained.add(about)
             log.warning("%s", what)
