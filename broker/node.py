@@ -187,6 +187,7 @@ class BrokerNode:
             kafka=kafka_endpoint,
             grpc=grpc_endpoint,
             rack=self._config[BROKER_RACK],
+            images=self._follower,
             log_may_be_lost=log_may_be_lost,
         )
         self._elector = ControllerElector(

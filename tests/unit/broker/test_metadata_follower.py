@@ -9,7 +9,7 @@ from broker.metadata_follower import MetadataFollower, changes_between
 from metadata_log.codec import decode_transaction
 from metadata_log.draft import Changes
 from metadata_log.image import Image
-from metadata_log.types import MetadataOffset
+from metadata_log.types import BrokerId, MetadataOffset
 from tests.support.metadata import MetadataLogBuilder
 
 
@@ -41,7 +41,7 @@ async def test_f3_the_image_follows_the_log_and_observers_see_each_change() -> N
     quorum.events.put_nowait(applied_since(log, 0))
     assert await follower.wait_for(log.image.offset) == log.image
     assert [changes.controller for _, changes in seen] == [False, False, True]
-    assert seen[1][1].brokers == {1}
+    assert seen[1][1].brokers == {BrokerId(1)}
     await follower.close()
 
 
@@ -64,7 +64,7 @@ async def test_a_snapshot_replaces_the_image_and_tells_what_differs() -> None:
     assert await follower.wait_for(log.image.offset) == log.image
     assert seen == [
         changes_between(Image(), Image())._replace(
-            brokers=frozenset({2}), topics=frozenset({"new"}), sessions=seen[0].sessions
+            brokers=frozenset({BrokerId(2)}), topics=frozenset({"new"}), sessions=seen[0].sessions
         )
     ]
     assert len(seen[0].sessions) == 1
