@@ -1,0 +1,184 @@
+"""Two and three replica managers over loopback gRPC, with logs on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.replication.api import ProduceEntry
+from broker.replication.partition.effects import Role
+from quorate_proto.v1 import errors_pb2
+from tests.support.replica_cluster import ReplicaCluster, batch, batches, eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(params=["os", "sync"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ReplicaCluster]:
+    cluster = ReplicaCluster(tmp_path, flush=request.param)
+    await cluster.start(1, 2, 3)
+    yield cluster
+    await cluster.close()
+
+
+async def test_c12_acks_all_is_answered_when_every_isr_member_has_the_records(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    outcomes = await cluster.nodes[1].produce("orders", *batches("record", 50))
+    assert [outcome.error_code for outcome in outcomes] == [errors_pb2.NONE] * 50
+    assert [outcome.base_offset for outcome in outcomes] == list(range(50))
+    for follower in (2, 3):
+        assert cluster.nodes[follower].hosted("orders").log.flushed_offset == 50
+    await cluster.settled("orders", 1, 2, 3)
+    fetched = await cluster.nodes[1].fetch("orders", 0)
+    assert fetched.high_watermark == 50
+    assert b"".join(fetched.chunks) == cluster.nodes[2].log_bytes("orders")
+
+
+async def test_c12_the_followers_watermark_reaches_the_leaders(cluster: ReplicaCluster) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", *batches("record", 3))
+    for follower in (2, 3):
+        replica = cluster.nodes[follower].hosted("orders").replica
+        await eventually(lambda replica=replica: replica.high_watermark == 3)
+
+
+async def test_d3_a_follower_that_was_down_catches_up_after_its_restart(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", *batches("before", 20))
+    await cluster.stop(3)
+    await cluster.elect("orders", 1, isr=(1, 2))
+    await cluster.nodes[1].produce("orders", *batches("meanwhile", 20))
+    await cluster.start(3)
+    assert cluster.nodes[3].hosted("orders").log.log_end_offset == 20
+    await cluster.tell("orders", to=[3])
+    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+    await cluster.settled("orders", 1, 2, 3)
+    await cluster.nodes[1].produce("orders", *batches("after", 5))
+    await cluster.settled("orders", 1, 2, 3)
+
+
+async def test_kip101_a_divergent_follower_is_cut_by_epoch_and_loses_nothing_committed(
+    cluster: ReplicaCluster,
+) -> None:
+    """Broker 1 led alone for a moment: what it has beyond its successor was not committed."""
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", *batches("committed", 10))
+    committed = cluster.nodes[1].log_bytes("orders")
+    await cluster.nodes[1].cut_off()
+    outcomes = await cluster.nodes[1].produce("orders", *batches("never committed", 7), acks=1)
+    assert [outcome.base_offset for outcome in outcomes] == list(range(10, 17))
+    await cluster.elect("orders", 2, isr=(2, 3), tell=[2, 3])
+    await cluster.nodes[2].produce("orders", *batches("by the successor", 4))
+    await cluster.stop(1)
+    await cluster.start(1)
+    assert cluster.nodes[1].hosted("orders").log.log_end_offset == 17
+    await cluster.tell("orders", to=[1])
+    await cluster.settled("orders", 1, 2, 3)
+    assert cluster.nodes[1].log_bytes("orders", up_to=10) == committed
+    assert cluster.nodes[1].hosted("orders").log.log_end_offset == 14
+    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+
+
+async def test_c15_a_deposed_leader_cannot_commit_and_steps_down(
+    cluster: ReplicaCluster,
+) -> None:
+    """Brokers 2 and 3 were told of the new leader, broker 1 was not."""
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", batch("committed"))
+    await cluster.elect("orders", 2, isr=(1, 2, 3), tell=[2, 3])
+    (outcome,) = await cluster.nodes[1].produce("orders", batch("lost"), timeout_ms=300)
+    assert outcome.error_code != errors_pb2.NONE
+    assert cluster.nodes[1].hosted("orders").replica.high_watermark == 1
+    await cluster.tell("orders", to=[1])
+    assert cluster.nodes[1].hosted("orders").replica.role is Role.FOLLOWER
+    (outcome,) = await cluster.nodes[1].produce("orders", batch("refused"))
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+    await cluster.nodes[2].produce("orders", batch("by the successor"))
+    await cluster.settled("orders", 1, 2, 3)
+
+
+async def test_scenario_16_demotion_answers_waiting_produces(cluster: ReplicaCluster) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", batch("committed"))
+    for follower in (2, 3):
+        await cluster.nodes[follower].manager.stop_replicas(
+            cluster.stop_replica("orders", leader_epoch=0, delete=False)
+        )
+    waiting = asyncio.ensure_future(cluster.nodes[1].produce("orders", batch("waits")))
+    leader = cluster.nodes[1].hosted("orders")
+    await eventually(lambda: leader.log.flushed_offset == 2)
+    above = await cluster.nodes[1].fetch("orders", 1)
+    assert above.error_code == errors_pb2.NONE
+    assert above.size == 0, "a consumer gets nothing above the high watermark"
+    await cluster.elect("orders", 2, isr=(1, 2, 3), tell=[1])
+    (outcome,) = await waiting
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_c13_a_dead_follower_leaves_the_isr_and_the_produce_is_answered(
+    tmp_path: Path,
+) -> None:
+    cluster = ReplicaCluster(tmp_path, lag_time_max_ms=300)
+    await cluster.start(1, 2)
+    try:
+        await cluster.create_topic("orders", (1, 2))
+        await cluster.nodes[1].produce("orders", batch("both"))
+        await cluster.stop(2)
+        (outcome,) = await cluster.nodes[1].produce("orders", batch("alone"))
+        assert outcome.error_code == errors_pb2.NONE
+        assert cluster.isr("orders") == {1}
+        await cluster.start(2)
+        await cluster.tell("orders", to=[2])
+        await eventually(lambda: cluster.isr("orders") == {1, 2})
+    finally:
+        await cluster.close()
+
+
+async def test_c1_a_lost_answer_to_an_isr_change_is_settled(tmp_path: Path) -> None:
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    try:
+        cluster.quorum.answers_to_lose = 1
+        await cluster.create_topic("orders", (1, 2), isr=(1,))
+        await eventually(lambda: cluster.isr("orders") == {1, 2})
+        leader = cluster.nodes[1].hosted("orders").replica
+        await eventually(lambda: not leader.isr.unsettled and set(leader.isr.committed) == {1, 2})
+    finally:
+        await cluster.close()
+
+
+async def test_rule_6_losing_sight_of_the_quorum_freezes_the_isr_but_not_the_leader(
+    tmp_path: Path,
+) -> None:
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    try:
+        await cluster.create_topic("orders", (1, 2))
+        await cluster.nodes[1].produce("orders", batch("before"))
+        cluster.quorum.available = False
+        (outcome,) = await cluster.nodes[1].produce("orders", batch("meanwhile"))
+        assert outcome.error_code == errors_pb2.NONE
+    finally:
+        cluster.quorum.available = True
+        await cluster.close()
+
+
+async def test_d3_many_partitions_share_one_stream(tmp_path: Path) -> None:
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    try:
+        await cluster.create_topic("orders", *[(1, 2), (2, 1)] * 50)
+        manager = cluster.nodes[1].manager
+        leaders = [h for h in manager.table if h.leads]
+        assert len(leaders) == 50
+        outcomes = await manager.produce(
+            [ProduceEntry(hosted.tp, batch(str(hosted.tp))) for hosted in leaders], -1, 10_000
+        )
+        assert {outcome.error_code for outcome in outcomes} == {errors_pb2.NONE}
+    finally:
+        await cluster.close()

@@ -1,0 +1,381 @@
+"""Replica managers with real logs, connected over real gRPC on loopback, in one process.
+
+The quorum is ``LocalQuorum``; the controller is the test, through the verbs of ``ReplicaCluster``.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import grpc.aio
+
+from broker.control.metadata_cache import MetadataCache
+from broker.grpc_options import GRPC_OPTIONS
+from broker.log import LogOptions, LogStore
+from broker.log.options import Flush
+from broker.metadata_follower import MetadataFollower
+from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
+from broker.replication.fetch_service import add_replication_to_server
+from broker.replication.hosted import HostedPartition
+from broker.replication.manager import ReplicaManager, ReplicationOptions
+from broker.replication.range_read import add_range_read_to_server
+from metadata_log.image import Partition
+from metadata_log.records import (
+    BrokerRegistration,
+    ControllerClaim,
+    ControllerEpochIs,
+    NewPartition,
+    Operation,
+    PartitionChange,
+    Record,
+    TopicCreated,
+    TopicRemoved,
+)
+from metadata_log.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
+from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2
+from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
+from tests.support.metadata import topic_id_of
+from tests.support.record_batches import Record as KafkaRecord
+from tests.support.record_batches import encode_batch
+
+CONTROLLER = BrokerId(99)
+
+
+def batch(*values: str) -> bytes:
+    """One batch of records with these values."""
+    return encode_batch([KafkaRecord(i, value=v.encode()) for i, v in enumerate(values)])
+
+
+def batches(prefix: str, count: int) -> list[bytes]:
+    """``count`` batches of one record each."""
+    return [batch(f"{prefix} {number}") for number in range(count)]
+
+
+async def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until ``condition`` holds: for things that other tasks and sockets bring about."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come to hold in time"
+        await asyncio.sleep(0.002)
+
+
+class ReplicaNode:
+    """One broker without Kafka listener and controller."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        folder: Path,
+        quorum: LocalQuorum,
+        options: ReplicationOptions,
+        flush: Flush,
+        min_insync_replicas: int,
+    ) -> None:
+        self.broker_id = BrokerId(broker_id)
+        self.folder = folder
+        self.client: LocalQuorumClient = quorum.client(f"broker {broker_id}")
+        self.follower = MetadataFollower(self.client)
+        self.broker_epoch: BrokerEpoch | None = None
+        self.endpoint = Endpoint("127.0.0.1", 0)
+        self.cache = MetadataCache()
+        self.manager = ReplicaManager(
+            self.broker_id,
+            options,
+            quorum=self.client,
+            metadata=self.follower,
+            broker_epoch=lambda: self.broker_epoch,
+            min_insync_replicas=lambda topic: min_insync_replicas,
+            confirm_unassigned=self._confirm_unassigned,
+            now_ms=lambda: time.monotonic_ns() // 1_000_000,
+        )
+        self._flush: Flush = flush
+        self._server: grpc.aio.Server | None = None
+        self.store: LogStore | None = None
+
+    async def start(self, incarnation: int) -> None:
+        self.store = await LogStore.open(
+            self.folder,
+            LogOptions(flush=self._flush, segment_bytes=4 << 20),
+            self.manager.on_flushed,
+            self.manager.on_log_failed,
+        )
+        await self.manager.start(self.store)
+        self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        add_replication_to_server(self._server, self.manager)
+        add_range_read_to_server(self._server, self.manager, self.cache)
+        await self._server.start()
+        self.endpoint = Endpoint("127.0.0.1", port)
+        await self.client.start()
+        await self.follower.start()
+        registration = BrokerRegistration(
+            broker_id=self.broker_id,
+            session_id=self.client.session_id,
+            incarnation_id=f"incarnation{incarnation:5}".encode(),
+            kafka=Endpoint("127.0.0.1", 1),
+            grpc=self.endpoint,
+        )
+        result = await self.client.transact([Operation(records=(registration,))])
+        assert result.ok, result
+        self.broker_epoch = BrokerEpoch(result.results[0].version)
+
+    async def stop(self) -> None:
+        """Stop, and end the session: the quorum knows at once."""
+        await self.manager.close()
+        if self._server is not None:
+            await self._server.stop(None)
+        await self.follower.close()
+        await self.client.close()
+        if self.store is not None:
+            await self.store.close()
+
+    async def cut_off(self) -> None:
+        """Nobody can connect to it any more, and it sends nothing."""
+        assert self._server is not None
+        await self._server.stop(None)
+
+    def hosted(self, topic: str, partition: int = 0) -> HostedPartition:
+        found = self.manager.table.named(TopicPartition(topic, partition))
+        assert found is not None, f"broker {self.broker_id} has no replica of {topic}-{partition}"
+        return found
+
+    async def produce(
+        self, topic: str, *records: bytes, acks: int = -1, timeout_ms: int = 10_000
+    ) -> list[ProduceOutcome]:
+        """One request per batch, pipelined, to partition 0."""
+        tp = TopicPartition(topic, 0)
+        requests = [
+            asyncio.ensure_future(self.manager.produce([ProduceEntry(tp, each)], acks, timeout_ms))
+            for each in records
+        ]
+        return [outcome for outcomes in await asyncio.gather(*requests) for outcome in outcomes]
+
+    async def fetch(self, topic: str, offset: int, *, max_wait_ms: int = 0) -> FetchOutcome:
+        want = FetchWant(TopicPartition(topic, 0), offset, 1 << 30)
+        (outcome,) = await self.manager.fetch(
+            [want], max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 30
+        )
+        return outcome
+
+    def log_bytes(self, topic: str, up_to: int | None = None) -> bytes:
+        """Every byte of partition 0 below ``up_to``."""
+        log = self.hosted(topic).log
+        end = log.log_end_offset if up_to is None else up_to
+        return b"".join(log.read(log.log_start_offset, 1 << 30, end).chunks)
+
+    async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
+        image = await self.follower.wait_for(await self.client.read_offset())
+        leaf = image.partition_by_id(tip)
+        return leaf is None or self.broker_id not in leaf.replicas
+
+
+class ReplicaCluster:
+    """The brokers, and the verbs of a controller."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        flush: Flush = "os",
+        lag_time_max_ms: int = 30_000,
+        min_insync_replicas: int = 1,
+    ) -> None:
+        self.quorum = LocalQuorum()
+        self.nodes: dict[int, ReplicaNode] = {}
+        self._folder = folder
+        self._flush: Flush = flush
+        self._options = ReplicationOptions(
+            replica_lag_time_max_ms=lag_time_max_ms, fetch_wait_max_ms=100
+        )
+        self._min_insync_replicas = min_insync_replicas
+        self._incarnations = 0
+        session = self.quorum.open_session("the test's controller", 60_000)
+        self._write(
+            BrokerRegistration(
+                broker_id=CONTROLLER,
+                session_id=session,
+                incarnation_id=b"the controller's",
+                kafka=Endpoint("127.0.0.1", 1),
+                grpc=Endpoint("127.0.0.1", 1),
+            ),
+            ControllerClaim(
+                broker_id=CONTROLLER,
+                session_id=session,
+                timestamp_ms=0,
+                controller_epoch=ControllerEpoch(1),
+            ),
+            as_controller=False,
+        )
+
+    async def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self._incarnations += 1
+            node = ReplicaNode(
+                broker_id,
+                self._folder / f"broker-{broker_id}",
+                self.quorum,
+                self._options,
+                self._flush,
+                self._min_insync_replicas,
+            )
+            await node.start(self._incarnations)
+            self.nodes[broker_id] = node
+
+    async def stop(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            await self.nodes.pop(broker_id).stop()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+        self.nodes.clear()
+
+    # -- the controller --------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        *replicas: tuple[int, ...],
+        isr: tuple[int, ...] | None = None,
+        generation: int = 0,
+    ) -> None:
+        """One partition per tuple of replicas, the first leading; the brokers are told."""
+        self._write(
+            TopicCreated(
+                name=name,
+                topic_id=topic_id_of(name, generation),
+                partitions=tuple(
+                    NewPartition(
+                        replicas=_ids(members),
+                        leader=BrokerId(members[0]),
+                        isr=_ids(isr or members),
+                    )
+                    for members in replicas
+                ),
+                controller_id=CONTROLLER,
+                controller_epoch=ControllerEpoch(1),
+            )
+        )
+        await self.tell(name)
+
+    async def elect(
+        self,
+        topic: str,
+        leader: int,
+        *,
+        isr: Sequence[int],
+        tell: Iterable[int] | None = None,
+    ) -> None:
+        """Write a new leader, one epoch up, and tell the brokers (or only some of them)."""
+        before = self.partition(topic)
+        self._write(
+            PartitionChange(
+                topic=topic,
+                topic_id=self.topic_id(topic),
+                partition=0,
+                expected_version=before.version,
+                leader=BrokerId(leader),
+                leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+                isr=_ids(isr),
+                controller_id=CONTROLLER,
+                controller_epoch=ControllerEpoch(1),
+            )
+        )
+        await self.tell(topic, to=tell)
+
+    def remove_topic(self, topic: str) -> None:
+        self._write(TopicRemoved(name=topic, topic_id=self.topic_id(topic)))
+
+    async def tell(self, *topics: str, to: Iterable[int] | None = None) -> None:
+        """LeaderAndIsr, as the image says, to the brokers that run."""
+        for broker_id in list(self.nodes) if to is None else list(to):
+            outcomes = await self.nodes[broker_id].manager.apply_leader_and_isr(
+                self.leader_and_isr(broker_id, *topics)
+            )
+            assert all(o.error_code == errors_pb2.NONE for o in outcomes), outcomes
+
+    def leader_and_isr(
+        self, broker_id: int, *topics: str, is_init: bool = False
+    ) -> control_pb2.LeaderAndIsrRequest:
+        """What the image says of the broker's partitions of these topics."""
+        image = self.quorum.image
+        request = control_pb2.LeaderAndIsrRequest(
+            header=control_pb2.ControlHeader(
+                controller_id=CONTROLLER, controller_epoch=1, metadata_offset=image.offset
+            ),
+            is_init=is_init,
+        )
+        for node in self.nodes.values():
+            request.brokers.add(
+                broker_id=node.broker_id,
+                grpc=metadata_pb2.Endpoint(host=node.endpoint.host, port=node.endpoint.port),
+            )
+        for name in topics:
+            topic = image.topics[name]
+            told = request.topics.add(topic=name, topic_id=topic.topic_id)
+            for number, leaf in enumerate(topic.partitions):
+                if broker_id in leaf.replicas:
+                    told.partitions.add(
+                        partition=number,
+                        leader=leaf.leader,
+                        leader_epoch=leaf.leader_epoch,
+                        isr=leaf.isr,
+                        record_version=leaf.version,
+                        replicas=leaf.replicas,
+                    )
+        return request
+
+    def stop_replica(
+        self, topic: str, *, leader_epoch: int, delete: bool, generation: int = 0
+    ) -> control_pb2.StopReplicaRequest:
+        request = control_pb2.StopReplicaRequest()
+        request.partitions.add(
+            topic=topic,
+            topic_id=topic_id_of(topic, generation),
+            partition=0,
+            leader_epoch=leader_epoch,
+            delete_data=delete,
+        )
+        return request
+
+    # -- what is so ------------------------------------------------------------------------------
+
+    def topic_id(self, topic: str) -> TopicId:
+        return self.quorum.image.topics[topic].topic_id
+
+    def partition(self, topic: str) -> Partition:
+        return self.quorum.image.topics[topic].partitions[0]
+
+    def isr(self, topic: str) -> set[int]:
+        return set(self.partition(topic).isr)
+
+    async def settled(self, topic: str, *broker_ids: int) -> None:
+        """These replicas hold the same bytes, durably."""
+        hosted = [self.nodes[broker_id].hosted(topic) for broker_id in broker_ids]
+
+        def same_end() -> bool:
+            ends = {h.log.log_end_offset for h in hosted} | {h.log.flushed_offset for h in hosted}
+            return len(ends) == 1
+
+        await eventually(same_end)
+        assert len({self.nodes[broker_id].log_bytes(topic) for broker_id in broker_ids}) == 1
+
+    def _write(self, *records: Record, as_controller: bool = True) -> None:
+        epoch = ControllerEpochIs(controller_epoch=ControllerEpoch(1))
+        result = self.quorum.write(
+            Operation(records=records, conditions=(epoch,) if as_controller else ())
+        )
+        assert result.ok, result
+
+
+def _ids(values: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, values))
