@@ -1,0 +1,217 @@
+"""Our reading and writing of Kafka's layouts agrees with kio's, and no bytes can do harm."""
+
+import io
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from broker.kafka import codec
+from broker.kafka.apis import api_table
+from broker.kafka.cursor import MAX_ELEMENTS, Cursor, MalformedRequest
+from tests.support.kafka_wire import read_answer, request_body
+
+APIS = api_table()
+BY_SCHEMA = [
+    (api.key, version)
+    for api in APIS.values()
+    if api.decode is None
+    for version in range(api.min_version, api.max_version + 1)
+]
+EVERY = [
+    (api.key, version)
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def body_of(key: int, version: int, data: bytes) -> Any:  # noqa: ANN401
+    return APIS[key].decode_body(version, Cursor(memoryview(data)))
+
+
+@pytest.mark.parametrize(("key", "version"), EVERY)
+def test_first_flexible_version_is_the_schemas(key: int, version: int) -> None:
+    if not codec.has_schema(APIS[key].name, version):
+        assert version < APIS[key].first_flexible_version
+        return
+    flexible = codec.request_is_flexible(APIS[key].name, version)
+    assert flexible == (version >= APIS[key].first_flexible_version)
+
+
+METADATA = {"topics": [{"name": "a", "topic_id": None}, {"name": "ü", "topic_id": None}]}
+REQUESTS: dict[int, dict[str, Any]] = {
+    2: {
+        "replica_id": -1,
+        "isolation_level": 1,
+        "topics": [
+            {"name": "t", "partitions": [{"partition_index": 3, "timestamp": -2}]},
+            {"name": "u", "partitions": []},
+        ],
+    },
+    3: {
+        **METADATA,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    },
+    9: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partition_indexes": [1, 2]}],
+        "require_stable": True,
+    },
+    10: {"key": "g", "key_type": 1, "coordinator_keys": ["g", "h"]},
+    18: {"client_software_name": "x", "client_software_version": "1"},
+    19: {
+        "topics": [
+            {
+                "name": "t",
+                "num_partitions": 3,
+                "replication_factor": 2,
+                "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}],
+                "configs": [{"name": "k", "value": None}, {"name": "l", "value": "v"}],
+            }
+        ],
+        "timeout": 1234,
+        "validate_only": True,
+    },
+    20: {
+        "topic_names": ["a", "b"],
+        "topics": [{"name": None, "topic_id": None}, {"name": "b", "topic_id": None}],
+        "timeout": 99,
+    },
+    22: {"transactional_id": None, "transaction_timeout": 5},
+    23: {
+        "replica_id": -1,
+        "topics": [
+            {
+                "topic": "t",
+                "partitions": [{"partition": 1, "current_leader_epoch": 2, "leader_epoch": 3}],
+            }
+        ],
+    },
+    60: {"include_cluster_authorized_operations": True, "endpoint_type": 2},
+}
+
+
+def matches(expected: Any, decoded: Any) -> bool:  # noqa: ANN401
+    """Whether what was decoded is what was sent, as far as that version has it."""
+    if isinstance(decoded, dict):
+        return all(matches(expected[k], v) for k, v in decoded.items() if k in expected)
+    if isinstance(decoded, list):
+        return len(expected) == len(decoded) and all(map(matches, expected, decoded))
+    return bool(expected == decoded or (expected is None and getattr(decoded, "int", 1) == 0))
+
+
+@pytest.mark.parametrize(("key", "version"), BY_SCHEMA)
+def test_what_kio_writes_is_read_back(key: int, version: int) -> None:
+    data = request_body(key, version, REQUESTS[key])
+    cursor = Cursor(memoryview(data))
+    assert matches(REQUESTS[key], APIS[key].decode_body(version, cursor))
+    assert cursor.offset == len(data)
+
+
+@pytest.mark.parametrize(("key", "version"), BY_SCHEMA)
+def test_a_request_cut_short_is_malformed(key: int, version: int) -> None:
+    data = request_body(key, version, REQUESTS[key])
+    for length in range(len(data)):
+        with pytest.raises(MalformedRequest):
+            body_of(key, version, data[:length])
+
+
+def try_to_read(case: tuple[int, int], data: bytes) -> None:
+    """Nothing but MalformedRequest may come of it."""
+    try:
+        body_of(*case, data)
+    except MalformedRequest:
+        return
+
+
+@given(case=st.sampled_from(EVERY), data=st.binary(max_size=200))
+def test_garbage_is_malformed_or_harmless(case: tuple[int, int], data: bytes) -> None:
+    try_to_read(case, data)
+
+
+@given(case=st.sampled_from(BY_SCHEMA), at=st.integers(0), byte=st.integers(0, 255))
+def test_a_flipped_byte_is_malformed_or_harmless(case: tuple[int, int], at: int, byte: int) -> None:
+    data = bytearray(request_body(*case, REQUESTS[case[0]]))
+    if data:
+        data[at % len(data)] = byte
+    try_to_read(case, bytes(data))
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_an_array_longer_than_its_frame_is_refused_unallocated(version: int) -> None:
+    """kio's own decoder aborts the process on the flexible form of this."""
+    length = b"\x7f\xff\xff\xff" if version == 1 else b"\xff\xff\xff\xff\x07"
+    with pytest.raises(MalformedRequest, match="array of 214748364"):
+        body_of(3, version, length + bytes(20))
+
+
+def test_more_elements_than_any_request_needs_are_refused() -> None:
+    count = MAX_ELEMENTS + 1
+    data = struct.pack(">i", count) + b"\0\0" * count
+    with pytest.raises(MalformedRequest, match="array elements"):
+        body_of(3, 1, data)
+
+
+def test_null_where_it_is_not_allowed_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="name is null"):
+        body_of(3, 1, struct.pack(">ih", 1, -1))
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    data = request_body(3, 12, REQUESTS[3])
+    assert data.endswith(b"\0")
+    tagged = data[:-1] + b"\x02" + b"\x05\x03abc" + b"\x90\x4e\x00"
+    assert matches(REQUESTS[3], body_of(3, 12, tagged))
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_uvarint_round_trip(value: int) -> None:
+    out = bytearray()
+    codec.append_uvarint(out, value)
+    cursor = Cursor(memoryview(out))
+    assert cursor.uvarint() == value
+    assert cursor.offset == len(out)
+
+
+def test_extra_tags_are_written_in_order() -> None:
+    broker: dict[str, Any] = {"broker_id": 1, "host": "h", "port": 2}
+    values = {"throttle_time": 0, "error_code": 0, "cluster_id": "c", "brokers": [broker]}
+    without = codec.encode_response("describe_cluster", 0, values)
+    _, response = read_answer(60, 0, bytes(5) + without)
+    assert response.brokers[0].host == "h"
+    broker[codec.TAGS] = {10_000: b"x:1", 3: b""}
+    tagged = codec.encode_response("describe_cluster", 0, values)
+    rack_and_no_tags, operations = b"\x00\x00", b"\x80\x00\x00\x00\x00"
+    assert without.endswith(rack_and_no_tags + operations)
+    assert tagged == without[:-6] + b"\x02\x03\x00\x90\x4e\x03x:1" + operations
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "version"), [("find_coordinator", 10, 2), ("fetch", 1, 12)]
+)
+def test_a_failure_of_the_whole_request_can_be_read(name: str, key: int, version: int) -> None:
+    header = bytes(5 if codec.request_is_flexible(name, version) else 4)
+    _, response = read_answer(key, version, header + codec.encode_failure(name, version, 35, "no"))
+    assert response.error_code == 35
+
+
+def test_a_missing_field_without_default_is_a_fault_of_ours() -> None:
+    with pytest.raises(KeyError, match="cluster_id"):
+        codec.encode_response("describe_cluster", 0, {"throttle_time": 0, "error_code": 0})
+
+
+@pytest.mark.parametrize(("key", "version"), BY_SCHEMA)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_whatever_kio_can_write_is_read(key: int, version: int, data: st.DataObject) -> None:
+    schema = load_request_schema(key, version)
+    out = io.BytesIO()
+    entity_writer(schema)(out, data.draw(st.from_type(schema)))
+    cursor = Cursor(memoryview(out.getvalue()))
+    APIS[key].decode_body(version, cursor)
+    assert cursor.offset == len(out.getvalue())
