@@ -55,6 +55,7 @@ from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
+from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
 from quorum.client import QuorumClient
 from quorum.data_folder import claim_data_folder, release_data_folder
@@ -135,6 +136,8 @@ class BrokerNode:
         on_stop(self._follower.close)
         image = await self._follower.wait_for(await self._quorum.read_offset())
         await self._replicas.adopt_image(image, log_may_be_lost=store.log_may_be_lost)
+        if store.log_may_be_lost:
+            self._follower.subscribe(lambda image, _: self._note_admission(image, store))
         await self._open_doors(on_stop, log_may_be_lost=store.log_may_be_lost)
 
     async def _open_store(self) -> LogStore:
@@ -269,6 +272,12 @@ class BrokerNode:
     def _min_insync_replicas(self, topic: str) -> int:
         image = self._follower.image
         return int(topic_value(image, self._config, topic, TOPIC_MIN_INSYNC_REPLICAS))
+
+    def _note_admission(self, image: Image, store: LogStore) -> None:
+        """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""
+        mine = image.brokers.get(self._broker_id)
+        if mine is not None and mine.admitted and mine.epoch == self._broker_epoch():
+            store.loss_handled()
 
     async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
         """Whether the quorum, asked now, no longer assigns ``tip`` to this broker (rule 7)."""
