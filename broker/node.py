@@ -56,7 +56,7 @@ from broker.replication.range_read import add_range_read_to_server
 from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.image import Image
-from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
+from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
 from quorum.client import QuorumClient
 from quorum.data_folder import claim_data_folder, release_data_folder
 
@@ -83,6 +83,7 @@ class BrokerNode:
     def __init__(self, config: Configuration) -> None:
         self._config = config
         self._broker_id = BrokerId(config[BROKER_ID])
+        self._incarnation_id = os.urandom(ID_BYTES)
         self._cleanup = AsyncExitStack()
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
@@ -186,7 +187,7 @@ class BrokerNode:
         self._registrar = BrokerRegistrar(
             self._quorum,
             broker_id=self._broker_id,
-            incarnation_id=os.urandom(16),
+            incarnation_id=self._incarnation_id,
             kafka=kafka_endpoint,
             grpc=grpc_endpoint,
             rack=self._config[BROKER_RACK],
@@ -276,7 +277,9 @@ class BrokerNode:
     def _note_admission(self, image: Image, store: LogStore) -> None:
         """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""
         mine = image.brokers.get(self._broker_id)
-        if mine is not None and mine.admitted and mine.epoch == self._broker_epoch():
+        if mine is None or not mine.admitted:
+            return
+        if mine.registration.incarnation_id == self._incarnation_id:
             store.loss_handled()
 
     async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
