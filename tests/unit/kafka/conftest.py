@@ -1,0 +1,43 @@
+"""A broker's inside in memory, asked without a socket."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.kafka.apis import api_table
+from broker.kafka.dispatch import Dispatcher, frame_answer
+from metadata_log.types import Endpoint
+from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
+from tests.support.kafka_wire import Values, read_answer, request_frame
+
+Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> FakeBrokerInside:
+    """One broker at 127.0.0.1:9092 with gRPC on 9192, alone and controller."""
+    broker = fake_broker(tmp_path)
+    broker.metadata.brokers[BROKER] = FakeBroker(
+        Endpoint("127.0.0.1", 9092), Endpoint("127.0.0.1", 9192), "r1"
+    )
+    broker.metadata.changed()
+    return broker
+
+
+@pytest.fixture
+def ask(inside: FakeBrokerInside) -> Ask:
+    """Asks ``inside`` in kio's words and answers in kio's: api key, version, values → response."""
+    dispatcher = Dispatcher(inside.services, api_table())
+
+    async def asking(key: int, version: int, values: Values) -> Any:  # noqa: ANN401
+        frame = memoryview(bytearray(request_frame(key, version, values, correlation_id=99)))
+        request = dispatcher.decode(frame, "10.0.0.9")
+        answer = b"".join(frame_answer(request, await request.run()))
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        correlation_id, response = read_answer(key, version, answer[4:])
+        assert correlation_id == 99
+        return response
+
+    return asking

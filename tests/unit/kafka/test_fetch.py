@@ -1,0 +1,158 @@
+"""Fetch: the log's own buffers between headers, in every version; long poll; no sessions."""
+
+import asyncio
+
+import pytest
+
+from broker.kafka.apis import api_table
+from broker.kafka.dispatch import Dispatcher
+from broker.replication.api import ProduceEntry
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+from tests.support.kafka_fakes import FakeBrokerInside
+from tests.support.kafka_wire import Values, record_batch, request_frame
+from tests.unit.kafka.conftest import Ask
+
+FETCH = 1
+
+
+def fetching(
+    offset: int = 0,
+    *,
+    partitions: tuple[int, ...] = (0,),
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+    session: tuple[int, int] = (0, -1),
+) -> Values:
+    return {
+        "replica_id": -1,
+        "max_wait": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": isolation_level,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [
+            {
+                "topic": "t",
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "current_leader_epoch": -1,
+                        "fetch_offset": offset,
+                        "last_fetched_epoch": -1,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": 1 << 20,
+                    }
+                    for partition in partitions
+                ],
+            }
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+async def append(inside: FakeBrokerInside, count: int, partition: int = 0) -> bytes:
+    """Appends a batch; returns it as the log has it."""
+    tp = TopicPartition("t", partition)
+    await inside.replicas.produce(
+        [ProduceEntry(tp, memoryview(bytearray(record_batch(count))))], 1, 0
+    )
+    return bytes(inside.replicas.logs[tp].batches[-1].data)
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+async def test_records_come_back_as_they_lie_in_the_log(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    inside.metadata.add_topic("t", 2)
+    stored = [await append(inside, 3), await append(inside, 2)]
+    response = await ask(FETCH, version, fetching(partitions=(0, 1, 7)))
+    (topic,) = response.responses
+    full, empty, unknown = topic.partitions
+    assert topic.topic == "t"
+    assert (full.partition_index, full.error_code, full.high_watermark) == (0, 0, 5)
+    assert full.last_stable_offset == 5
+    assert full.records == b"".join(stored)
+    assert (empty.partition_index, empty.error_code, empty.records) == (1, 0, b"")
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert (unknown.records, unknown.high_watermark) == (b"", -1)
+    if version >= 5:
+        assert full.log_start_offset == 0
+    if version >= 7:
+        assert (response.error_code, response.session_id) == (0, 0)
+    if version >= 11:
+        assert full.preferred_read_replica == -1
+
+
+async def test_records_are_not_copied(inside: FakeBrokerInside) -> None:
+    inside.metadata.add_topic("t")
+    await append(inside, 3)
+    frame = memoryview(bytearray(request_frame(FETCH, 12, fetching())))
+    buffers = await Dispatcher(inside.services, api_table()).decode(frame, "h").run()
+    stored = inside.replicas.logs[TopicPartition("t", 0)].batches[0].data
+    assert any(buffer is stored for buffer in buffers)
+
+
+async def test_c16_beyond_the_end_is_out_of_range_and_at_the_end_is_empty(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.add_topic("t")
+    await append(inside, 3)
+    (beyond,) = (await ask(FETCH, 11, fetching(4))).responses[0].partitions
+    assert beyond.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+    (at_end,) = (await ask(FETCH, 11, fetching(3))).responses[0].partitions
+    assert (at_end.error_code, at_end.records) == (0, b"")
+
+
+async def test_a_long_poll_wakes_when_records_arrive(inside: FakeBrokerInside, ask: Ask) -> None:
+    inside.metadata.add_topic("t")
+    polling = asyncio.ensure_future(ask(FETCH, 12, fetching(max_wait_ms=60_000)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not polling.done()
+    stored = await append(inside, 1)
+    (partition,) = (await polling).responses[0].partitions
+    assert partition.records == stored
+
+
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
+async def test_read_committed_is_told_that_nothing_was_aborted(
+    inside: FakeBrokerInside, ask: Ask, isolation_level: int, aborted: object
+) -> None:
+    inside.metadata.add_topic("t")
+    response = await ask(FETCH, 12, fetching(isolation_level=isolation_level))
+    assert response.responses[0].partitions[0].aborted_transactions == aborted
+
+
+@pytest.mark.parametrize(
+    ("session", "code"),
+    [
+        ((0, -1), errors_pb2.NONE),
+        ((0, 0), errors_pb2.NONE),
+        ((77, 1), errors_pb2.FETCH_SESSION_ID_NOT_FOUND),
+        ((77, -1), errors_pb2.FETCH_SESSION_ID_NOT_FOUND),
+        ((0, 5), errors_pb2.INVALID_FETCH_SESSION_EPOCH),
+    ],
+)
+async def test_no_session_is_ever_made(
+    inside: FakeBrokerInside, ask: Ask, session: tuple[int, int], code: int
+) -> None:
+    inside.metadata.add_topic("t")
+    response = await ask(FETCH, 12, fetching(session=session))
+    assert (response.error_code, response.session_id) == (code, 0)
+    assert len(response.responses) == (1 if code == errors_pb2.NONE else 0)
+
+
+def test_a_fetch_counts_its_largest_answer_and_may_be_abandoned(inside: FakeBrokerInside) -> None:
+    dispatcher = Dispatcher(inside.services, api_table())
+    frame = request_frame(FETCH, 12, fetching(max_bytes=5000))
+    request = dispatcher.decode(memoryview(bytearray(frame)), "h")
+    assert request.cost_bytes == len(frame) + 5000
+    assert request.abandonable
+    frame = request_frame(FETCH, 12, fetching(max_bytes=2**31 - 1))
+    request = dispatcher.decode(memoryview(bytearray(frame)), "h")
+    assert request.cost_bytes == len(frame) + (55 << 20)

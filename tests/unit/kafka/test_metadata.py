@@ -1,0 +1,190 @@
+"""Metadata: what UpdateMetadata told, in every version; missing topics; nothing encoded twice."""
+
+import asyncio
+import dataclasses
+from uuid import UUID
+
+import pytest
+
+from broker.config import AUTO_CREATE_TOPICS_ENABLE, BROKER_SPEC
+from broker.kafka.apis import api_table
+from broker.kafka.dispatch import Dispatcher
+from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch
+from quorate_proto.v1 import errors_pb2
+from tests.support.kafka_fakes import FakeBrokerInside, FakePartition
+from tests.support.kafka_wire import Values, request_frame
+from tests.unit.kafka.conftest import Ask
+
+METADATA = 3
+
+
+def wanting(*names: str, allow_creation: bool = False) -> Values:
+    return {
+        "topics": [{"name": name, "topic_id": None} for name in names],
+        "allow_auto_topic_creation": allow_creation,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+
+
+def everything() -> Values:
+    return {**wanting(), "topics": None}
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_is_described_in_every_version(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    topic = inside.metadata.add_topic("t", 2)
+    response = await ask(METADATA, version, wanting("t"))
+    (broker,) = response.brokers
+    assert (broker.node_id, broker.host, broker.port) == (1, "127.0.0.1", 9092)
+    (described,) = response.topics
+    assert (described.error_code, described.name) == (0, "t")
+    assert [p.partition_index for p in described.partitions] == [0, 1]
+    assert {(p.error_code, p.leader_id, p.isr_nodes) for p in described.partitions} == {
+        (0, 1, (1,))
+    }
+    if version >= 1:
+        assert (broker.rack, response.controller_id) == ("r1", 1)
+    if version >= 2:
+        assert response.cluster_id == "test-cluster"
+    if version >= 7:
+        assert described.partitions[0].leader_epoch == 0
+    if version >= 10:
+        assert described.topic_id == UUID(bytes=topic.topic_id)
+
+
+@pytest.mark.parametrize(("version", "request_values"), [(0, wanting()), (1, everything())])
+async def test_all_topics(
+    inside: FakeBrokerInside, ask: Ask, version: int, request_values: Values
+) -> None:
+    inside.metadata.add_topic("a")
+    inside.metadata.add_topic("b")
+    response = await ask(METADATA, version, request_values)
+    assert {topic.name for topic in response.topics} == {"a", "b"}
+
+
+async def test_no_topics_are_none_from_version_1_on(inside: FakeBrokerInside, ask: Ask) -> None:
+    inside.metadata.add_topic("a")
+    assert (await ask(METADATA, 1, wanting())).topics == ()
+
+
+async def test_c19_a_leaderless_partition_says_so_and_a_new_leader_is_told_at_once(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    topic = inside.metadata.add_topic("t")
+    await ask(METADATA, 12, wanting("t"))
+    leaderless = FakePartition(leader=NO_BROKER, leader_epoch=LeaderEpoch(4))
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=(leaderless,))
+    inside.metadata.changed()
+    (described,) = (await ask(METADATA, 12, wanting("t"))).topics
+    (partition,) = described.partitions
+    assert partition.error_code == errors_pb2.LEADER_NOT_AVAILABLE
+    assert (partition.leader_id, partition.leader_epoch) == (-1, 4)
+
+    led = FakePartition(leader_epoch=LeaderEpoch(5))
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=(led,))
+    inside.metadata.changed()
+    (described,) = (await ask(METADATA, 12, wanting("t"))).topics
+    assert (described.partitions[0].error_code, described.partitions[0].leader_epoch) == (0, 5)
+
+
+async def test_a_leader_that_is_not_alive_is_no_leader(inside: FakeBrokerInside, ask: Ask) -> None:
+    topic = inside.metadata.add_topic("t")
+    dead = FakePartition(leader=BrokerId(2), replicas=(BrokerId(2), BrokerId(1)))
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=(dead,))
+    inside.metadata.controller_id = BrokerId(2)
+    inside.metadata.changed()
+    response = await ask(METADATA, 12, wanting("t"))
+    (partition,) = response.topics[0].partitions
+    assert partition.error_code == errors_pb2.LEADER_NOT_AVAILABLE
+    assert partition.offline_replicas == (2,)
+    assert response.controller_id == -1
+
+
+async def test_by_topic_id(inside: FakeBrokerInside, ask: Ask) -> None:
+    topic_id = UUID(bytes=inside.metadata.add_topic("t").topic_id)
+    nobody = UUID(int=5)
+    values = wanting()
+    values["topics"] = [
+        {"name": None, "topic_id": topic_id},
+        {"name": None, "topic_id": nobody},
+    ]
+    known, unknown = (await ask(METADATA, 12, values)).topics
+    assert (known.error_code, known.name, len(known.partitions)) == (0, "t", 1)
+    assert (unknown.error_code, unknown.topic_id) == (errors_pb2.UNKNOWN_TOPIC_ID, nobody)
+
+
+async def test_an_unknown_topic_is_not_created_unless_the_client_allows_it(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    (unknown,) = (await ask(METADATA, 9, wanting("new"))).topics
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert inside.forwarder.creations == []
+
+
+async def test_an_unknown_topic_is_not_created_where_that_is_off(inside: FakeBrokerInside) -> None:
+    values = dict(inside.services.config.items()) | {AUTO_CREATE_TOPICS_ENABLE.name: False}
+    services = dataclasses.replace(inside.services, config=BROKER_SPEC.parse(values))
+    frame = memoryview(bytearray(request_frame(METADATA, 9, wanting("new", allow_creation=True))))
+    await Dispatcher(services, api_table()).decode(frame, "h").run()
+    assert inside.forwarder.creations == []
+
+
+@pytest.mark.parametrize("version", [1, 4, 12])
+async def test_an_unknown_topic_is_created_with_the_clusters_defaults(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    (topic,) = (await ask(METADATA, version, wanting("new", allow_creation=True))).topics
+    assert topic.error_code == errors_pb2.NONE
+    (creation,) = inside.forwarder.creations
+    (new,) = creation.topics
+    assert (new.name, new.num_partitions, new.replication_factor) == ("new", -1, -1)
+    assert creation.context.client_host == "10.0.0.9"
+
+
+async def test_many_clients_asking_for_one_new_topic_cause_one_creation(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.forwarder.gate = asyncio.Event()
+    values = wanting("new", allow_creation=True)
+    asking = [asyncio.ensure_future(ask(METADATA, 9, values)) for _ in range(5)]
+    while not inside.forwarder.creations:
+        await asyncio.sleep(0)
+    inside.forwarder.gate.set()
+    await asyncio.gather(*asking)
+    assert len(inside.forwarder.creations) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (errors_pb2.INVALID_TOPIC_EXCEPTION, errors_pb2.INVALID_TOPIC_EXCEPTION),
+        (errors_pb2.INVALID_REPLICATION_FACTOR, errors_pb2.INVALID_REPLICATION_FACTOR),
+        (errors_pb2.REQUEST_TIMED_OUT, errors_pb2.LEADER_NOT_AVAILABLE),
+        (errors_pb2.TOPIC_ALREADY_EXISTS, errors_pb2.LEADER_NOT_AVAILABLE),
+    ],
+)
+async def test_a_failed_creation_is_told_as_final_or_as_worth_retrying(
+    inside: FakeBrokerInside, ask: Ask, refusal: int, told: int
+) -> None:
+    inside.forwarder.refusals["new"] = refusal
+    (topic,) = (await ask(METADATA, 9, wanting("new", allow_creation=True))).topics
+    assert topic.error_code == told
+
+
+async def test_requests_of_one_shape_share_an_encoding_until_the_metadata_changes(
+    inside: FakeBrokerInside,
+) -> None:
+    inside.metadata.add_topic("t")
+    dispatcher = Dispatcher(inside.services, api_table())
+
+    async def body() -> object:
+        frame = memoryview(bytearray(request_frame(METADATA, 12, wanting("t"))))
+        return (await dispatcher.decode(frame, "h").run())[0]
+
+    first = await body()
+    assert await body() is first
+    inside.metadata.changed()
+    assert await body() is not first

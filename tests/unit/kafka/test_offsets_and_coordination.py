@@ -1,0 +1,172 @@
+"""ListOffsets, OffsetForLeaderEpoch, DescribeCluster, InitProducerId and the search for groups."""
+
+import dataclasses
+
+import pytest
+
+from broker.errors import KafkaError
+from broker.kafka.apis import api_table
+from broker.kafka.cluster import GRPC_ENDPOINT_TAG
+from broker.kafka.codec import append_uvarint
+from broker.kafka.dispatch import Dispatcher
+from broker.replication.api import ProduceEntry
+from metadata_log.types import NO_BROKER, TopicPartition
+from quorate_proto.v1 import errors_pb2
+from tests.support.kafka_fakes import FakeBrokerInside
+from tests.support.kafka_wire import Values, record_batch, request_frame
+from tests.unit.kafka.conftest import Ask
+
+LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID = 2, 9, 10, 22
+OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUSTER = 23, 60
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def three_records(inside: FakeBrokerInside) -> None:
+    inside.metadata.add_topic("t")
+    batch = memoryview(bytearray(record_batch(3, timestamp_ms=1000)))
+    await inside.replicas.produce([ProduceEntry(T0, batch)], 1, 0)
+
+
+@pytest.mark.usefixtures("three_records")
+@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize(
+    ("timestamp_ms", "offset", "found_ms"),
+    [(-1, 3, -1), (-2, 0, -1), (1001, 0, 1002), (5000, -1, -1)],
+)
+async def test_earliest_latest_and_by_timestamp(
+    ask: Ask, version: int, timestamp_ms: int, offset: int, found_ms: int
+) -> None:
+    partitions = [
+        {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp_ms}
+        for index in (0, 9)
+    ]
+    values = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "t", "partitions": partitions}],
+    }
+    (topic,) = (await ask(LIST_OFFSETS, version, values)).topics
+    known, unknown = topic.partitions
+    assert (known.error_code, known.offset, known.timestamp) == (0, offset, found_ms)
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.usefixtures("three_records")
+async def test_a_special_timestamp_that_is_not_served_says_so(ask: Ask) -> None:
+    values = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -3}]}],
+    }
+    (topic,) = (await ask(LIST_OFFSETS, 6, values)).topics
+    assert topic.partitions[0].error_code == errors_pb2.UNSUPPORTED_VERSION
+
+
+@pytest.mark.usefixtures("three_records")
+@pytest.mark.parametrize("version", range(2, 5))
+async def test_end_of_a_leader_epoch(ask: Ask, version: int) -> None:
+    partitions = [
+        {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0} for index in (0, 9)
+    ]
+    values = {"replica_id": -1, "topics": [{"topic": "t", "partitions": partitions}]}
+    (topic,) = (await ask(OFFSET_FOR_LEADER_EPOCH, version, values)).topics
+    known, unknown = topic.partitions
+    assert (known.partition, known.leader_epoch, known.end_offset) == (0, 0, 3)
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def cluster_answer(inside: FakeBrokerInside, version: int, values: Values) -> bytes:
+    frame = memoryview(bytearray(request_frame(DESCRIBE_CLUSTER, version, values)))
+    (body,) = await Dispatcher(inside.services, api_table()).decode(frame, "h").run()
+    return bytes(body)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_describe_cluster_names_each_brokers_grpc_endpoint_in_a_tag(
+    inside: FakeBrokerInside, version: int
+) -> None:
+    values = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    body = await cluster_answer(inside, version, values)
+    tag = bytearray(b"\x01")
+    append_uvarint(tag, GRPC_ENDPOINT_TAG)
+    tag += b"\x0e127.0.0.1:9192"
+    broker = b"\0\0\0\x01\x0a127.0.0.1\0\0\x23\x84\x03r1" + tag
+    endpoint_type = b"\x01" if version == 1 else b""
+    expected = bytes(4) + b"\0\0" + b"\0" + endpoint_type + b"\x0dtest-cluster" + b"\0\0\0\x01"
+    assert body == expected + b"\x02" + broker + b"\x80\0\0\0" + b"\0"
+
+
+async def test_describe_cluster_has_no_kraft_controllers_to_show(ask: Ask) -> None:
+    values = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+    response = await ask(DESCRIBE_CLUSTER, 1, values)
+    assert response.error_code == errors_pb2.INVALID_REQUEST
+    assert "endpoint type 2" in response.error_message
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_producer_ids_differ(ask: Ask, version: int) -> None:
+    values = {"transactional_id": None, "transaction_timeout": 1000}
+    first = await ask(INIT_PRODUCER_ID, version, values)
+    second = await ask(INIT_PRODUCER_ID, version, values)
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert first.producer_id != second.producer_id
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_transactional_producer_is_refused_for_good(ask: Ask, version: int) -> None:
+    values = {"transactional_id": "pay", "transaction_timeout": 1000}
+    response = await ask(INIT_PRODUCER_ID, version, values)
+    assert response.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert response.producer_id == -1
+
+
+async def test_no_producer_ids_at_the_moment_is_worth_a_retry(inside: FakeBrokerInside) -> None:
+    class Exhausted:
+        async def take(self) -> int:
+            raise KafkaError(errors_pb2.COORDINATOR_LOAD_IN_PROGRESS, "no controller")
+
+    services = dataclasses.replace(inside.services, producer_ids=Exhausted())
+    values = {"transactional_id": None, "transaction_timeout": 1000}
+    frame = memoryview(bytearray(request_frame(INIT_PRODUCER_ID, 0, values)))
+    (body,) = await Dispatcher(services, api_table()).decode(frame, "h").run()
+    assert body[4:6] == b"\0\x0e"
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_this_broker_coordinates_every_group(ask: Ask, version: int) -> None:
+    values = {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}
+    response = await ask(FIND_COORDINATOR, version, values)
+    found = response.coordinators[0] if version >= 4 else response
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "127.0.0.1", 9092)
+
+
+async def test_a_broker_that_clients_cannot_see_yet_coordinates_nothing(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.brokers = {}
+    response = await ask(FIND_COORDINATOR, 3, {"key": "g", "key_type": 0})
+    assert response.error_code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert response.node_id == NO_BROKER
+    assert "'g'" in response.error_message
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_nobody_coordinates_transactions(ask: Ask, version: int) -> None:
+    values = {"key": "pay", "key_type": 1, "coordinator_keys": ["pay"]}
+    response = await ask(FIND_COORDINATOR, version, values)
+    found = response.coordinators[0] if version >= 4 else response
+    assert found.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert "transactional.id=pay" in found.error_message
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_no_offset_was_ever_committed(ask: Ask, version: int) -> None:
+    topics = [{"name": "t", "partition_indexes": [0, 5]}]
+    values = {"group_id": "g", "topics": topics, "require_stable": False}
+    response = await ask(OFFSET_FETCH, version, values)
+    (topic,) = response.topics
+    assert [(p.partition_index, p.committed_offset, p.error_code) for p in topic.partitions] == [
+        (0, -1, 0),
+        (5, -1, 0),
+    ]
