@@ -106,9 +106,8 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
     remove_unfinished_segments(directory)
     _check_not_orphaned(directory)
     table = StoreTable.open(directory)
-    last_run = table.last_run()
-    lost = last_run is None or _discard_undurable(directory, table, last_run, boot_id)
-    segments, missing = _open_segments(directory, options, table)
+    _discard_undurable(directory, table, boot_id)
+    segments = _open_segments(directory, options, table)
     active, following = _choose_active(directory, options, table, segments)
     logs = _scan(table, segments.values())
     _close_gaps(logs, active, table)
@@ -125,7 +124,7 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
         logs=logs,
         high_watermarks=table.high_watermarks(),
         next_number=table.next_number(),
-        log_may_be_lost=lost or missing or any(found.has_gap for found in logs),
+        log_may_be_lost=table.loss_is_unhandled(),
     )
 
 
@@ -139,27 +138,29 @@ def _check_not_orphaned(directory: Path) -> None:
         )
 
 
-def _discard_undurable(directory: Path, table: StoreTable, last_run: Run, boot_id: str) -> bool:
+def _discard_undurable(directory: Path, table: StoreTable, boot_id: str) -> None:
     """After a power loss, segments that were never synced go: LMDB may not survive reading them.
 
-    Returns whether there were any (rule 8). Without a boot id every unclean end counts as one.
+    Without a boot id every unclean end counts as a power loss. A store that was never used has
+    lost everything, for all it knows: its disk may be the replacement of another (rule 8).
     """
+    last_run = table.last_run()
+    if last_run is None:
+        table.record_loss(unhandled=True)
+        return
     if last_run.closed or (boot_id and last_run.boot_id == boot_id):
-        return False
+        return
     suspects = [segment_id for segment_id, durable in table.segments().items() if not durable]
+    if suspects:
+        table.record_loss(unhandled=True)
     for segment_id in suspects:
-        log.warning(
-            "log segment %d was not synced before the machine stopped: discarded", segment_id
-        )
+        log.warning("log segment %d: discarded, the machine stopped before its sync", segment_id)
         remove_segment_files(directory / segment_name(segment_id))
     table.forget_segments(suspects)
-    return bool(suspects)
 
 
-def _open_segments(
-    directory: Path, options: LogOptions, table: StoreTable
-) -> tuple[dict[int, Segment], bool]:
-    """Every known segment by id, oldest first, and whether one is missing."""
+def _open_segments(directory: Path, options: LogOptions, table: StoreTable) -> dict[int, Segment]:
+    """Every known segment by id, oldest first. A missing one is a loss, and then forgotten."""
     known = table.segments()
     for path in directory.glob("segment-*.mdb"):
         if segment_id_of(path) not in known:
@@ -168,14 +169,14 @@ def _open_segments(
     paths = {segment_id: directory / segment_name(segment_id) for segment_id in sorted(known)}
     missing = [segment_id for segment_id, path in paths.items() if not path.exists()]
     for segment_id in missing:
-        log.error("log segment %s is missing: its batches are lost here", paths[segment_id])
-    table.forget_segments(missing)
-    segments = {
+        log.error("log segment %s is missing: its batches are lost here", paths.pop(segment_id))
+    if missing:
+        table.record_loss(unhandled=True)
+        table.forget_segments(missing)
+    return {
         segment_id: Segment.open(path, options.flush, options.segment_bytes)
         for segment_id, path in paths.items()
-        if segment_id not in missing
     }
-    return segments, bool(missing)
 
 
 def _choose_active(
@@ -231,6 +232,7 @@ def _close_gaps(logs: Iterable[RecoveredLog], active: Segment, table: StoreTable
             found.end_offset,
         )
     if broken:
+        table.record_loss(unhandled=True)
         truncations = [Truncation(f.row.number, f.end_offset, 0) for f in broken]
         active.delete_from([(work.number, work.offset) for work in truncations])
         table.record_truncations(truncations, active.id - 1)

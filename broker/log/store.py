@@ -39,6 +39,7 @@ class LogStore:
 
     ``log_may_be_lost``: acknowledged batches may be missing, because of a power loss under
     ``log.flush=os``, a missing file, or a folder that was empty (rule 8: say so when registering).
+    It is still so after a restart, until ``loss_handled`` was called.
     """
 
     def __init__(
@@ -162,6 +163,13 @@ class LogStore:
         self._checkpoint_is_stale = True
         if self._checkpoint is None and self.failure is None:
             self._write_checkpoint()
+
+    def loss_handled(self) -> None:
+        """The controller has taken this broker out of every ISR: what it holds counts (rule 8)."""
+        if not self.log_may_be_lost or self.failure is not None:
+            return
+        self.log_may_be_lost = False
+        self._housekeeping.submit(self._table.record_loss, unhandled=False)
 
     async def wait_for_room(self) -> None:
         """Return once less than ``max_pending_bytes`` wait to be flushed.

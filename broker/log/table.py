@@ -7,7 +7,8 @@ Small and always synced, whatever ``log.flush`` says. Four sub-databases:
                 lie in segments up to that one and begin at or beyond the offset do not exist. This
                 is how a truncation reaches sealed segments, which are never written again.
     segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it
-    store       format, next local number, last segment id, high watermarks, how the last run ended
+    store       format, next local number, last segment id, high watermarks, how the last run ended,
+                whether batches may be lost
 
 Safe to write from several threads: LMDB lets one transaction in at a time.
 """
@@ -37,6 +38,7 @@ _NEXT_NUMBER_KEY: Final = b"next-number"
 _LAST_SEGMENT_KEY: Final = b"last-segment"
 _HIGH_WATERMARKS_KEY: Final = b"high-watermarks"
 _RUN_KEY: Final = b"run"
+_LOSS_KEY: Final = b"loss"
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -234,6 +236,19 @@ class StoreTable:
     def record_run(self, run: Run) -> None:
         with self._environment.begin(self._store, write=True) as transaction:
             transaction.put(_RUN_KEY, msgspec.msgpack.encode(run))
+
+    def loss_is_unhandled(self) -> bool:
+        """Whether batches may have been lost and nobody has said that this was dealt with."""
+        with self._environment.begin(self._store) as transaction:
+            return transaction.get(_LOSS_KEY) is not None
+
+    def record_loss(self, *, unhandled: bool) -> None:
+        """Remember that batches may be lost, or that this has been dealt with (rule 8)."""
+        with self._environment.begin(self._store, write=True) as transaction:
+            if unhandled:
+                transaction.put(_LOSS_KEY, b"\1")
+            else:
+                transaction.delete(_LOSS_KEY)
 
     def close(self) -> None:
         self._environment.close()

@@ -68,8 +68,10 @@ async def opened(
     tail_bytes: int = 64 << 20,
     max_batch_bytes: int = 8 << 20,
     max_pending_bytes: int = 32 << 20,
+    new_folder_is_loss: bool = False,
 ) -> AsyncIterator[OpenStore]:
     """A store in ``directory``; closed properly at the end."""
+    is_new = not (directory / "store.mdb").exists()
     opened_store = OpenStore()
     options = LogOptions(
         flush=flush,
@@ -81,6 +83,8 @@ async def opened(
     opened_store.store = await LogStore.open(
         directory, options, opened_store.on_flushed, opened_store.on_failed
     )
+    if is_new and not new_folder_is_loss:
+        opened_store.store.loss_handled()
     try:
         yield opened_store
     finally:

@@ -61,7 +61,6 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path, flush: Flush)
     async with opened(tmp_path, flush, segment_bytes=SEGMENT_BYTES) as store:
         log = store.create("orders", 4)
         other = store.create("orders", 5)
-        assert store.store.log_may_be_lost
         for number in range(60):
             log.append_as_leader(batch(3, 10_000, seed=number), LeaderEpoch(number // 20))
             other.append_as_leader(batch(1, 50, seed=number), LeaderEpoch(7))
@@ -78,6 +77,17 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path, flush: Flush)
         assert (log.checkpointed_high_watermark, other.checkpointed_high_watermark) == (150, 60)
         assert log.append_as_leader(batch(), LeaderEpoch(3)).base_offset == 180
         await store.until_flushed(log)
+
+
+async def test_an_empty_folder_counts_as_a_loss_until_that_was_handled(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with opened(tmp_path, new_folder_is_loss=True) as store:
+            assert store.store.log_may_be_lost
+    async with opened(tmp_path) as store:
+        store.store.loss_handled()
+        assert not store.store.log_may_be_lost
+    async with opened(tmp_path) as store:
+        assert not store.store.log_may_be_lost
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
@@ -335,6 +345,7 @@ async def test_a_missing_segment_ends_the_log_at_the_gap(tmp_path: Path) -> None
         log.append_as_leader(batch(5, 100), LeaderEpoch(100))
         await store.until_flushed(log)
         longer = everything(log)
+        store.store.loss_handled()
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         assert everything(store.log()) == longer
         assert not store.store.log_may_be_lost

@@ -1,0 +1,161 @@
+"""Random histories of a store against a model of it: Python lists that forget nothing."""
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.log import PartitionLog
+from broker.log.options import Flush
+from broker.log.record_batch import patched
+from metadata_log.types import LeaderEpoch
+from tests.support.log_stores import OpenStore, batch, everything, opened
+
+SEGMENT_BYTES = 96 << 10
+"""A few large batches: most histories roll."""
+
+_PARTITION = st.integers(0, 2)
+_APPEND = st.tuples(
+    st.just("append"), _PARTITION, st.integers(1, 4), st.sampled_from([10, 3000, 30_000, 300_000])
+)
+_TRUNCATE = st.tuples(st.just("truncate"), _PARTITION, st.floats(0, 1))
+_AFRESH = st.tuples(st.just("afresh"), _PARTITION, st.integers(0, 50))
+_RECREATE = st.tuples(st.just("recreate"), _PARTITION)
+_EPOCH = st.tuples(st.just("epoch"), _PARTITION)
+_SIMPLE = st.sampled_from([("flush",), ("reopen",), ("crash",), ("checkpoint",)])
+_STEPS = st.lists(
+    st.one_of(_APPEND, _APPEND, _TRUNCATE, _AFRESH, _RECREATE, _EPOCH, _SIMPLE), max_size=25
+)
+
+
+class Model:
+    """What one partition must hold: (base offset, end offset, bytes, epoch) per batch."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.batches: list[tuple[int, int, bytes, int]] = []
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][1] if self.batches else self.start
+
+    def truncate(self, offset: int) -> None:
+        self.batches = [one for one in self.batches if one[1] <= offset]
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """The first offset of each epoch that has a batch."""
+        found: dict[int, int] = {}
+        for base_offset, _, _, epoch in self.batches:
+            found.setdefault(epoch, base_offset)
+        return list(found.items())
+
+    def check(self, log: PartitionLog) -> None:
+        assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
+        assert everything(log) == b"".join(data for _, _, data, _ in self.batches)
+        for base_offset, end_offset, data, _ in self.batches:
+            read = log.read(end_offset - 1, 1, end_offset)
+            assert (b"".join(read.chunks), read.next_offset) == (data, end_offset)
+            assert log.read(base_offset, 1, end_offset - 1).size == 0
+        known = [entry for entry in log.leader_epochs.entries if entry[1] < self.end]
+        assert known == self.epochs()
+
+
+class History:
+    """Runs the steps on a store and on the models."""
+
+    def __init__(self, directory: Path, flush: Flush) -> None:
+        self._directory = directory
+        self._flush: Flush = flush
+        self._models = {partition: Model() for partition in range(3)}
+        self._epoch = 0
+        self._seed = 0
+        self._crashes = 0
+
+    async def run(self, steps: list[tuple[object, ...]]) -> None:
+        remaining = iter([*steps, ("reopen",)])
+        for partition in self._models:
+            await self._create(partition)
+        opening = True
+        while opening:
+            opening = False
+            async with self._opened() as store:
+                self._check(store)
+                for step in remaining:
+                    if step[0] == "reopen":
+                        opening = True
+                        break
+                    if step[0] == "crash":
+                        await self._crash(store)
+                        opening = True
+                        break
+                    await self._perform(store, step)
+                    self._check(store)
+        async with self._opened() as store:
+            self._check(store)
+
+    def _opened(self) -> AbstractAsyncContextManager[OpenStore]:
+        return opened(self._directory, self._flush, segment_bytes=SEGMENT_BYTES, tail_bytes=50_000)
+
+    async def _create(self, partition: int) -> None:
+        async with self._opened() as store:
+            store.create("t", partition)
+
+    def _check(self, store: OpenStore) -> None:
+        for partition, model in self._models.items():
+            model.check(store.log("t", partition))
+
+    async def _perform(self, store: OpenStore, step: tuple[object, ...]) -> None:
+        match step:
+            case ("append", int(partition), int(count), int(size)):
+                self._seed += 1
+                records = batch(count, size, seed=self._seed)
+                model, epoch = self._models[partition], LeaderEpoch(self._epoch)
+                data = patched(memoryview(records), model.end, epoch)
+                model.batches.append((model.end, model.end + count, data, epoch))
+                store.log("t", partition).append_as_leader(records, epoch)
+            case ("truncate", int(partition), float(where)):
+                model = self._models[partition]
+                offset = model.start + round(where * (model.end - model.start))
+                model.truncate(offset)
+                await store.log("t", partition).truncate_to(offset)
+            case ("afresh", int(partition), int(start)):
+                self._models[partition] = Model(start)
+                await store.log("t", partition).truncate_fully_and_start_at(start)
+            case ("recreate", int(partition)):
+                self._models[partition] = Model()
+                await store.store.delete(store.log("t", partition).tip)
+                store.create("t", partition)
+            case ("epoch", int(partition)):
+                self._epoch += 1
+                log = store.log("t", partition)
+                log.leader_epochs.assign(LeaderEpoch(self._epoch), log.log_end_offset)
+            case ("flush",):
+                await self._flush_all(store)
+            case ("checkpoint",):
+                ends = {log.tip: log.log_end_offset for log in store.store.logs.values()}
+                store.store.checkpoint_high_watermarks(ends)
+
+    async def _flush_all(self, store: OpenStore) -> None:
+        await store.until_flushed(*store.store.logs.values())
+
+    async def _crash(self, store: OpenStore) -> None:
+        """Go on in a copy of the folder as it is, as after kill -9: the table says "not closed"."""
+        await self._flush_all(store)
+        # A creation is not waited for by anyone: let a later step that is waited for pass it.
+        await store.store.delete(store.create("barrier").tip)
+        await asyncio.get_running_loop().run_in_executor(store.store._housekeeping, lambda: None)
+        self._crashes += 1
+        copy = self._directory.with_name(f"after-crash-{self._crashes}")
+        shutil.copytree(self._directory, copy)
+        self._directory = copy
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=_STEPS, flush=st.sampled_from(["sync", "os"]))
+def test_a_store_holds_what_its_history_says(steps: list[tuple[object, ...]], flush: Flush) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(History(Path(folder) / "log", flush).run(steps))
