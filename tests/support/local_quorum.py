@@ -33,7 +33,9 @@ class LocalQuorum:
         self.image = Image()
         self.log: list[tuple[MetadataOffset, Transaction]] = []
         self.available = True
-        self.answers_to_lose = 0
+        self.latency_s = 0.0
+        self._answers_to_lose: dict[LocalQuorumClient, int] = {}
+        self._before_next: dict[LocalQuorumClient, Callable[[], object]] = {}
         self._clients: list[LocalQuorumClient] = []
         self._grown = asyncio.Event()
         self._sessions = 0
@@ -70,11 +72,33 @@ class LocalQuorum:
         self.write(Operation(records=(opened,)))
         return session_id
 
-    def expire(self, session_id: SessionId, reason: str = "expired") -> None:
-        """End a session; its client hears of it."""
+    def expire(self, session_id: SessionId, reason: str = "expired", *, tell: bool = True) -> None:
+        """End a session; its client hears of it, or is cut off from the quorum if not ``tell``."""
         self.write(Operation(records=(SessionClosed(session_id=session_id, reason=reason),)))
         for client in self._clients:
-            client.session_ended(session_id)
+            if client.session_id == session_id and tell:
+                client.session_ended()
+            elif client.session_id == session_id:
+                client.cut_off = True
+
+    def before_next(self, client: "LocalQuorumClient", happens: Callable[[], object]) -> None:
+        """Something ``happens`` between the next transaction of ``client`` and its application."""
+        self._before_next[client] = happens
+
+    def lose_answers(self, client: "LocalQuorumClient", number: int) -> None:
+        """The next transactions of ``client`` are applied, and it never learns of it."""
+        self._answers_to_lose[client] = number
+
+    def apply_for(self, client: "LocalQuorumClient", transaction: Transaction) -> TransactionResult:
+        """Apply a client's transaction, with whatever is to go wrong."""
+        happens = self._before_next.pop(client, None)
+        if happens is not None:
+            happens()
+        result = self.apply(transaction)
+        if self._answers_to_lose.get(client, 0) > 0:
+            self._answers_to_lose[client] -= 1
+            raise OutcomeUnknown("the answer was lost")
+        return result
 
     async def grown(self) -> None:
         """Wait until something more is applied."""
@@ -88,6 +112,9 @@ class LocalQuorumClient:
         self.session_id = NO_SESSION
         self.cluster_id = CLUSTER_ID
         self.last_keep_alive_ms = 0.0
+        self.cut_off = False
+        self.watch_may_go_on = asyncio.Event()
+        self.watch_may_go_on.set()
         self._quorum = quorum
         self._description = description
         self._lost = False
@@ -109,9 +136,9 @@ class LocalQuorumClient:
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         self._on_lost.append(callback)
 
-    def session_ended(self, session_id: SessionId) -> None:
-        """The quorum ended a session, perhaps this one."""
-        if session_id == self.session_id and not self._lost:
+    def session_ended(self) -> None:
+        """The quorum ended the session."""
+        if not self._lost:
             self._lost = True
             if not self._closed:
                 for callback in self._on_lost:
@@ -127,24 +154,19 @@ class LocalQuorumClient:
         atomic: bool = True,
         timeout_ms: int = 30_000,
     ) -> TransactionResult:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._quorum.latency_s)
         self._require_quorum()
         if self._lost:
             raise SessionLost(f"session {self.session_id!r} is closed")
         self._sequence += 1
-        result = self._quorum.apply(
-            Transaction(
-                operations=tuple(operations),
-                atomic=atomic,
-                client_id=self.session_id,
-                sequence=self._sequence,
-                low_water=self._sequence,
-            )
+        transaction = Transaction(
+            operations=tuple(operations),
+            atomic=atomic,
+            client_id=self.session_id,
+            sequence=self._sequence,
+            low_water=self._sequence,
         )
-        if self._quorum.answers_to_lose > 0:
-            self._quorum.answers_to_lose -= 1
-            raise OutcomeUnknown("the answer was lost")
-        return result
+        return self._quorum.apply_for(self, transaction)
 
     async def read_offset(self) -> MetadataOffset:
         self._require_quorum()
@@ -154,6 +176,7 @@ class LocalQuorumClient:
         """Applied transactions from ``from_offset`` on, all that there are in one event."""
         position = max(0, from_offset - 1)
         while True:
+            await self.watch_may_go_on.wait()
             transactions = self._quorum.log[position:]
             if transactions:
                 position += len(transactions)
@@ -166,5 +189,5 @@ class LocalQuorumClient:
         return QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
 
     def _require_quorum(self) -> None:
-        if not self._quorum.available:
+        if not self._quorum.available or self.cut_off:
             raise QuorumUnavailable("no voter of the local quorum answers")

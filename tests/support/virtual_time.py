@@ -1,0 +1,50 @@
+"""An event loop whose clock jumps to the next timer instead of waiting for it.
+
+Tests of code with pauses and time limits run at once, and the same way every time. Nothing may come
+from outside (no sockets, threads or processes): a loop with nothing left to do is a dead test.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+
+class DeadTest(AssertionError):
+    """Every task waits for something that no task will ever bring about."""
+
+
+class _NoWaiting(selectors.SelectSelector):
+    """Never blocks: a wait of so many seconds moves the clock by as many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise DeadTest("nothing is due, now or later")
+            self.now_s += max(0.0, timeout)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Its time begins at 0 and passes only while every task waits."""
+
+    def __init__(self) -> None:
+        self._no_waiting = _NoWaiting()
+        super().__init__(self._no_waiting)
+
+    def time(self) -> float:
+        return self._no_waiting.now_s
+
+
+async def until(holds: Callable[[], Any], *, within_s: float = 60.0) -> None:
+    """Let the others run, and time pass, until ``holds``."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not holds():
+        assert loop.time() < deadline_s, f"not so within {within_s} s"
+        await asyncio.sleep(0.001)
