@@ -165,7 +165,7 @@ class QuorumClient:
                 log.info("%s no longer leads the quorum", leader)
             except grpc.aio.AioRpcError as error:
                 log.info("lost quorum leader %s: %s", leader, error.details())
-            except Exception:  # noqa: BLE001 - or nobody would keep the session alive any more
+            except Exception:
                 log.exception("working with quorum leader %s failed; trying again", leader)
             if self.session_id == session_id:
                 leader = None

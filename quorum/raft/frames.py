@@ -63,7 +63,7 @@ class MessageEncoder:
     """Encodes the library's messages; the same entries for several followers only once."""
 
     def __init__(self) -> None:
-        self._cached_range: tuple[int, int, int] | None = None
+        self._cached_ends: tuple[Entry, Entry] | None = None
         self._cached_entries = RaftEntries()
 
     def encode(self, message: Message) -> bytes:
@@ -104,9 +104,11 @@ class MessageEncoder:
             encoded.entries.CopyFrom(self._columns(entries))
 
     def _columns(self, entries: list[Entry]) -> RaftEntries:
-        identity = (entries[0][1], entries[-1][1], entries[-1][2])
-        if identity != self._cached_range:
-            self._cached_range = identity
+        """By Raft's log matching, the same first and last entry mean the same entries between."""
+        ends = (entries[0], entries[-1])
+        cached = self._cached_ends
+        if cached is None or cached[0] is not ends[0] or cached[1] is not ends[1]:
+            self._cached_ends = ends
             self._cached_entries = RaftEntries(
                 first_index=entries[0][1],
                 terms=[term for _, _, term in entries],

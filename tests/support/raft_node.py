@@ -1,0 +1,155 @@
+"""One ``RaftNode`` without a network: messages go in by hand, what it sends is recorded."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pysyncobj.transport import Transport
+
+from metadata_log.types import Endpoint, VoterId
+from quorum.raft.frames import Message
+from quorum.raft.journal import LmdbJournal
+from quorum.raft.library import clock_s
+from quorum.raft.node import RaftNode
+from quorum.raft.options import RaftOptions
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.snapshots import SnapshotStore
+from quorum.raft.transport import VoterNode
+
+Sent = list[tuple[int, Message]]
+
+
+class RecordingTransport(Transport):  # type: ignore[misc]  # the library is untyped
+    """Pretends that every peer is connected, and keeps what is sent."""
+
+    def __init__(self, own: VoterNode, others: list[VoterNode]) -> None:
+        super().__init__(None, own, others)
+        self.sent: Sent = []
+
+    def send(self, node: VoterNode, message: Message) -> bool:
+        self.sent.append((node.voter_id, dict(message)))
+        return True
+
+    def is_connected(self, voter_id: int) -> bool:
+        return True
+
+    def can_take_snapshot_piece(self, node: VoterNode) -> bool:
+        return True
+
+    def receive(self, node: VoterNode, message: Message) -> None:
+        self._onMessageReceived(node, message)
+
+    def connect(self, node: VoterNode) -> None:
+        self._onNodeConnected(node)
+
+    def disconnect(self, node: VoterNode) -> None:
+        self._onNodeDisconnected(node)
+
+
+class RecordingMachine:
+    """A state machine that remembers commands."""
+
+    def __init__(self) -> None:
+        self.applied: list[tuple[int, bytes]] = []
+        self.installed_at = 0
+
+    def apply(self, index: int, command: bytes) -> object:
+        self.applied.append((index, command))
+        return command
+
+    def snapshot_chunks(self) -> Iterable[bytes]:
+        return [b"%d:" % index + command for index, command in self.applied]
+
+    def install(self, index: int, chunks: Iterable[bytes]) -> None:
+        pairs = (chunk.partition(b":") for chunk in chunks)
+        self.applied = [(int(index), command) for index, _, command in pairs]
+        self.installed_at = index
+
+
+class LoneNode:
+    """Voter 1 of ``voters``; the others are played by the test."""
+
+    def __init__(self, folder: Path, voters: int = 3, **options: Any) -> None:  # noqa: ANN401
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        nodes = [
+            VoterNode(VoterId(voter_id), Endpoint("127.0.0.1", 9))
+            for voter_id in range(1, voters + 1)
+        ]
+        self.own, self.others = nodes[0], nodes[1:]
+        self.machine = RecordingMachine()
+        self.transport = RecordingTransport(self.own, self.others)
+        poller = DrivenPoller()
+        self.snapshots = SnapshotStore(folder, lambda _node: True, poller.wake)
+        self.journal = LmdbJournal(folder / "journal.lmdb")
+        self.node = RaftNode(
+            RaftOptions(**options),
+            self.journal,
+            poller,
+            self.transport,  # type: ignore[arg-type]  # has what the node uses
+            self.own,
+            self.others,
+            self.snapshots,
+            self.machine,
+        )
+        self.node.recover()
+        for other in self.others:
+            self.transport.connect(other)
+
+    def close(self) -> None:
+        self.node.close()
+
+    def peer(self, voter_id: int) -> VoterNode:
+        return next(node for node in self.others if node.voter_id == voter_id)
+
+    def receive(self, voter_id: int, message: Message) -> None:
+        self.transport.receive(self.peer(voter_id), message)
+
+    def take_sent(self, kind: str | None = None) -> Sent:
+        """What was sent since the last call, of one type if given."""
+        sent, self.transport.sent = self.transport.sent, []
+        return [(to, message) for to, message in sent if kind in (None, message["type"])]
+
+    def round(self) -> None:
+        """One round of the driver, without waiting."""
+        self.node.settle()
+        self.node.tick()
+        self.node.send_new_entries()
+        self.node.journal.sync()
+
+    def become_leader(self) -> None:
+        """Stand, with voter 2's votes."""
+        self.node.election_deadline_s = clock_s() - 1
+        self.node.tick()
+        self.receive(2, {"type": "response_pre_vote", "term": self.node.term})
+        self.node.tick()
+        self.receive(2, {"type": "response_vote", "term": self.node.term})
+        assert self.node.is_leader
+
+    def append_from(
+        self,
+        voter_id: int,
+        previous: tuple[int, int],
+        entries: list[tuple[bytes, int]],
+        **more: Any,  # noqa: ANN401
+    ) -> None:
+        """An append_entries: ``previous`` = (index, term), ``entries`` = (command, term)."""
+        index, term = previous
+        self.receive(
+            voter_id,
+            {
+                "type": "append_entries",
+                "term": more.pop("term", max([term, *(term for _, term in entries)])),
+                "commit_index": more.pop("commit_index", 1),
+                "prevLogIdx": index,
+                "prevLogTerm": term,
+                "entries": [
+                    (command, index + number, term)
+                    for number, (command, term) in enumerate(entries, 1)
+                ],
+            },
+        )
+
+    def log(self) -> list[tuple[bytes, int]]:
+        """(command, term) of all entries but the first."""
+        return [(command, term) for command, _, term in self.journal[1:]]

@@ -1,0 +1,320 @@
+"""The guards over the library, one fault of it at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quorum.raft.guards import SafetyViolation
+from quorum.raft.journal import LmdbJournal
+from quorum.raft.library import clock_s
+from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
+from tests.support.raft_node import LoneNode
+
+
+def entries(*names: str, term: int = 1) -> list[tuple[bytes, int]]:
+    return [(b"\x00" + name.encode(), term) for name in names]
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> Iterator[LoneNode]:
+    node = LoneNode(tmp_path / "voter")
+    yield node
+    node.close()
+
+
+def test_p18_acknowledgement_waits_for_the_disk(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b"))
+    assert lone.take_sent("next_node_idx") == []
+    assert not lone.journal.synced
+    lone.node.settle()
+    assert lone.journal.synced
+    ((to, ack),) = lone.take_sent("next_node_idx")
+    assert (to, ack["success"], ack["next_node_idx"]) == (2, True, 4)
+
+
+def test_p18_one_acknowledgement_per_read(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a"))
+    lone.append_from(2, (2, 1), entries("b"))
+    lone.append_from(2, (3, 1), entries("c"))
+    lone.node.settle()
+    assert [ack["next_node_idx"] for _, ack in lone.take_sent("next_node_idx")] == [5]
+
+
+def test_p18_vote_is_on_disk_before_it_is_given(lone: LoneNode, tmp_path: Path) -> None:
+    lone.receive(3, {"type": "request_vote", "term": 7, "last_log_index": 1, "last_log_term": 0})
+    assert lone.take_sent("response_vote") == [(3, {"type": "response_vote", "term": 7})]
+    on_disk = reopened(lone, tmp_path)
+    assert (on_disk.getCurrentTerm(), on_disk.getVotedForNodeId()) == (7, "3")
+    on_disk.close()
+
+
+def test_p18_leader_counts_its_own_entries_only_once_synced(lone: LoneNode) -> None:
+    lone.become_leader()
+    assert lone.journal.synced
+    lone.node.propose(b"x", lambda _result, _reason: None)
+    lone.node.tick()
+    assert not lone.journal.synced
+    ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 4, "reset": False, "success": True}
+    lone.receive(2, ack)
+    lone.node.tick()
+    assert lone.journal.synced
+    assert lone.node.commit_index == 3
+    assert lone.machine.applied == [(3, b"x")]
+
+
+def test_p3_snapshot_message_does_not_advance_the_commit_index(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b", "c"))
+    lone.receive(3, {"type": "append_entries", "term": 2, "commit_index": 4, "serialized": None})
+    assert lone.node.commit_index == 1
+
+
+def test_p4_late_duplicate_does_not_truncate(lone: LoneNode) -> None:
+    whole = entries("a", "b", "c", "d")
+    lone.append_from(2, (1, 0), whole)
+    lone.append_from(2, (1, 0), whole[:2])
+    lone.append_from(2, (2, 1), [])
+    assert lone.log() == whole
+
+
+def test_p4_late_duplicate_acknowledges_only_what_it_proves(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b", "c", "d"))
+    lone.node.settle()
+    lone.take_sent()
+    lone.append_from(2, (1, 0), entries("a", "b"), commit_index=5)
+    lone.node.settle()
+    assert [ack["next_node_idx"] for _, ack in lone.take_sent("next_node_idx")] == [4]
+    assert lone.node.commit_index == 3
+
+
+def test_p4_real_conflict_truncates(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b", "c"))
+    lone.append_from(3, (1, 0), entries("a") + entries("x", term=2))
+    assert lone.log() == entries("a") + entries("x", term=2)
+
+
+def test_p4_conflict_below_the_commit_index_stops_the_voter(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b", "c"), commit_index=4)
+    with pytest.raises(SafetyViolation, match="committed"):
+        lone.append_from(3, (2, 1), entries("x", term=2))
+
+
+def test_p5_stale_acknowledgement_is_ignored(lone: LoneNode) -> None:
+    lone.become_leader()
+    stale = {
+        "type": "next_node_idx",
+        "term": 0,
+        "next_node_idx": 3,
+        "reset": False,
+        "success": True,
+    }
+    lone.receive(3, stale)
+    assert lone.node.match_index[lone.peer(3)] == 0
+    lone.receive(3, {**stale, "term": 1})
+    assert lone.node.match_index[lone.peer(3)] == 2
+
+
+def test_p5_acknowledgement_of_an_earlier_term_is_not_sent(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a"))
+    lone.receive(3, {"type": "request_vote", "term": 9, "last_log_index": 9, "last_log_term": 8})
+    lone.node.settle()
+    assert lone.take_sent("next_node_idx") == []
+
+
+def test_p5_acknowledgements_carry_the_term(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", term=6))
+    lone.node.settle()
+    assert [ack["term"] for _, ack in lone.take_sent("next_node_idx")] == [6]
+
+
+def test_p6_failing_apply_is_not_swallowed(lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(index: int, command: bytes) -> object:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(lone.machine, "apply", fail)
+    lone.append_from(2, (1, 0), entries("a"), commit_index=2)
+    with pytest.raises(KeyError):
+        lone.node.tick()
+
+
+def test_p7_conflict_skips_the_whole_term(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries(*"abc") + entries(*"defghij", term=2))
+    lone.node.settle()
+    lone.take_sent()
+    lone.append_from(3, (11, 3), [], term=3)
+    lone.node.settle()
+    ((_, ack),) = lone.take_sent("next_node_idx")
+    assert (ack["success"], ack["reset"], ack["next_node_idx"]) == (False, True, 5)
+
+
+def test_p8_no_term_is_spent_without_a_majority(lone: LoneNode) -> None:
+    lone.node.election_deadline_s = clock_s() - 1
+    lone.node.tick()
+    assert lone.node.term == 0
+    assert [(to, m["type"]) for to, m in lone.take_sent()] == [(2, "pre_vote"), (3, "pre_vote")]
+    lone.receive(2, {"type": "response_pre_vote", "term": 0})
+    lone.node.tick()
+    assert lone.node.term == 1
+    assert [m["type"] for _, m in lone.take_sent()] == ["request_vote", "request_vote"]
+
+
+def test_p8_pre_vote_is_refused_while_a_leader_is_heard(lone: LoneNode) -> None:
+    asked = {"type": "pre_vote", "term": 1, "last_log_index": 9, "last_log_term": 1}
+    lone.append_from(2, (1, 0), entries("a"))
+    lone.receive(3, asked)
+    assert lone.take_sent("response_pre_vote") == []
+    lone.transport.disconnect(lone.peer(2))
+    lone.receive(3, asked)
+    assert [to for to, _ in lone.take_sent("response_pre_vote")] == [3]
+
+
+def test_p8_pre_vote_is_refused_to_a_shorter_log(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), entries("a", "b"))
+    lone.transport.disconnect(lone.peer(2))
+    lone.receive(3, {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 1})
+    assert lone.take_sent("response_pre_vote") == []
+
+
+def test_p15_follower_refuses_proposals_instead_of_forwarding(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), [], term=1)
+    reasons: list[int] = []
+    lone.node.propose(b"x", lambda _result, reason: reasons.append(reason))
+    lone.node.tick()
+    assert reasons == [4]  # NOT_LEADER
+    assert lone.take_sent("apply_command") == []
+
+
+def test_votes_of_one_voter_count_once(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "five", voters=5)
+    lone.node.election_deadline_s = clock_s() - 1
+    lone.node.tick()
+    for voter_id in (2, 3):
+        lone.receive(voter_id, {"type": "response_pre_vote", "term": 0})
+    lone.node.tick()
+    for _ in range(3):
+        lone.receive(2, {"type": "response_vote", "term": 1})
+    assert not lone.node.is_leader
+    lone.receive(3, {"type": "response_vote", "term": 1})
+    assert lone.node.is_leader
+    lone.close()
+
+
+def test_what_is_under_way_is_not_sent_again(lone: LoneNode) -> None:
+    lone.become_leader()
+    lone.round()
+    for name in (b"a", b"b", b"c"):
+        lone.node.propose(name, lambda _result, _reason: None)
+        lone.round()
+    lone.take_sent()
+    lone.receive(
+        2,
+        {"type": "next_node_idx", "term": 1, "next_node_idx": 3, "reset": False, "success": True},
+    )
+    lone.round()
+    assert all(not m.get("entries") for to, m in lone.take_sent("append_entries") if to == 2)
+
+
+# --- snapshots ----------------------------------------------------------------------------------
+
+
+def snapshot_message(data: bytes, term: int = 2) -> dict[str, object]:
+    return {
+        "type": "append_entries",
+        "term": term,
+        "commit_index": 50,
+        "serialized": (data, True, True),
+    }
+
+
+def snapshot_bytes(tmp_path: Path, index: int, term: int) -> bytes:
+    path = tmp_path / "made"
+    write_snapshot(path, SnapshotPosition(index, term), [b"%d:state" % index])
+    return path.read_bytes()
+
+
+def test_p1_snapshot_newer_than_the_journal_keeps_its_suffix(tmp_path: Path) -> None:
+    """The crash between a snapshot's rename and the compaction of the journal."""
+    lone = LoneNode(tmp_path / "voter")
+    lone.append_from(2, (1, 0), entries("a", "b", "c", "d"), commit_index=5)
+    lone.round()
+    lone.close()
+    write_snapshot(lone.snapshots.path, SnapshotPosition(3, 1), [b"2:a", b"3:b"])
+    again = LoneNode(tmp_path / "voter")
+    assert [command for _, command in again.machine.applied] == [b"a", b"b", b"c", b"d"]
+    assert again.log() == entries("a", "b", "c", "d")
+    again.close()
+
+
+def test_p1_journal_behind_its_snapshot_is_refused(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=0)
+    lone.append_from(2, (1, 0), entries("a", "b", "c", "d"), commit_index=5)
+    while lone.journal.first_index == 1:
+        lone.round()
+    lone.close()
+    lone.snapshots.path.unlink()
+    with pytest.raises(SafetyViolation, match="no snapshot"):
+        LoneNode(tmp_path / "voter")
+
+
+def test_p11_installed_snapshot_replaces_state_and_log(lone: LoneNode, tmp_path: Path) -> None:
+    lone.append_from(2, (1, 0), entries("a"))
+    lone.receive(3, snapshot_message(snapshot_bytes(tmp_path, 40, 2)))
+    assert lone.machine.applied == [(40, b"state")]
+    assert (lone.journal.first_index, lone.node.last_applied, lone.node.commit_index) == (40,) * 3
+    lone.node.settle()
+    acks = [ack for _, ack in lone.take_sent("next_node_idx") if ack["success"]]
+    assert acks[-1]["next_node_idx"] == 41
+    lone.append_from(3, (40, 2), entries("next", term=2), commit_index=41)
+    lone.node.tick()
+    assert lone.machine.applied[-1] == (41, b"next")
+
+
+def test_p11_truncated_snapshot_is_refused(lone: LoneNode, tmp_path: Path) -> None:
+    lone.receive(3, snapshot_message(snapshot_bytes(tmp_path, 40, 2)[:-3]))
+    assert lone.machine.applied == []
+    assert lone.node.last_applied == 1
+    assert not lone.snapshots.path.exists()
+
+
+def test_p11_older_snapshot_does_not_replace_a_newer_one(lone: LoneNode, tmp_path: Path) -> None:
+    lone.receive(3, snapshot_message(snapshot_bytes(tmp_path, 40, 2)))
+    lone.receive(3, snapshot_message(snapshot_bytes(tmp_path, 20, 1)))
+    assert lone.snapshots.position() == (40, 2)
+    assert lone.node.last_applied == 40
+
+
+def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
+    lone.become_leader()
+    for name in (b"a", b"b", b"c"):
+        lone.node.propose(name, lambda _result, _reason: None)
+    lone.round()
+    ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 6, "reset": False, "success": True}
+    lone.receive(2, ack)
+    while lone.journal.first_index == 1:
+        lone.round()
+    lone.receive(3, {**ack, "next_node_idx": 2, "reset": True, "success": False})
+    lone.take_sent()
+    lone.node.send_append_entries()
+    (piece,) = [m["serialized"] for to, m in lone.take_sent("append_entries") if "serialized" in m]
+    assert piece == (lone.snapshots.path.read_bytes(), True, True)
+    assert lone.node.next_index[lone.peer(3)] == 6
+    lone.close()
+
+
+def test_restart_applies_what_was_committed(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "voter")
+    lone.append_from(2, (1, 0), entries("a", "b"), commit_index=2)
+    lone.round()
+    lone.close()
+    again = LoneNode(tmp_path / "voter")
+    assert again.machine.applied == [(2, b"a")]
+    assert again.node.election_deadline_s > clock_s()
+    again.close()
+
+
+def reopened(lone: LoneNode, tmp_path: Path) -> LmdbJournal:
+    """What a crash at this moment would leave."""
+    copy = tmp_path / "copy.lmdb"
+    copy.write_bytes((lone.folder / "journal.lmdb").read_bytes())
+    return LmdbJournal(copy)
