@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,8 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "listeners" = "PLAINTEXT://host1:9092"
       "grpc.listener" = "host1:9192"
     """
+    # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     from broker.process import run
 
     return _run(run, config, settings, exit_with_parent=exit_with_parent)
