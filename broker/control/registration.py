@@ -9,7 +9,6 @@ import logging
 from typing import Final
 
 from broker.control.ports import Images, Sessions
-from broker.controller.managers.brokers import is_admitted
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import BrokerRegistration, Operation, OperationResult, ResultCode
@@ -84,7 +83,7 @@ class BrokerRegistrar:
         """Once taken out of every ISR by a controller, what this broker holds counts (rule 8)."""
         mine = image.brokers.get(self.broker_id)
         if self._log_may_be_lost and mine is not None and mine.epoch == self.broker_epoch:
-            self._log_may_be_lost = not is_admitted(image, mine)
+            self._log_may_be_lost = not mine.admitted
 
     def _on_session_lost(self) -> None:
         log.warning("broker %d lost its session and registers again", self.broker_id)

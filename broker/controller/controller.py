@@ -188,8 +188,7 @@ class Controller:
                 for operation, result in zip(operations, results, strict=True)
                 if result.ok
             )
-        arrived = {broker.epoch for broker in image.brokers.values()}
-        await self._writer.commit(broker_manager.admissions(image, self._office, arrived))
+        await self._writer.commit(broker_manager.admissions(image, self._office))
 
     def _unclean_allowed(self, topic: str) -> bool:
         image = self._images.image

@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterator
 
 from broker.controller.control_channel import BrokerChannel, Correspondence
 from broker.controller.control_requests import StoppedReplica
-from broker.controller.managers.brokers import ADMISSIONS, is_admitted
 from metadata_log.draft import Changes
-from metadata_log.image import EntityKey, Image, Topic
+from metadata_log.image import Image, Topic
 from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
 
 
@@ -51,7 +50,7 @@ class Publisher:
     def on_image(self, changes: Changes) -> None:
         """Something was applied: tell of it as soon as all that came along with it is applied."""
         self._changed_topics |= changes.topics
-        if changes.topics or changes.brokers or EntityKey(ADMISSIONS) in changes.configs:
+        if changes.topics or changes.brokers:
             self._due = self._due or asyncio.get_running_loop().call_soon(self.publish)
 
     def publish(self) -> None:
@@ -107,7 +106,7 @@ class Publisher:
                 found = self._channels[broker_id] = BrokerChannel(self._shared, broker)
                 found.start()
                 found.metadata.tell_all()
-            if not found.told_leadership and is_admitted(image, broker):
+            if not found.told_leadership and broker.admitted:
                 found.told_leadership = True
                 is_init = self._init_due.get(broker_id) == broker.epoch
                 found.leadership.tell_all(is_init=is_init)

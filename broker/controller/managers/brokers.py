@@ -7,31 +7,22 @@ were the looks of two different controllers (B3).
 """
 
 from collections.abc import Callable, Iterator, Set
-from typing import Final
 
 from broker.controller.managers import partition_change
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Brokers, Leadership, Liveness
-from metadata_log.image import Broker, Image, Topic
-from metadata_log.records import ConfigSet, Operation, PartitionChange
-from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition
+from metadata_log.image import Image, Topic
+from metadata_log.records import BrokerAdmitted, Operation, PartitionChange
+from metadata_log.types import BrokerId, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
-
-ADMISSIONS: Final = ("controller", "admitted.broker.epochs")
-"""The configuration entity that holds the admitted broker epoch of each broker id."""
 
 UncleanAllowed = Callable[[str], bool]
 """Whether a topic of that name allows unclean leader election."""
 
 
-def is_admitted(image: Image, broker: Broker) -> bool:
-    """Whether the arrival of this incarnation has been dealt with."""
-    return image.config(*ADMISSIONS).get(str(broker.broker_id)) == str(broker.epoch)
-
-
 def liveness(image: Image) -> Liveness:
     """The live brokers of ``image``."""
-    arrived = [broker for broker in image.brokers.values() if not is_admitted(image, broker)]
+    arrived = [broker for broker in image.brokers.values() if not broker.admitted]
     lost = frozenset(b.broker_id for b in arrived if b.registration.log_may_be_lost)
     restarted = frozenset(b.broker_id for b in arrived) - lost
     return Liveness(frozenset(image.brokers) - restarted - lost, restarted, lost)
@@ -76,19 +67,12 @@ def changed_partition(operation: Operation) -> TopicIdPartition:
     return TopicIdPartition(record.topic_id, record.partition)
 
 
-def admissions(image: Image, office: Office, arrived: Set[BrokerEpoch]) -> list[Operation]:
-    """Admits the incarnations in ``arrived`` that still live and are not admitted."""
+def admissions(image: Image, office: Office) -> list[Operation]:
+    """Admits those who have arrived and been dealt with; who left meanwhile is no matter."""
     return [
-        office.operation(
-            ConfigSet(
-                entity_type=ADMISSIONS[0],
-                entity_name=ADMISSIONS[1],
-                key=str(broker_id),
-                value=str(broker.epoch),
-            )
-        )
+        office.operation(BrokerAdmitted(broker_id=broker_id, broker_epoch=broker.epoch))
         for broker_id, broker in sorted(image.brokers.items())
-        if broker.epoch in arrived and not is_admitted(image, broker)
+        if not broker.admitted
     ]
 
 
