@@ -97,6 +97,7 @@ class ClusterClient:
         self._addresses: list[str] = []
         self._channels: dict[str, grpc.Channel] = {}
         self._leaders: dict[TopicPartition, str] = {}
+        self._topic_ids: dict[str, bytes] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -161,6 +162,10 @@ class ClusterClient:
         """The gRPC address of the leader as last heard; None if there is none."""
         return self._leaders.get(partition)
 
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of the topic of that name as last heard; None if there is none."""
+        return self._topic_ids.get(topic)
+
     def open_range(self, leader: str, request: RangeReadRequest) -> RangeCall:
         """The raw frames of ``RangeRead.Read``; cancel it when done."""
         read: Callable[[RangeReadRequest], RangeCall] = self._channel(leader).unary_stream(
@@ -203,6 +208,9 @@ class ClusterClient:
         if address_by_id:
             self._addresses = list(address_by_id.values())
         for topic in response.topics:
+            self._topic_ids.pop(topic.topic, None)
+            if not topic.error_code:
+                self._topic_ids[topic.topic] = topic.topic_id
             for described in topic.partitions:
                 partition = TopicPartition(topic.topic, described.partition)
                 self._leaders.pop(partition, None)

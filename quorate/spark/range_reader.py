@@ -25,12 +25,7 @@ from quorate.spark.errors import ClusterUnavailable, RangeUnavailable, UnknownTo
 from quorate.spark.frames import FrameStream, split_frame
 from quorate.spark.ranges import OffsetRange
 from quorate.spark.retries import Retries
-from quorate_proto.v1.errors_pb2 import (
-    INCONSISTENT_TOPIC_ID,
-    NONE,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_TOPIC_ID,
-)
+from quorate_proto.v1.errors_pb2 import NONE, OFFSET_OUT_OF_RANGE
 from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest
 
 FRAME_BYTES = 1 << 20
@@ -73,11 +68,13 @@ class RangeReader:
 
         Raises:
             RangeUnavailable: the log no longer holds all of it (and failOnDataLoss is on).
+            UnknownTopic: the topic was deleted and created anew since the range was planned.
             ClusterUnavailable: no leader answered within the retries.
             CorruptBatch: names topic, partition and offset.
         """
         partition = self._range.topic_partition
         while self._decoder.next_offset < self._range.end:
+            self._refuse_another_topic()
             leader = self._cluster.leader_of(partition)
             try:
                 if leader is None:
@@ -92,6 +89,16 @@ class RangeReader:
         _logger.info("%s: %s; asking again", attempt, reason)
         self._retries.pause(attempt, reason)
         self._cluster.refresh([self._range.topic_partition])
+
+    def _refuse_another_topic(self) -> None:
+        """A topic of the same name but another id holds other records at the same offsets."""
+        topic, planned = self._range.topic_partition.topic, self._range.topic_id
+        current = self._cluster.topic_id(topic)
+        if planned and current is not None and current != planned:
+            raise UnknownTopic(
+                f"topic {topic} was deleted and created anew since the query was planned: its id "
+                f"was {planned.hex()} and is {current.hex()}"
+            )
 
     def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
         """One stream, until its end; returns with the range complete."""
@@ -133,11 +140,6 @@ class RangeReader:
         reason = f"{error_name(header.error_code)}: {header.error_message}"
         if header.error_code in RETRIABLE:
             raise _TryAgain(reason)
-        if header.error_code in (UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID):
-            raise UnknownTopic(
-                f"topic {self._range.topic_partition.topic} was deleted or created anew since the "
-                f"query was planned ({reason})"
-            )
         if header.error_code != OFFSET_OUT_OF_RANGE:
             raise ClusterUnavailable(f"reading {self._range} was refused: {reason}")
         self._handle_out_of_range(header)

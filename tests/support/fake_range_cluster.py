@@ -16,7 +16,6 @@ from quorate.client.bootstrap import BrokerEndpoints
 from quorate.spark.frames import join_frame
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 from quorate_proto.v1.errors_pb2 import (
-    INCONSISTENT_TOPIC_ID,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -210,7 +209,7 @@ class FakeRangeCluster:
         if log.leader != broker_id:
             error_code = NOT_LEADER_OR_FOLLOWER
         elif request.topic_id not in (b"", self.topic_ids[request.topic]):
-            error_code = INCONSISTENT_TOPIC_ID
+            error_code = UNKNOWN_TOPIC_OR_PARTITION
         elif request.start_offset < log.log_start or request.end_offset > log.high_watermark:
             error_code = OFFSET_OUT_OF_RANGE
         return RangeHeader(

@@ -20,7 +20,11 @@ from quorate.spark.frames import FrameStream, split_frame
 from quorate.spark.range_reader import RangePolicy, RangeReader
 from quorate.spark.ranges import LATEST, OffsetRange, TopicPartition
 from quorate.spark.retries import Retries
-from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION
+from quorate_proto.v1.errors_pb2 import (
+    NOT_LEADER_OR_FOLLOWER,
+    POLICY_VIOLATION,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from quorate_proto.v1.replication_pb2 import RangeHeader
 from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
 from tests.support.record_batches import Record
@@ -174,8 +178,14 @@ def test_offsets_that_compaction_removed_are_no_error(cluster: FakeRangeCluster)
 
 
 def test_a_topic_created_anew_is_noticed(cluster: FakeRangeCluster) -> None:
-    with pytest.raises(UnknownTopic, match="orders was deleted or created anew"):
-        Reading(cluster).offsets(0, 100, topic_id=b"another id" + bytes(6))
+    def recreate() -> RangeHeader:
+        cluster.topic_ids["orders"] = b"another id" + bytes(6)
+        return RangeHeader(error_code=UNKNOWN_TOPIC_OR_PARTITION)
+
+    planned = cluster.topic_ids["orders"]
+    cluster.before_frame = fail_once_at(3, recreate)  # type: ignore[assignment]
+    with pytest.raises(UnknownTopic, match="orders was deleted and created anew"):
+        Reading(cluster).offsets(0, 100, topic_id=planned)
 
 
 def test_other_errors_are_told_at_once(cluster: FakeRangeCluster) -> None:
