@@ -1,10 +1,12 @@
-"""A broker's inside in memory, asked without a socket."""
+"""A broker's inside in memory, asked without a socket; and the loops a listener is tried on."""
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher, frame_answer
@@ -13,6 +15,16 @@ from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake
 from tests.support.kafka_wire import Values, read_answer, request_frame
 
 Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if item.path.name == "test_server.py":
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from broker.kafka.server import KafkaServer
 from metadata_log.types import Endpoint
@@ -18,13 +17,6 @@ from tests.unit.kafka.test_fetch import fetching
 from tests.unit.kafka.test_produce import producing
 
 API_VERSIONS, PRODUCE, FETCH = 18, 0, 1
-
-
-@pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy])
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """uvloop is what a broker runs on; asyncio's own loop keeps it honest."""
-    policy: asyncio.AbstractEventLoopPolicy = request.param()
-    return policy
 
 
 @pytest.fixture
