@@ -1,0 +1,186 @@
+"""Broker 1's replica manager over logs in memory: verbs of controller, followers and clients."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
+from broker.replication.fetch_session import FetchSession
+from broker.replication.frames import pack_frame, unpack_frame
+from broker.replication.hosted import HostedPartition
+from broker.replication.manager import ReplicaManager, ReplicationOptions
+from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
+from quorate_proto.v1 import control_pb2, replication_pb2
+from tests.support.local_quorum import LocalQuorum
+from tests.support.memory_log import MemoryLogStore
+from tests.support.metadata import topic_id_of
+
+
+def tip_of(topic: str, partition: int = 0, generation: int = 0) -> TopicIdPartition:
+    return TopicIdPartition(topic_id_of(topic, generation), partition)
+
+
+class QuorumImages:
+    """The image of the quorum itself: a follower that is never behind."""
+
+    def __init__(self, quorum: LocalQuorum) -> None:
+        self._quorum = quorum
+
+    @property
+    def image(self) -> Any:  # noqa: ANN401 - an Image
+        return self._quorum.image
+
+    async def wait_for(self, offset: int) -> Any:  # noqa: ANN401 - an Image
+        return self._quorum.image
+
+
+class BrokerReplicas:
+    """Start it inside a running loop; its clock stands still unless moved."""
+
+    def __init__(
+        self,
+        *,
+        min_insync_replicas: int = 1,
+        confirm_unassigned: Callable[[TopicIdPartition], Awaitable[bool]] | None = None,
+    ) -> None:
+        self.now_ms = 0
+        self.quorum = LocalQuorum()
+        self.client = self.quorum.client("broker 1")
+        self.unassigned: set[TopicIdPartition] = set()
+        self.manager = ReplicaManager(
+            BrokerId(1),
+            ReplicationOptions(replica_lag_time_max_ms=100_000),
+            quorum=self.client,
+            metadata=QuorumImages(self.quorum),
+            broker_epoch=lambda: BrokerEpoch(5),
+            min_insync_replicas=lambda topic: min_insync_replicas,
+            confirm_unassigned=confirm_unassigned or self._is_unassigned,
+            now_ms=lambda: self.now_ms,
+        )
+        self.store = MemoryLogStore(cast("Any", self.manager.on_flushed))
+
+    async def start(self) -> "BrokerReplicas":
+        await self.client.start()
+        await self.manager.start(cast("Any", self.store))
+        return self
+
+    async def close(self) -> None:
+        await self.manager.close()
+
+    async def command(
+        self,
+        topic: str,
+        *,
+        leader: int,
+        epoch: int = 0,
+        version: int = 0,
+        isr: tuple[int, ...] = (1, 2, 3),
+        replicas: tuple[int, ...] = (1, 2, 3),
+        is_init: bool = False,
+        metadata_offset: int = 100,
+        generation: int = 0,
+    ) -> int:
+        """LeaderAndIsr for partition 0 of a topic; its error code."""
+        request = control_pb2.LeaderAndIsrRequest(
+            header=control_pb2.ControlHeader(metadata_offset=metadata_offset), is_init=is_init
+        )
+        told = request.topics.add(topic=topic, topic_id=topic_id_of(topic, generation))
+        told.partitions.add(
+            partition=0,
+            leader=leader,
+            leader_epoch=epoch,
+            record_version=version,
+            isr=isr,
+            replicas=replicas,
+        )
+        (outcome,) = await self.manager.apply_leader_and_isr(request)
+        assert (outcome.topic, outcome.partition) == (topic, 0)
+        return outcome.error_code
+
+    async def lead(self, topic: str, **changes: Any) -> None:  # noqa: ANN401 - as in command
+        assert await self.command(topic, leader=1, **changes) == 0
+
+    async def stop(self, topic: str, *, epoch: int, delete: bool = False) -> int:
+        request = control_pb2.StopReplicaRequest()
+        request.partitions.add(
+            topic=topic,
+            topic_id=topic_id_of(topic),
+            partition=0,
+            leader_epoch=epoch,
+            delete_data=delete,
+        )
+        (outcome,) = await self.manager.stop_replicas(request)
+        return outcome.error_code
+
+    async def produce(
+        self, topic: str, records: bytes, *, acks: int = -1, timeout_ms: int = 60_000
+    ) -> ProduceOutcome:
+        entry = ProduceEntry(TopicPartition(topic, 0), records)
+        (outcome,) = await self.manager.produce([entry], acks, timeout_ms)
+        return outcome
+
+    async def fetch(
+        self, topic: str, offset: int, *, max_wait_ms: int = 0, epoch: int = -1, min_bytes: int = 1
+    ) -> FetchOutcome:
+        want = FetchWant(TopicPartition(topic, 0), offset, 1 << 20, epoch)
+        (outcome,) = await self.manager.fetch(
+            [want], max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20
+        )
+        return outcome
+
+    def hosted(self, topic: str) -> HostedPartition:
+        found = self.manager.table.named(TopicPartition(topic, 0))
+        assert found is not None
+        return found
+
+    def follower(self, broker_id: int) -> "FollowerStream":
+        return FollowerStream(self, broker_id)
+
+    async def _is_unassigned(self, tip: TopicIdPartition) -> bool:
+        return tip in self.unassigned
+
+
+class FollowerStream:
+    """One follower's stream as its leader sees it."""
+
+    def __init__(self, broker: BrokerReplicas, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.wakes = 0
+        self.session = FetchSession(broker.manager.table, self._woken)
+
+    def send(
+        self,
+        topic: str | None = None,
+        *,
+        fetch: int = 0,
+        flushed: int | None = None,
+        epoch: int = 0,
+        ack_only: bool = False,
+        forget: bool = False,
+        max_bytes: int = 1 << 20,
+        broker_epoch: int = 10,
+    ) -> None:
+        request = replication_pb2.ReplicaFetchRequest(
+            replica_id=self.broker_id,
+            broker_epoch=broker_epoch,
+            max_wait_ms=100,
+            max_bytes=max_bytes,
+            ack_only=ack_only,
+        )
+        if topic is not None:
+            request.positions.add(
+                topic_id=topic_id_of(topic),
+                partition=0,
+                current_leader_epoch=epoch,
+                fetch_offset=fetch,
+                flushed_offset=fetch if flushed is None else flushed,
+                forget=forget,
+            )
+        self.session.on_request(pack_frame(request.SerializeToString()))
+
+    def receive(self) -> tuple[list[replication_pb2.FetchedPartition], bytes]:
+        header, records = unpack_frame(self.session.take_response())
+        response = replication_pb2.ReplicaFetchResponse.FromString(header)
+        return list(response.partitions), bytes(records)
+
+    def _woken(self) -> None:
+        self.wakes += 1

@@ -1,0 +1,107 @@
+"""A log store in memory whose flushes are verbs: the surface of ``broker.log`` that replicas use.
+
+Batches are validated and given offsets by the real code; what a flush makes durable, and when a
+producer hears of it, is up to the test.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from broker.errors import KafkaError
+from broker.log import Appended, LeaderEpochHistory, LogRead, Records
+from broker.log.record_batch import iterate_batches, patched
+from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate_proto.v1 import errors_pb2
+
+
+class MemoryLog:
+    """One partition's batches as (base offset, last offset, bytes)."""
+
+    def __init__(self, tip: TopicIdPartition, topic: str) -> None:
+        self.tip = tip
+        self.topic = topic
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.flushed_offset = 0
+        self.checkpointed_high_watermark = 0
+        self.leader_epochs = LeaderEpochHistory()
+        self.max_batch_bytes = 1 << 20
+        self.batches: list[tuple[int, int, bytes]] = []
+
+    def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
+        base = self.log_end_offset
+        for header, data in list(iterate_batches(records, self.topic)):
+            first = self.log_end_offset
+            last = first + header.last_offset_delta
+            self._append(first, last, patched(data, first, leader_epoch), leader_epoch)
+        return Appended(base, self.log_end_offset - 1, -1)
+
+    def append_as_follower(self, records: Records) -> Appended:
+        base = self.log_end_offset
+        for header, data in list(iterate_batches(records, self.topic)):
+            if header.base_offset != self.log_end_offset:
+                raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, "does not continue the log")
+            epoch = LeaderEpoch(header.leader_epoch)
+            self._append(header.base_offset, header.last_offset, bytes(data), epoch)
+        return Appended(base, self.log_end_offset - 1, -1)
+
+    def read(self, start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, f"no offset {start_offset}")
+        chunks: list[bytes] = []
+        next_offset, size = start_offset, 0
+        for _, last, data in self.batches:
+            if last < start_offset:
+                continue
+            if last >= up_to_offset or (chunks and size + len(data) > max_bytes):
+                break
+            chunks.append(data)
+            next_offset, size = last + 1, size + len(data)
+        return LogRead(chunks, next_offset, size)
+
+    async def truncate_to(self, offset: int) -> None:
+        self.batches = [each for each in self.batches if each[1] < offset]
+        self.log_end_offset = self.batches[-1][1] + 1 if self.batches else self.log_start_offset
+        self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+
+    async def truncate_fully_and_start_at(self, offset: int) -> None:
+        self.batches.clear()
+        self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+        self.leader_epochs.clear()
+
+    def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
+        return (self.log_start_offset, timestamp_ms) if self.batches else None
+
+    def _append(self, base: int, last: int, data: bytes, epoch: LeaderEpoch) -> None:
+        self.batches.append((base, last, data))
+        self.leader_epochs.assign(epoch, base)
+        self.log_end_offset = last + 1
+
+
+class MemoryLogStore:
+    """``flush`` makes everything durable, or one partition up to an offset, and says so."""
+
+    def __init__(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:
+        self.logs: dict[TopicIdPartition, MemoryLog] = {}
+        self.deleted: list[TopicIdPartition] = []
+        self.checkpoints: dict[TopicIdPartition, int] = {}
+        self._on_flushed = on_flushed
+
+    def create(self, tip: TopicIdPartition, topic: str) -> MemoryLog:
+        return self.logs.setdefault(tip, MemoryLog(tip, topic))
+
+    async def delete(self, tip: TopicIdPartition) -> None:
+        if self.logs.pop(tip, None) is not None:
+            self.deleted.append(tip)
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
+        self.checkpoints.update(offsets)
+
+    async def wait_for_room(self) -> None:
+        """There is always room."""
+
+    def flush(self, tip: TopicIdPartition | None = None, up_to: int | None = None) -> None:
+        flushed = list(self.logs.values()) if tip is None else [self.logs[tip]]
+        for log in flushed:
+            log.flushed_offset = log.log_end_offset if up_to is None else up_to
+        self._on_flushed(flushed)

@@ -1,0 +1,278 @@
+"""Control commands: C6, C7, C8, C10, C17 and rule 7."""
+
+import asyncio
+
+import pytest
+
+from broker.replication.partition.effects import Role
+from metadata_log.types import LeaderEpoch, TopicIdPartition, TopicPartition
+from quorate_proto.v1 import control_pb2, errors_pb2
+from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.metadata import MetadataLogBuilder
+from tests.support.replica_cluster import batch
+from tests.unit.replication.test_produce import settle
+
+
+async def test_c6_an_unknown_assigned_partition_is_started(broker: BrokerReplicas) -> None:
+    await broker.lead("orders")
+    assert tip_of("orders") in broker.store.logs
+    assert broker.hosted("orders").leads
+
+
+async def test_c6_a_new_leader_begins_its_epoch_at_its_log_end(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1, 2))
+    await broker.produce("orders", batch("a", "b"), acks=0)
+    broker.store.flush()
+    await broker.lead("orders", isr=(1,), replicas=(1, 2), epoch=4, version=1)
+    hosted = broker.hosted("orders")
+    assert hosted.log.leader_epochs.entries == [(0, 0), (4, 2)]
+    assert hosted.replica.epoch_start_offset == 2
+
+
+async def test_c6_becoming_leader_stops_fetching_and_becoming_follower_starts_it(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.command("orders", leader=2)
+    hosted = broker.hosted("orders")
+    following = hosted.following
+    assert following is not None
+    assert following.leader_epoch == 0
+    await broker.lead("orders", epoch=1, version=1)
+    assert hosted.following is None
+    assert following.fetcher.is_empty
+    await broker.command("orders", leader=3, epoch=2, version=2)
+    assert hosted.following is not None
+    assert hosted.following.fetcher.leader == 3
+    assert (await broker.produce("orders", batch("a"))).error_code != errors_pb2.NONE
+
+
+async def test_c6_becoming_leader_waits_for_a_truncation_under_way(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.command("orders", leader=2)
+    hosted = broker.hosted("orders")
+    await hosted.truncation.acquire()
+    leading = asyncio.ensure_future(broker.lead("orders", epoch=1, version=1))
+    await settle()
+    assert not hosted.leads
+    hosted.truncation.release()
+    await leading
+    assert hosted.leads
+
+
+async def test_c17_an_older_or_repeated_command_is_skipped(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", epoch=3, version=7)
+    for epoch, version in ((3, 7), (3, 6), (2, 9)):
+        code = await broker.command("orders", leader=2, epoch=epoch, version=version)
+        assert code == errors_pb2.NONE
+        assert broker.hosted("orders").leads
+
+
+async def test_c17_an_isr_change_in_the_same_epoch_does_not_disturb_fetching(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.command("orders", leader=2)
+    following = broker.hosted("orders").following
+    await broker.command("orders", leader=2, isr=(2,), version=1)
+    assert broker.hosted("orders").following is following
+    assert broker.hosted("orders").replica.isr.version == 1
+
+
+async def test_b1_a_partition_whose_replicas_leave_this_broker_out_is_refused(
+    broker: BrokerReplicas,
+) -> None:
+    code = await broker.command("orders", leader=2, isr=(2,), replicas=(2, 3))
+    assert code == errors_pb2.INVALID_REQUEST
+    assert not broker.store.logs
+
+
+async def test_c7_an_init_sets_aside_what_it_does_not_list(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    await broker.lead("bills", is_init=True, metadata_offset=200)
+    hosted = broker.hosted("orders")
+    assert hosted.replica.role is Role.IDLE
+    outcome = await broker.produce("orders", batch("a"))
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+    await settle()
+    assert not broker.store.deleted, "the quorum says that it is assigned (rule 7)"
+    await broker.lead("orders", isr=(1,), replicas=(1,), metadata_offset=201)
+    assert hosted.leads, "the same command again wakes it"
+
+
+async def test_c7_what_the_quorum_confirms_to_be_unassigned_is_deleted(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders")
+    broker.unassigned.add(tip_of("orders"))
+    await broker.lead("bills", is_init=True, metadata_offset=200)
+    await settle()
+    assert broker.store.deleted == [tip_of("orders")]
+    assert broker.manager.table.named(TopicPartition("orders", 0)) is None
+
+
+async def test_c7_an_old_init_does_not_set_aside_what_a_newer_command_named(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", metadata_offset=150)
+    await broker.lead("bills", is_init=True, metadata_offset=149)
+    assert broker.hosted("orders").leads
+
+
+async def test_c7_a_stray_that_is_named_before_the_check_is_over_stays() -> None:
+    asked = asyncio.Event()
+    answer = asyncio.Event()
+
+    async def confirm(tip: TopicIdPartition) -> bool:
+        asked.set()
+        await answer.wait()
+        return True
+
+    broker = await BrokerReplicas(confirm_unassigned=confirm).start()
+    await broker.lead("orders")
+    await broker.lead("bills", is_init=True, metadata_offset=200)
+    await asked.wait()
+    await broker.lead("orders", epoch=1, version=1, metadata_offset=201)
+    answer.set()
+    await settle()
+    assert not broker.store.deleted
+    await broker.close()
+
+
+async def test_c8_stop_replica_stops_fetching_and_checkpoints_and_deletes(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.command("orders", leader=2)
+    following = broker.hosted("orders").following
+    assert following is not None
+    assert await broker.stop("orders", epoch=-2, delete=True) == errors_pb2.NONE
+    assert following.fetcher.is_empty
+    assert broker.store.deleted == [tip_of("orders")]
+    assert not broker.manager.table.changed_high_watermarks()
+    assert (await broker.fetch("orders", 0)).error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_c8_stop_replica_is_fenced_by_leader_epoch_and_a_deletion_outranks_all(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", epoch=5)
+    assert await broker.stop("orders", epoch=4, delete=True) == errors_pb2.FENCED_LEADER_EPOCH
+    assert broker.hosted("orders").leads
+    assert await broker.stop("orders", epoch=-2, delete=True) == errors_pb2.NONE
+    assert not broker.store.logs
+
+
+async def test_c8_stopping_without_deleting_keeps_the_log(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", epoch=5)
+    assert await broker.stop("orders", epoch=5) == errors_pb2.NONE
+    assert broker.hosted("orders").replica.role is Role.IDLE
+    assert tip_of("orders") in broker.store.logs
+
+
+async def test_c8_stopping_what_is_not_here_succeeds(broker: BrokerReplicas) -> None:
+    assert await broker.stop("orders", epoch=-2, delete=True) == errors_pb2.NONE
+
+
+async def test_c8_a_late_command_does_not_bring_a_deleted_topic_back(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.stop("orders", epoch=-2, delete=True)
+    code = await broker.command("orders", leader=1, epoch=9)
+    assert code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert not broker.store.logs
+    await broker.lead("orders", generation=1)
+    assert broker.hosted("orders").tip == tip_of("orders", generation=1)
+
+
+async def test_c8_a_replica_removed_by_reassignment_may_come_back_in_a_later_epoch(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", epoch=3)
+    await broker.stop("orders", epoch=4, delete=True)
+    assert await broker.command("orders", leader=1, epoch=4) != errors_pb2.NONE
+    await broker.lead("orders", epoch=5)
+
+
+async def test_c5_a_topic_created_again_under_its_name_is_another_partition(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    await broker.produce("orders", batch("old"), acks=0)
+    await broker.lead("orders", isr=(1,), replicas=(1,), generation=1)
+    assert (await broker.produce("orders", batch("new"), acks=0)).base_offset == 0
+    assert len(broker.store.logs) == 2
+
+
+async def test_c10_logs_found_at_startup_serve_nobody_until_told(broker: BrokerReplicas) -> None:
+    log = broker.store.create(tip_of("orders"), "orders")
+    log.append_as_leader(batch("a", "b", "c"), LeaderEpoch(0))
+    log.flushed_offset, log.checkpointed_high_watermark = 3, 2
+    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    outcome = await broker.fetch("orders", 0)
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+    assert broker.hosted("orders").replica.high_watermark == 2
+    await broker.lead("orders", isr=(1,), replicas=(1,), epoch=1)
+    assert broker.hosted("orders").replica.high_watermark == 3
+
+
+@pytest.fixture
+def metadata() -> MetadataLogBuilder:
+    builder = MetadataLogBuilder()
+    for broker_id in (1, 2):
+        builder.start_broker(broker_id)
+    builder.elect_controller(2)
+    builder.create_topic("led", (1, 2))
+    builder.create_topic("followed", (2, 1))
+    builder.create_topic("elsewhere", (2,))
+    return builder
+
+
+async def test_c10_startup_leads_and_follows_as_the_image_says(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    await broker.manager.adopt_image(metadata.image)
+    assert broker.hosted("led").leads
+    assert broker.hosted("followed").replica.role is Role.FOLLOWER
+    assert broker.hosted("followed").following is not None
+    assert tip_of("elsewhere") not in broker.store.logs
+
+
+async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    for topic in ("gone", "unclear"):
+        broker.store.create(tip_of(topic), topic)
+    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    broker.unassigned.add(tip_of("gone"))
+    await broker.manager.adopt_image(metadata.image)
+    await settle()
+    assert broker.store.deleted == [tip_of("gone")]
+    assert tip_of("unclear") in broker.store.logs
+
+
+async def test_rule_8_a_broker_that_may_have_lost_log_does_not_lead_by_itself(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    await broker.manager.adopt_image(metadata.image, log_may_be_lost=True)
+    assert broker.hosted("led").replica.role is Role.IDLE
+    assert broker.hosted("followed").replica.role is Role.FOLLOWER
+    await broker.lead("led", isr=(1,), replicas=(1, 2), epoch=1, version=1)
+
+
+async def test_c20_every_partition_has_its_outcome(broker: BrokerReplicas) -> None:
+    request = control_pb2.LeaderAndIsrRequest()
+    told = request.topics.add(topic="orders", topic_id=tip_of("orders").topic_id)
+    told.partitions.add(partition=0, leader=1, isr=[1], replicas=[1])
+    told.partitions.add(partition=1, leader=2, isr=[2], replicas=[2])
+    outcomes = await broker.manager.apply_leader_and_isr(request)
+    assert [(o.partition, o.error_code) for o in outcomes] == [
+        (0, errors_pb2.NONE),
+        (1, errors_pb2.INVALID_REQUEST),
+    ]
+
+
+async def test_c6_high_watermarks_are_checkpointed_on_the_way_out(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    await broker.manager.close()
+    assert broker.store.checkpoints == {tip_of("orders"): 1}

@@ -1,0 +1,138 @@
+"""Consuming: committed records only, long polls, and offsets (C16, C12, C19)."""
+
+import asyncio
+
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+from tests.support.broker_replicas import BrokerReplicas
+from tests.support.replica_cluster import batch
+from tests.unit.replication.test_produce import settle
+
+
+async def committed(broker: BrokerReplicas, *values: str) -> None:
+    """Leads ``orders`` alone with one committed batch per value."""
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    for value in values:
+        await broker.produce("orders", batch(value), acks=0)
+    broker.store.flush()
+
+
+async def test_c16_between_watermark_and_log_end_a_consumer_gets_nothing(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    for value in ("a", "b", "c"):
+        await broker.produce("orders", batch(value), acks=0)
+    broker.store.flush()
+    broker.follower(2).send("orders", fetch=1)
+    below = await broker.fetch("orders", 0)
+    assert (below.error_code, below.high_watermark) == (errors_pb2.NONE, 1)
+    assert b"".join(below.chunks) == broker.store.logs[broker.hosted("orders").tip].batches[0][2]
+    for offset in (1, 2, 3):
+        above = await broker.fetch("orders", offset)
+        assert (above.error_code, above.size) == (errors_pb2.NONE, 0)
+
+
+async def test_c16_beyond_the_log_end_is_out_of_range(broker: BrokerReplicas) -> None:
+    await committed(broker, "a")
+    for offset in (2, -1):
+        outcome = await broker.fetch("orders", offset, max_wait_ms=60_000)
+        assert outcome.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+        assert outcome.high_watermark == 1
+
+
+async def test_c16_scenario_16_a_follower_gets_what_a_consumer_does_not(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    stream = broker.follower(2)
+    stream.send("orders")
+    (partition,), records = stream.receive()
+    assert partition.high_watermark == 0
+    assert len(records) == partition.records_size > 0
+    assert (await broker.fetch("orders", 0)).size == 0
+
+
+async def test_c12_a_long_poll_ends_when_something_is_committed(broker: BrokerReplicas) -> None:
+    await committed(broker, "a")
+    polling = asyncio.ensure_future(broker.fetch("orders", 1, max_wait_ms=60_000))
+    await broker.produce("orders", batch("b"), acks=0)
+    await settle()
+    assert not polling.done()
+    broker.store.flush()
+    outcome = await polling
+    assert outcome.size > 0
+    assert outcome.high_watermark == 2
+    assert not broker.hosted("orders").fetch_waiters
+
+
+async def test_c12_a_long_poll_waits_for_min_bytes(broker: BrokerReplicas) -> None:
+    await committed(broker, "a")
+    one = (await broker.fetch("orders", 0)).size
+    polling = asyncio.ensure_future(
+        broker.fetch("orders", 0, max_wait_ms=60_000, min_bytes=one + 1)
+    )
+    await settle()
+    assert not polling.done()
+    await committed(broker, "b")
+    assert (await polling).size == 2 * one
+
+
+async def test_c12_a_long_poll_ends_when_leadership_does(broker: BrokerReplicas) -> None:
+    await committed(broker, "a")
+    polling = asyncio.ensure_future(broker.fetch("orders", 1, max_wait_ms=60_000))
+    await settle()
+    await broker.command("orders", leader=2, epoch=1, version=1)
+    assert (await polling).error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_c12_fetch_at_a_non_leader_is_refused(broker: BrokerReplicas) -> None:
+    await broker.command("orders", leader=2)
+    outcome = await broker.fetch("orders", 0, max_wait_ms=60_000)
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+    assert (await broker.fetch("nowhere", 0)).error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_c12_a_consumers_leader_epoch_is_checked(broker: BrokerReplicas) -> None:
+    await broker.lead("orders", epoch=4)
+    old = await broker.fetch("orders", 0, epoch=3)
+    assert old.error_code == errors_pb2.FENCED_LEADER_EPOCH
+    new = await broker.fetch("orders", 0, epoch=5)
+    assert new.error_code == errors_pb2.UNKNOWN_LEADER_EPOCH
+    assert broker.hosted("orders").leads, "a client's word deposes nobody"
+
+
+async def test_c16_latest_is_the_watermark_and_earliest_the_log_start(
+    broker: BrokerReplicas,
+) -> None:
+    await committed(broker, "a", "b")
+    orders = TopicPartition("orders", 0)
+    assert broker.manager.list_offset(orders, -1).offset == 2
+    assert broker.manager.list_offset(orders, -2).offset == 0
+    assert broker.manager.list_offset(orders, 1_000).offset == 0
+    unknown = broker.manager.list_offset(TopicPartition("orders", 7), -1)
+    assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_c19_a_new_leader_does_not_know_the_latest_offset_yet(
+    broker: BrokerReplicas,
+) -> None:
+    """Its watermark trails its predecessor's: a consumer must not be told to go back."""
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2), epoch=1, version=1)
+    orders = TopicPartition("orders", 0)
+    assert broker.manager.list_offset(orders, -1).error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+    assert broker.manager.list_offset(orders, -2).error_code == errors_pb2.NONE
+    broker.follower(2).send("orders", fetch=1, epoch=1)
+    assert broker.manager.list_offset(orders, -1).offset == 1
+
+
+async def test_kip320_clients_learn_where_an_epoch_ends(broker: BrokerReplicas) -> None:
+    await committed(broker, "a", "b")
+    await broker.lead("orders", isr=(1,), replicas=(1,), epoch=3, version=1)
+    end = broker.manager.offset_for_leader_epoch(TopicPartition("orders", 0), 3, 2)
+    assert (end.error_code, end.leader_epoch, end.end_offset) == (errors_pb2.NONE, 0, 2)
