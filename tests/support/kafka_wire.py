@@ -110,6 +110,65 @@ def record_batch(count: int = 3, value: bytes = b"value", timestamp_ms: int = 1_
     return bytes(builder.build())
 
 
+def producing(
+    *records: bytes | None, acks: int = -1, transactional_id: str | None = None
+) -> Values:
+    """A Produce request to partitions 0, 1, … of topic t."""
+    return {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout": 1500,
+        "topic_data": [
+            {
+                "name": "t",
+                "partition_data": [
+                    {"index": index, "records": data} for index, data in enumerate(records)
+                ],
+            }
+        ],
+    }
+
+
+def fetching(
+    offset: int = 0,
+    *,
+    partitions: tuple[int, ...] = (0,),
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+    session: tuple[int, int] = (0, -1),
+) -> Values:
+    """A Fetch request for partitions of topic t."""
+    return {
+        "replica_id": -1,
+        "max_wait": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": isolation_level,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [
+            {
+                "topic": "t",
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "current_leader_epoch": -1,
+                        "fetch_offset": offset,
+                        "last_fetched_epoch": -1,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": 1 << 20,
+                    }
+                    for partition in partitions
+                ],
+            }
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
 class WireClient:
     """A raw connection: send what you like, read frames."""
 

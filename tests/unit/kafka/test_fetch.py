@@ -10,49 +10,10 @@ from broker.replication.api import ProduceEntry
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
-from tests.support.kafka_wire import Values, record_batch, request_frame
+from tests.support.kafka_wire import fetching, record_batch, request_frame
 from tests.unit.kafka.conftest import Ask
 
 FETCH = 1
-
-
-def fetching(
-    offset: int = 0,
-    *,
-    partitions: tuple[int, ...] = (0,),
-    max_wait_ms: int = 0,
-    min_bytes: int = 1,
-    max_bytes: int = 1 << 20,
-    isolation_level: int = 0,
-    session: tuple[int, int] = (0, -1),
-) -> Values:
-    return {
-        "replica_id": -1,
-        "max_wait": max_wait_ms,
-        "min_bytes": min_bytes,
-        "max_bytes": max_bytes,
-        "isolation_level": isolation_level,
-        "session_id": session[0],
-        "session_epoch": session[1],
-        "topics": [
-            {
-                "topic": "t",
-                "partitions": [
-                    {
-                        "partition": partition,
-                        "current_leader_epoch": -1,
-                        "fetch_offset": offset,
-                        "last_fetched_epoch": -1,
-                        "log_start_offset": -1,
-                        "partition_max_bytes": 1 << 20,
-                    }
-                    for partition in partitions
-                ],
-            }
-        ],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }
 
 
 async def append(inside: FakeBrokerInside, count: int, partition: int = 0) -> bytes:

@@ -38,6 +38,13 @@ def test_frames_come_out_whole_however_bytes_are_split(
     assert feed(FrameAssembler(MAX), b"".join(map(sized, frames)), cuts) == frames
 
 
+@pytest.mark.parametrize("first", range(1, 45))
+def test_every_place_to_cut_a_stream(first: int) -> None:
+    frames = [b"a" * 8, b"b" * 12, b"c" * 13]
+    data = b"".join(map(sized, frames))
+    assert feed(FrameAssembler(MAX), data, [first, len(data)]) == frames
+
+
 @given(
     sizes=st.lists(st.integers(8, 3 * RECEIVE_BUFFER_BYTES), min_size=1, max_size=4),
     cuts=st.lists(st.integers(1, 2 * RECEIVE_BUFFER_BYTES), min_size=1),

@@ -11,29 +11,10 @@ from broker.replication.api import ProduceOutcome
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
-from tests.support.kafka_wire import Values, record_batch, request_frame
+from tests.support.kafka_wire import producing, record_batch, request_frame
 from tests.unit.kafka.conftest import Ask
 
 PRODUCE = 0
-
-
-def producing(
-    *records: bytes | None, acks: int = -1, transactional_id: str | None = None
-) -> Values:
-    """To partitions 0, 1, … of topic t."""
-    return {
-        "transactional_id": transactional_id,
-        "acks": acks,
-        "timeout": 1500,
-        "topic_data": [
-            {
-                "name": "t",
-                "partition_data": [
-                    {"index": index, "records": data} for index, data in enumerate(records)
-                ],
-            }
-        ],
-    }
 
 
 @pytest.mark.parametrize("version", range(3, 11))

@@ -12,9 +12,15 @@ import pytest
 from broker.kafka.server import KafkaServer
 from metadata_log.types import Endpoint
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
-from tests.support.kafka_wire import WireClient, read_answer, record_batch, request_frame, sized
-from tests.unit.kafka.test_fetch import fetching
-from tests.unit.kafka.test_produce import producing
+from tests.support.kafka_wire import (
+    WireClient,
+    fetching,
+    producing,
+    read_answer,
+    record_batch,
+    request_frame,
+    sized,
+)
 
 API_VERSIONS, PRODUCE, FETCH = 18, 0, 1
 
