@@ -170,15 +170,16 @@ def patched(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> by
 def _size_at(view: memoryview, position: int, where: str) -> int:
     """Size of the batch at ``position``, once it is sure that it is one and lies within."""
     left = len(view) - position
-    if left < HEADER_BYTES:
-        raise _corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
-    magic = view[position + _MAGIC_AT]
+    magic = view[position + _MAGIC_AT] if left > _MAGIC_AT else MAGIC
     if magic < MAGIC:
+        # Before the size: a message of the old formats is shorter than a header of this one.
         raise KafkaError(
             errors_pb2.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{where}: message set at byte {position} of the request has magic {magic}; "
             f"send record batches of magic {MAGIC}",
         )
+    if left < HEADER_BYTES:
+        raise _corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
     if magic > MAGIC:
         raise _corrupt(where, position, f"magic is {magic}, must be {MAGIC}")
     (length,) = _LENGTH.unpack_from(view, position)

@@ -88,6 +88,11 @@ def test_only_magic_2_is_taken(magic: int, code: int) -> None:
     assert refusal_of(damaged(batch(), 16, bytes([magic]))).code == code
 
 
+def test_an_old_message_shorter_than_a_header_is_told_its_format() -> None:
+    old = struct.pack(">qiIbbii", 0, 14, 0, 1, 0, -1, -1)
+    assert refusal_of(old).code == errors_pb2.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
 @pytest.mark.parametrize(
     ("records", "max_bytes", "code"),
     [
