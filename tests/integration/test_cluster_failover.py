@@ -14,6 +14,7 @@ from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus, NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import Acknowledged, acked_load, assert_nothing_lost, consume_all
+from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -43,17 +44,6 @@ def topic(cluster: RunningCluster) -> str:
 def leaders(cluster: RunningCluster, topic: str) -> list[int]:
     with cluster.admin() as admin:
         return [partition.leader for partition in admin.describe_topics([topic])[0].partitions]
-
-
-def wait_until_whole(cluster: RunningCluster) -> ClusterStatus:
-    """Every broker registered and every replica back in its ISR."""
-
-    def whole() -> bool:
-        status = cluster.status()
-        return len(status.brokers) == 3 and not status.under_replicated_partitions
-
-    cluster.wait_until(whole, "every replica to be in sync", timeout_ms=60_000)
-    return cluster.status()
 
 
 def check_load(cluster: RunningCluster, topic: str, acknowledged: Acknowledged) -> None:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient as KafkaAdmin
 from confluent_kafka.cimpl import NewTopic as KafkaNewTopic
 
@@ -228,7 +228,7 @@ def test_deleting_a_topic_that_is_not_there_is_refused(cluster: RunningCluster) 
 
 
 def test_unknown_topic_is_not_made_where_auto_creation_is_off(cluster: RunningCluster) -> None:
-    outcome: list[object] = []
+    refused: list[KafkaError | None] = []
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -237,8 +237,8 @@ def test_unknown_topic_is_not_made_where_auto_creation_is_off(cluster: RunningCl
             "log_level": 0,
         }
     )
-    producer.produce("conjured", b"x", on_delivery=lambda error, _: outcome.append(error))
-    producer.flush(10)
-    assert outcome != [None]
+    producer.produce("conjured", b"x", partition=0, on_delivery=lambda e, _: refused.append(e))
+    assert producer.flush(10) == 0
+    assert refused[0] is not None
     with cluster.admin() as admin:
         assert "conjured" not in admin.list_topics()

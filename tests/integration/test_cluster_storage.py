@@ -15,6 +15,7 @@ from quorate.client.results import NewTopic, TopicInfo
 from quorate.testing import RunningCluster, running_cluster
 from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
 from tests.support.acked_load import consume_all
+from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -55,14 +56,6 @@ def produce(cluster: RunningCluster, topic: str, records: int) -> None:
             producer.flush(20)
     assert producer.flush(20) == 0
     assert not failed
-
-
-def wait_until_whole(cluster: RunningCluster) -> None:
-    def whole() -> bool:
-        status = cluster.status()
-        return len(status.brokers) == 3 and not status.under_replicated_partitions
-
-    cluster.wait_until(whole, "every replica to be in sync", timeout_ms=60_000)
 
 
 async def stored_bytes(folder: Path) -> dict[TopicIdPartition, bytes]:

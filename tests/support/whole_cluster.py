@@ -1,0 +1,46 @@
+"""Waiting until a cluster of real processes has recovered, and saying why it has not."""
+
+from quorate.client.results import ClusterStatus
+from quorate.cluster.errors import LocalClusterError
+from quorate.testing import RunningCluster
+
+RECOVERY_TIMEOUT_MS = 40_000
+LOG_LINES = 25
+
+
+def wait_until_whole(cluster: RunningCluster) -> ClusterStatus:
+    """Every broker registered, every partition led, and every replica in its ISR.
+
+    Raises:
+        AssertionError: not in time; shows the status, the partitions and the ends of the logs.
+    """
+    try:
+        cluster.wait_until(
+            lambda: _is_whole(cluster), "the cluster to be whole", timeout_ms=RECOVERY_TIMEOUT_MS
+        )
+    except LocalClusterError as error:
+        raise AssertionError(f"{error}\n{describe(cluster)}") from error
+    return cluster.status()
+
+
+def _is_whole(cluster: RunningCluster) -> bool:
+    status = cluster.status()
+    everybody = len(status.brokers) == len(cluster.broker_ids) and status.controller_id >= 0
+    return everybody and not (status.under_replicated_partitions or status.offline_partitions)
+
+
+def describe(cluster: RunningCluster) -> str:
+    """All that a person needs to see why a cluster does not recover."""
+    lines = [str(cluster.status())]
+    with cluster.admin() as admin:
+        for topic in admin.describe_topics():
+            lines += [
+                f"{topic.name} {partition}"
+                for partition in topic.partitions
+                if len(partition.isr) < len(partition.replicas)
+            ]
+    for broker_id in cluster.broker_ids:
+        lines += [f"--- broker {broker_id}", *cluster.broker_log(broker_id, LOG_LINES)]
+    for voter_id in cluster.voter_ids:
+        lines += [f"--- voter {voter_id}", *cluster.voter_log(voter_id, LOG_LINES)]
+    return "\n".join(lines)
