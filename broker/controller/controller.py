@@ -228,7 +228,9 @@ class Controller:
                 break
             log.info("broker %d stops: %d leaderships move", leaving, len(operations))
             await self._writer.commit(operations)
-        remaining = broker_manager.remaining_leaderships(self._images.image, leaving)
+        image = self._images.image
+        staying = self._staying(image)
+        remaining = broker_manager.remaining_leaderships(image, leaving, staying)
         return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
 
     def _staying(self, image: Image) -> frozenset[BrokerId]:

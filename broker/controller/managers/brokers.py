@@ -88,9 +88,9 @@ def shutdown_changes(
     ]
 
 
-def remaining_leaderships(image: Image, leaving: BrokerId) -> int:
-    """Partitions led by ``leaving`` that a live replica elsewhere could still take over."""
-    others = frozenset(image.brokers) - {leaving}
+def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> int:
+    """Partitions led by ``leaving`` that a replica on a broker that stays could still take over."""
+    others = staying - {leaving}
     return sum(
         not others.isdisjoint(topic.partitions[number].replicas)
         for topic, number in led_by(image, leaving)

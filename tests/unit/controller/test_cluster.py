@@ -163,6 +163,19 @@ async def test_b3_leaders_move_before_a_broker_stops(cluster: Cluster) -> None:
     assert cluster.brokers[3].replicas.led[-1].topics[0].partitions[0].leader == 3, "told already"
 
 
+async def test_b3_brokers_that_stop_together_do_not_wait_for_one_another(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    left = []
+    for broker_id in (1, 2, 3):
+        request = control_pb2.ControlledShutdownRequest(
+            broker_id=broker_id, broker_epoch=cluster.brokers[broker_id].epoch
+        )
+        left.append((await cluster.active.controlled_shutdown(request)).remaining_partitions)
+    assert left == [0, 0, 0]
+
+
 async def test_c2_c9_a_returning_broker_gets_its_leaderless_partitions(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (2, 3))
     await cluster.kill(3)

@@ -1,0 +1,145 @@
+"""Admin requests find the controller, or time out."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from broker.control.forwarding import ControllerForwarder
+from broker.errors import KafkaError
+from broker.metadata_follower import MetadataFollower
+from broker.peers import PeerChannels
+from metadata_log.image import Image
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.metadata import MetadataLogBuilder
+
+CREATE = admin_pb2.CreateTopicsRequest(
+    context=admin_pb2.RequestContext(principal_name="User:ann", timeout_ms=5_000, forwarded_by=-1),
+    topics=[admin_pb2.NewTopic(name="a"), admin_pb2.NewTopic(name="b")],
+)
+
+
+class FakeChannels(PeerChannels):
+    """Channels whose every call is answered by one function."""
+
+    def __init__(self, answer: Callable[[Endpoint, Any], Any]) -> None:
+        super().__init__()
+        self._answer = answer
+        self.calls: list[tuple[Endpoint, Any]] = []
+
+    def get(self, endpoint: Endpoint) -> grpc.aio.Channel:
+        channels = self
+
+        class Channel:
+            def unary_unary(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - gRPC's own
+                async def call(request: Any, timeout: float) -> Any:  # noqa: ANN401
+                    channels.calls.append((endpoint, request))
+                    return channels._answer(endpoint, request)
+
+                return call
+
+        return Channel()  # type: ignore[return-value]
+
+
+class Here:
+    """Broker 2, which is not the controller."""
+
+    def __init__(self, answer: Callable[[Endpoint, Any], Any]) -> None:
+        self.log = MetadataLogBuilder()
+        for broker_id in (1, 2, 3):
+            self.log.start_broker(broker_id)
+        self.follower = MetadataFollower(None)  # type: ignore[arg-type]
+        self.channels = FakeChannels(answer)
+        self.epoch: BrokerEpoch | None = BrokerEpoch(4)
+        loop = asyncio.get_running_loop()
+        self.forwarder = ControllerForwarder(
+            broker_id=BrokerId(2),
+            broker_epoch=lambda: self.epoch,
+            images=self.follower,
+            channels=self.channels,
+            local=lambda: None,
+            clock_ms=lambda: loop.time() * 1000,
+        )
+        self.look()
+
+    def look(self) -> Image:
+        self.follower.image = self.log.image
+        return self.log.image
+
+
+def accepted(_: Endpoint, request: admin_pb2.CreateTopicsRequest) -> admin_pb2.CreateTopicsResponse:
+    return admin_pb2.CreateTopicsResponse(
+        topics=[admin_pb2.TopicResult(name=topic.name) for topic in request.topics]
+    )
+
+
+async def test_f6_without_a_controller_until_the_deadline_each_item_times_out() -> None:
+    """Scenario 17."""
+    here = Here(accepted)
+    begin = asyncio.get_running_loop().time()
+    response = await here.forwarder.create_topics(CREATE)
+    assert 5.0 <= asyncio.get_running_loop().time() - begin < 5.2
+    assert [one.name for one in response.topics] == ["a", "b"]
+    assert {one.error_code for one in response.topics} == {errors_pb2.REQUEST_TIMED_OUT}
+    assert "5000 ms" in response.topics[0].error_message
+    assert not here.channels.calls
+
+
+async def test_f2_one_hop_that_says_so_and_keeps_the_principal() -> None:
+    here = Here(accepted)
+    here.log.elect_controller(3)
+    here.look()
+    response = await here.forwarder.create_topics(CREATE)
+    assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
+    ((endpoint, request),) = here.channels.calls
+    assert endpoint == Endpoint("grpc3", 9192)
+    assert request.context.forwarded_by == 2
+    assert request.context.principal_name == "User:ann"
+    assert 0 < request.context.timeout_ms <= 5_000
+    assert CREATE.context.forwarded_by == -1, "the original is left alone"
+
+
+async def test_f6_not_controller_and_broken_connections_lead_to_another_look() -> None:
+    here: Here
+
+    def answer(endpoint: Endpoint, request: Any) -> Any:  # noqa: ANN401 - any API
+        if len(here.channels.calls) == 1:
+            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        if len(here.channels.calls) == 2:
+            here.log.stop_broker(3)
+            here.log.elect_controller(1)
+            here.look()
+            raise grpc.aio.AioRpcError(
+                grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata()
+            )
+        return accepted(endpoint, request)
+
+    here = Here(answer)
+    here.log.elect_controller(3)
+    here.look()
+    response = await here.forwarder.create_topics(CREATE)
+    assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
+    assert [endpoint.host for endpoint, _ in here.channels.calls] == ["grpc3", "grpc3", "grpc1"]
+
+
+async def test_f6_a_deletion_names_each_item_that_timed_out() -> None:
+    here = Here(accepted)
+    request = admin_pb2.DeleteTopicsRequest(names=["a"], topic_ids=[b"i" * 16])
+    request.context.timeout_ms = 100
+    response = await here.forwarder.delete_topics(request)
+    assert [(one.name, one.topic_id) for one in response.topics] == [("a", b""), ("", b"i" * 16)]
+
+
+async def test_b2_producer_ids_need_an_epoch() -> None:
+    here = Here(lambda *_: admin_pb2.AllocateProducerIdsResponse(first_producer_id=7, count=1))
+    here.log.elect_controller(1)
+    here.look()
+    answer = await here.forwarder.allocate_producer_ids()
+    assert answer.first_producer_id == 7
+    assert here.channels.calls[0][1].broker_epoch == 4
+    here.epoch = None
+    with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+        await here.forwarder.allocate_producer_ids()

@@ -1,0 +1,81 @@
+"""What a broker tells its clients, from what the controller told it."""
+
+from broker.control.metadata_cache import MetadataCache
+from broker.controller.control_requests import ControlRequests
+from broker.controller.managers.office import Office
+from metadata_log.image import Image
+from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, TopicPartition
+from quorate_proto.v1.control_pb2 import UpdateMetadataRequest
+from tests.support.metadata import MetadataLogBuilder, topic_id_of
+
+REQUESTS = ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
+
+
+def full(image: Image) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest.FromString(REQUESTS.full_metadata(image).body)
+
+
+def delta(image: Image, *topics: str) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest.FromString(REQUESTS.update_metadata(image, topics).body)
+
+
+def cluster() -> MetadataLogBuilder:
+    log = MetadataLogBuilder()
+    for broker_id in (1, 2, 3):
+        log.start_broker(broker_id)
+    log.elect_controller(1)
+    log.create_topic("orders", (1, 2), (2, 3), (3, 1))
+    return log
+
+
+def test_b1_packed_columns_come_out_as_they_went_in() -> None:
+    log = cluster()
+    log.stop_broker(3)
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    image = log.image
+    assert cache.metadata_offset == image.offset
+    assert cache.controller_id == 1
+    assert set(cache.brokers) == {1, 2}
+    assert cache.brokers[BrokerId(2)].kafka == image.brokers[BrokerId(2)].kafka
+    assert cache.topic_name(topic_id_of("orders")) == "orders"
+    topic = cache.topic("orders")
+    assert topic is not None
+    for told, known in zip(topic.partitions, image.topics["orders"].partitions, strict=True):
+        assert (told.leader, told.leader_epoch, told.replicas, told.isr) == (
+            known.leader,
+            known.leader_epoch,
+            known.replicas,
+            known.isr,
+        )
+
+
+def test_b1_changes_are_laid_over_what_is_known() -> None:
+    log = cluster()
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    log.create_topic("more", (2,))
+    cache.update(delta(log.image, "more"))
+    assert set(cache.topics) == {"orders", "more"}
+    assert cache.leader(TopicPartition("more", 0)) == 2
+    cache.update(full(cluster().image))
+    assert set(cache.topics) == {"orders"}, "a full update leaves nothing else"
+    assert cache.topic_name(topic_id_of("more")) is None
+
+
+def test_c5_a_removed_topic_is_forgotten_by_name_and_id() -> None:
+    log = cluster()
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    cache.update(delta(Image(offset=log.image.offset), "orders"))
+    assert cache.topic("orders") is None
+    assert cache.topic_name(topic_id_of("orders")) is None
+
+
+def test_c19_what_is_not_known_has_no_leader() -> None:
+    cache = MetadataCache()
+    assert cache.leader(TopicPartition("orders", 0)) == NO_BROKER
+    cache.update(full(cluster().image))
+    assert cache.leader(TopicPartition("orders", 3)) == NO_BROKER
+    assert cache.leader(TopicPartition("orders", -1)) == NO_BROKER
+    assert cache.partition(TopicPartition("none", 0)) is None

@@ -1,0 +1,129 @@
+"""A broker registers, waits its turn, and registers again."""
+
+import asyncio
+
+import pytest
+
+from broker.control.registration import BrokerRegistrar, RegistrationRefused
+from broker.metadata_follower import MetadataFollower
+from metadata_log.records import BrokerAdmitted, ControllerClaim, ControllerEpochIs, Operation
+from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint
+from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
+from tests.support.virtual_time import until
+
+
+class Process:
+    """One process of broker 1."""
+
+    def __init__(
+        self, quorum: LocalQuorum, incarnation: int, *, log_may_be_lost: bool = False
+    ) -> None:
+        self.client: LocalQuorumClient = quorum.client(f"incarnation {incarnation}")
+        self.follower = MetadataFollower(self.client)
+        self.registrar = BrokerRegistrar(
+            self.client,
+            broker_id=BrokerId(1),
+            incarnation_id=f"incarnation {incarnation:4}".encode(),
+            kafka=Endpoint("h", 9092),
+            grpc=Endpoint("h", 9192),
+            images=self.follower,
+            log_may_be_lost=log_may_be_lost,
+        )
+
+    def epoch(self) -> BrokerEpoch | None:
+        return self.registrar.broker_epoch
+
+    async def start(self) -> int:
+        await self.client.start()
+        await self.follower.start()
+        return await self.registrar.start()
+
+    async def stop(self) -> None:
+        await self.registrar.close()
+        await self.follower.close()
+
+
+async def test_b2_the_epoch_is_unknown_until_the_quorum_has_answered() -> None:
+    process = Process(LocalQuorum(), 1)
+    assert process.epoch() is None
+    epoch = await process.start()
+    assert process.epoch() == epoch
+    assert epoch > 0
+    await process.stop()
+
+
+async def test_b3_a_new_incarnation_waits_for_the_old_session_and_gets_a_greater_epoch() -> None:
+    """Scenario 10."""
+    quorum = LocalQuorum()
+    first, second = Process(quorum, 1), Process(quorum, 2)
+    old = await first.start()
+    starting = asyncio.create_task(second.start())
+    await asyncio.sleep(3)
+    assert not starting.done(), "the id is taken while the old session lives"
+    quorum.expire(first.client.session_id, tell=False)
+    assert await starting > old
+    await first.stop()
+    await second.stop()
+
+
+async def test_b3_the_same_incarnation_keeps_its_epoch_while_it_is_registered() -> None:
+    """Scenario 10: an answer was lost, and the registration sent again."""
+    quorum = LocalQuorum()
+    process = Process(quorum, 1)
+    quorum.lose_answers(process.client, 1)
+    epoch = await process.start()
+    assert quorum.image.brokers[BrokerId(1)].epoch == epoch
+    registrations = [offset for offset, _ in quorum.log if offset >= epoch]
+    assert len(registrations) == 2, "it was applied twice, with one epoch"
+    await process.stop()
+
+
+async def test_b3_a_lost_session_makes_the_epoch_unknown_until_registered_anew() -> None:
+    quorum = LocalQuorum()
+    process = Process(quorum, 1)
+    old = await process.start()
+    quorum.available = False
+    quorum.expire(process.client.session_id)
+    assert process.epoch() is None
+    await asyncio.sleep(5)
+    assert process.epoch() is None
+    quorum.available = True
+    await until(lambda: process.epoch() is not None)
+    assert (process.epoch() or 0) > old
+    await process.stop()
+
+
+async def test_b3_an_invalid_registration_is_an_error_that_says_why() -> None:
+    quorum = LocalQuorum()
+    process = Process(quorum, 1)
+    process.registrar._incarnation_id = b"short"
+    with pytest.raises(RegistrationRefused, match="incarnation id"):
+        await process.start()
+    await process.stop()
+
+
+async def test_d1_log_loss_is_declared_until_a_controller_has_dealt_with_it() -> None:
+    """Rule 8."""
+    quorum = LocalQuorum()
+    process = Process(quorum, 1, log_may_be_lost=True)
+    epoch = await process.start()
+    assert quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost
+    quorum.expire(process.client.session_id)
+    await until(lambda: process.epoch() not in (None, epoch))
+    assert quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost, "not dealt with yet"
+    broker = quorum.image.brokers[BrokerId(1)]
+    claim = ControllerClaim(
+        broker_id=BrokerId(1),
+        session_id=process.client.session_id,
+        timestamp_ms=1,
+        controller_epoch=ControllerEpoch(1),
+    )
+    assert quorum.write(Operation(records=(claim,))).ok
+    admitted = BrokerAdmitted(broker_id=BrokerId(1), broker_epoch=broker.epoch)
+    held = ControllerEpochIs(controller_epoch=ControllerEpoch(1))
+    assert quorum.write(Operation(records=(admitted,), conditions=(held,))).ok
+    await asyncio.sleep(1)
+    quorum.expire(process.client.session_id)
+    await until(lambda: process.epoch() not in (None, broker.epoch))
+    assert not quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost
+    await process.stop()
