@@ -23,6 +23,10 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 
+THREAD_SWITCH_INTERVAL_S: Final = 0.001
+"""A commit of the log writer takes the interpreter lock some twenty times; at Python's default of
+5 ms a busy event loop halves what is written per second (``bench/log_append.py``)."""
+
 _NAMED_FAILURES: Final = (QuorumError, DataFolderError, ListenError, RegistrationRefused, OSError)
 """Faults whose message is all that a person needs; anything else is a bug and shows its trace."""
 
@@ -42,6 +46,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config))
 
 
