@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 FRAME_BYTES: Final = 1 << 20
 BUSY_PAUSE_S: Final = 0.02
+ANSWER_TIMEOUT_S: Final = 1.0
+"""A leader that leaves a keep-alive unanswered for this long is looked for again."""
 
 
 class LeaderGone(Exception):
@@ -83,7 +85,7 @@ class Tenure:
                 sent_ms = int(time.monotonic() * 1000)
                 ping = pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
                 await _write(call, ping)
-                async with asyncio.timeout(2 * self._interval_s + 0.5):
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     answer: Any = await call.read()
                 if not isinstance(answer, pb.KeepAliveResponse) or answer.not_leader:
                     raise LeaderGone

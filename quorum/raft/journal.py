@@ -178,8 +178,7 @@ class LmdbJournal:
     def last_index(self) -> int:
         return self._entries[-1][1]
 
-    @property
-    def synced(self) -> bool:
+    def is_synced(self) -> bool:
         """Whether everything added is on disk."""
         return not self._dirty
 

@@ -385,7 +385,9 @@ class RaftNode(LibraryVoter):
     def _ask_pre_votes(self) -> None:
         """Ask who would vote for us, before a term is spent on it."""
         self.election_deadline_s = clock_s() + self.random_election_timeout_s()
-        self._SyncObj__raftLeader = None
+        if clock_s() - self._leader_heard_s > 2 * self._options.election_timeout_max_s:
+            # Not at the first silence: on a busy machine that is mostly our own.
+            self._SyncObj__raftLeader = None
         own = self._own_vote()
         self._pre_votes = set()
         self._pre_vote_term = own.term

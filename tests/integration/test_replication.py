@@ -41,8 +41,7 @@ async def test_c12_the_followers_watermark_reaches_the_leaders(cluster: ReplicaC
     await cluster.create_topic("orders", (1, 2, 3))
     await cluster.nodes[1].produce("orders", *batches("record", 3))
     for follower in (2, 3):
-        replica = cluster.nodes[follower].hosted("orders").replica
-        await eventually(lambda replica=replica: replica.high_watermark == 3)
+        await cluster.watermark_is("orders", follower, 3)
 
 
 async def test_d3_a_follower_that_was_down_catches_up_after_its_restart(
@@ -143,7 +142,7 @@ async def test_c1_a_lost_answer_to_an_isr_change_is_settled(tmp_path: Path) -> N
     cluster = ReplicaCluster(tmp_path)
     await cluster.start(1, 2)
     try:
-        cluster.quorum.answers_to_lose = 1
+        cluster.quorum.lose_answers(cluster.nodes[1].client, 1)
         await cluster.create_topic("orders", (1, 2), isr=(1,))
         await eventually(lambda: cluster.isr("orders") == {1, 2})
         leader = cluster.nodes[1].hosted("orders").replica
@@ -180,5 +179,41 @@ async def test_d3_many_partitions_share_one_stream(tmp_path: Path) -> None:
             [ProduceEntry(hosted.tp, batch(str(hosted.tp))) for hosted in leaders], -1, 10_000
         )
         assert {outcome.error_code for outcome in outcomes} == {errors_pb2.NONE}
+    finally:
+        await cluster.close()
+
+
+async def test_b3_a_follower_that_starts_before_it_is_registered_rejoins_the_isr(
+    tmp_path: Path,
+) -> None:
+    """It may follow from its image already; what it tells its leader carries its registration."""
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    try:
+        follower = cluster.nodes[2]
+        registered, follower.broker_epoch = follower.broker_epoch, None
+        await cluster.create_topic("orders", (1, 2), isr=(1,))
+        (outcome,) = await cluster.nodes[1].produce("orders", batch("alone"))
+        assert outcome.error_code == errors_pb2.NONE
+        assert follower.hosted("orders").log.log_end_offset == 0
+        follower.broker_epoch = registered
+        await eventually(lambda: cluster.isr("orders") == {1, 2})
+    finally:
+        await cluster.close()
+
+
+async def test_b3_a_follower_that_registers_again_tells_its_positions_again(
+    tmp_path: Path,
+) -> None:
+    """Its session was lost: the old registration is gone, and with it what was told under it."""
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    try:
+        await cluster.create_topic("orders", (1, 2))
+        await cluster.nodes[1].produce("orders", batch("both"))
+        cluster.quorum.expire(cluster.nodes[2].client.session_id)
+        await cluster.elect("orders", 1, isr=(1,))
+        await cluster.nodes[2].register_again()
+        await eventually(lambda: cluster.isr("orders") == {1, 2})
     finally:
         await cluster.close()

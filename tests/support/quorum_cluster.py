@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +21,8 @@ import grpc
 
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
+
+from quorum.client import QuorumClient
 
 START_TIMEOUT_S = 30.0
 
@@ -200,3 +202,18 @@ class QuorumCluster:
         return "\n".join(
             f"--- voter {voter_id}\n{self.log_text(voter_id)}" for voter_id in self.processes
         )
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    quorum: QuorumCluster, description: str = "test", session_timeout_ms: int = 6_000
+) -> AsyncIterator[QuorumClient]:
+    """A client with a session, closed at the end."""
+    client = QuorumClient(
+        quorum.addresses, description=description, session_timeout_ms=session_timeout_ms
+    )
+    await client.start(deadline_ms=int(START_TIMEOUT_S * 1000))
+    try:
+        yield client
+    finally:
+        await client.close()

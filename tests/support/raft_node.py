@@ -86,7 +86,7 @@ class LoneNode:
             RaftOptions(**options),
             self.journal,
             poller,
-            self.transport,  # type: ignore[arg-type]  # has what the node uses
+            self.transport,
             self.own,
             self.others,
             self.snapshots,

@@ -126,7 +126,7 @@ def test_commit_index_is_written_by_the_timer(journal: LmdbJournal, path: Path) 
     crashed.close()
 
 
-def tamper(path: Path, change: Callable[[lmdb.Environment, lmdb.Transaction], None]) -> None:
+def tamper(path: Path, change: Callable[[lmdb.Environment, lmdb.Transaction], object]) -> None:
     env = lmdb.open(str(path), subdir=False, max_dbs=2)
     with env.begin(write=True) as txn:
         change(env, txn)
@@ -153,7 +153,7 @@ def test_p10_flipped_byte_is_found(journal: LmdbJournal, path: Path) -> None:
 
 def test_p10_missing_entry_is_found(journal: LmdbJournal, path: Path) -> None:
     journal.close()
-    tamper(path, lambda env, txn: txn.delete(key(4), db=env.open_db(b"entries", txn=txn)) and None)
+    tamper(path, lambda env, txn: txn.delete(key(4), db=env.open_db(b"entries", txn=txn)))
     with pytest.raises(JournalCorrupt, match="from entry 3 to 5"):
         LmdbJournal(path)
 
@@ -162,16 +162,14 @@ def test_p10_missing_entry_is_found(journal: LmdbJournal, path: Path) -> None:
 def test_p10_damaged_vote_is_not_forgotten(journal: LmdbJournal, path: Path, damage: bytes) -> None:
     journal.setCurrentTerm(5, "2")
     journal.close()
-    tamper(
-        path, lambda env, txn: txn.put(b"meta", damage, db=env.open_db(b"meta", txn=txn)) and None
-    )
+    tamper(path, lambda env, txn: txn.put(b"meta", damage, db=env.open_db(b"meta", txn=txn)))
     with pytest.raises(JournalCorrupt, match="term and vote"):
         LmdbJournal(path)
 
 
 def test_p10_missing_meta_record_is_found(journal: LmdbJournal, path: Path) -> None:
     journal.close()
-    tamper(path, lambda env, txn: txn.delete(b"meta", db=env.open_db(b"meta", txn=txn)) and None)
+    tamper(path, lambda env, txn: txn.delete(b"meta", db=env.open_db(b"meta", txn=txn)))
     with pytest.raises(JournalCorrupt, match="no meta record"):
         LmdbJournal(path)
 

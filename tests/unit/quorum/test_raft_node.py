@@ -7,7 +7,7 @@ import pytest
 
 from quorum.raft.guards import SafetyViolation
 from quorum.raft.journal import LmdbJournal
-from quorum.raft.library import clock_s
+from quorum.raft.library import CANDIDATE, clock_s
 from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
 from tests.support.raft_node import LoneNode
 
@@ -26,9 +26,9 @@ def lone(tmp_path: Path) -> Iterator[LoneNode]:
 def test_p18_acknowledgement_waits_for_the_disk(lone: LoneNode) -> None:
     lone.append_from(2, (1, 0), entries("a", "b"))
     assert lone.take_sent("next_node_idx") == []
-    assert not lone.journal.synced
+    assert not lone.journal.is_synced()
     lone.node.settle()
-    assert lone.journal.synced
+    assert lone.journal.is_synced()
     ((to, ack),) = lone.take_sent("next_node_idx")
     assert (to, ack["success"], ack["next_node_idx"]) == (2, True, 4)
 
@@ -51,14 +51,14 @@ def test_p18_vote_is_on_disk_before_it_is_given(lone: LoneNode, tmp_path: Path) 
 
 def test_p18_leader_counts_its_own_entries_only_once_synced(lone: LoneNode) -> None:
     lone.become_leader()
-    assert lone.journal.synced
+    assert lone.journal.is_synced()
     lone.node.propose(b"x", lambda _result, _reason: None)
     lone.node.tick()
-    assert not lone.journal.synced
+    assert not lone.journal.is_synced()
     ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 4, "reset": False, "success": True}
     lone.receive(2, ack)
     lone.node.tick()
-    assert lone.journal.synced
+    assert lone.journal.is_synced()
     assert lone.node.commit_index == 3
     assert lone.machine.applied == [(3, b"x")]
 
@@ -193,7 +193,7 @@ def test_votes_of_one_voter_count_once(tmp_path: Path) -> None:
     lone.node.tick()
     for _ in range(3):
         lone.receive(2, {"type": "response_vote", "term": 1})
-    assert not lone.node.is_leader
+    assert lone.node.state == CANDIDATE
     lone.receive(3, {"type": "response_vote", "term": 1})
     assert lone.node.is_leader
     lone.close()

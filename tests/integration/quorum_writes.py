@@ -1,0 +1,94 @@
+"""Writes that can be looked for later: each opens a session with an id of its own."""
+
+import asyncio
+import os
+
+from metadata_log.image import Image
+from metadata_log.records import Operation, SessionOpened
+from metadata_log.types import MetadataOffset, SessionId
+from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
+from quorum.errors import QuorumError
+
+AN_HOUR_MS = 3_600_000
+
+
+def new_key() -> SessionId:
+    return SessionId(os.urandom(16))
+
+
+def opening(key: SessionId) -> Operation:
+    return Operation(records=(SessionOpened(session_id=key, timeout_ms=AN_HOUR_MS),))
+
+
+async def write(client: QuorumClient, count: int = 1) -> dict[SessionId, MetadataOffset]:
+    """That many concurrent transactions; key and offset of each."""
+    keys = [new_key() for _ in range(count)]
+    results = await asyncio.gather(*(client.transact([opening(key)]) for key in keys))
+    assert all(result.ok for result in results)
+    return {key: result.offset for key, result in zip(keys, results, strict=True)}
+
+
+class Writer:
+    """Writes as fast as it is answered, and remembers what was acknowledged, and when."""
+
+    def __init__(self, client: QuorumClient) -> None:
+        self._client = client
+        self.acknowledged: dict[SessionId, MetadataOffset] = {}
+        self.uncertain = 0
+        self.longest_gap_s = 0.0
+        self._last_s = 0.0
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def reset_gap(self) -> None:
+        self._last_s = asyncio.get_running_loop().time()
+        self.longest_gap_s = 0.0
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.reset_gap()
+        while True:
+            key = new_key()
+            try:
+                result = await self._client.transact([opening(key)])
+            except QuorumError:
+                self.uncertain += 1
+                await asyncio.sleep(0.01)
+                continue
+            assert result.ok
+            self.acknowledged[key] = result.offset
+            now = loop.time()
+            self.longest_gap_s = max(self.longest_gap_s, now - self._last_s)
+            self._last_s = now
+
+
+async def image_now(client: QuorumClient) -> Image:
+    """The image of a moment at which everything acknowledged before is in it."""
+    wanted = await client.read_offset()
+    while True:
+        async for event in client.watch(MetadataOffset(0)):
+            if isinstance(event, SnapshotLoaded):
+                image = event.image
+                if image.offset >= wanted:
+                    return image
+            else:
+                break
+        if image.offset < wanted:
+            # Only no-ops may lie between: the barrier itself is one.
+            return image
+
+
+async def applied_from(
+    client: QuorumClient, start: MetadataOffset, up_to: MetadataOffset
+) -> list[MetadataOffset]:
+    """Offsets that a watch delivers, until everything up to ``up_to`` is."""
+    offsets: list[MetadataOffset] = []
+    async for event in client.watch(start):
+        assert isinstance(event, TransactionsApplied)
+        offsets += [offset for offset, _ in event.transactions]
+        if event.applied_offset >= up_to:
+            break
+    return offsets

@@ -1,0 +1,100 @@
+"""Watches over real voters: in order, whole, and from any of them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from metadata_log.types import MetadataOffset
+from quorum.client import SnapshotLoaded, TransactionsApplied
+from tests.integration.quorum_writes import Writer, applied_from, write
+from tests.support.quorum_cluster import QuorumCluster, connected
+
+pytestmark = pytest.mark.integration
+
+
+async def test_watch_from_the_first_from_the_middle_and_from_now(tmp_path: Path) -> None:
+    with QuorumCluster(tmp_path, voters=1) as quorum:
+        async with connected(quorum) as client:
+            written = sorted((await write(client, 50)).values())
+            up_to = await client.read_offset()
+            everything = await applied_from(client, MetadataOffset(1), up_to)
+            assert everything[-50:] == written
+            middle = written[25]
+            assert await applied_from(client, middle, up_to) == written[25:]
+            watching = asyncio.create_task(
+                applied_from(client, MetadataOffset(up_to + 1), MetadataOffset(up_to + 1))
+            )
+            later = await write(client)
+            assert await watching == list(later.values())
+
+
+async def test_watch_from_zero_begins_with_a_snapshot(tmp_path: Path) -> None:
+    with QuorumCluster(tmp_path, voters=1) as quorum:
+        async with connected(quorum) as client:
+            written = await write(client, 20)
+            events = client.watch(MetadataOffset(0))
+            first = await anext(events)
+            assert isinstance(first, SnapshotLoaded)
+            assert set(written) <= set(first.image.sessions)
+            later = await write(client)
+            seen: list[MetadataOffset] = []
+            async for event in events:
+                assert isinstance(event, TransactionsApplied)
+                seen += [offset for offset, _ in event.transactions]
+                if seen:
+                    break
+            assert seen == list(later.values())
+
+
+async def test_watch_from_what_is_compacted_away_says_so_with_a_snapshot(tmp_path: Path) -> None:
+    settings = {
+        "metadata.log.max.records.between.snapshots": 100,
+        "metadata.log.retained.records": 10,
+    }
+    with QuorumCluster(tmp_path, voters=1, settings=settings) as quorum:
+        async with connected(quorum) as client:
+            written = await write(client, 300)
+            for _ in range(20):
+                written |= await write(client, 20)
+            # The newest are in memory whatever the journal keeps; after a restart they are not.
+            quorum.kill(1)
+            quorum.start_all()
+            first = await anext(client.watch(MetadataOffset(2)))
+            assert isinstance(first, SnapshotLoaded)
+            assert set(written) <= set(first.image.sessions)
+            status = await client.status()
+            retained = MetadataOffset(status.log_start_offset + 1)
+            up_to = await client.read_offset()
+            offsets = await applied_from(client, retained, up_to)
+            assert set(offsets) >= {offset for offset in written.values() if offset >= retained}
+
+
+async def test_watch_goes_on_at_another_voter_without_gap_or_repetition(tmp_path: Path) -> None:
+    with QuorumCluster(tmp_path) as quorum:
+        async with connected(quorum) as client, connected(quorum) as watcher:
+            offsets: list[MetadataOffset] = []
+
+            async def follow() -> None:
+                async for event in watcher.watch(MetadataOffset(1)):
+                    assert isinstance(event, TransactionsApplied)
+                    offsets.extend(offset for offset, _ in event.transactions)
+
+            following = asyncio.create_task(follow())
+            writer = Writer(client)
+            for _ in range(3):
+                await asyncio.sleep(0.5)
+                killed = await asyncio.to_thread(quorum.wait_for_leader)
+                quorum.kill(killed)
+                await asyncio.sleep(1)
+                quorum.start(killed)
+                await asyncio.to_thread(quorum.wait_for_leader)
+            await writer.stop()
+            last = max(writer.acknowledged.values())
+            async with asyncio.timeout(10):
+                while not offsets or offsets[-1] < last:
+                    await asyncio.sleep(0.02)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            assert offsets == sorted(set(offsets))
+            assert set(writer.acknowledged.values()) <= set(offsets)
