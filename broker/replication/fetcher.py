@@ -28,6 +28,7 @@ FETCH_METHOD = "/quorate.v1.Replication/Fetch"
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
+WATCH_INTERVAL_S = 0.25
 SILENCE_MAX_MS = 10_000
 """A leader that owes an answer for this long beyond the long poll is taken for gone."""
 
@@ -54,6 +55,7 @@ class ReplicaFetcher:
         self._max_bytes = max_bytes
         self._broker_epoch = broker_epoch
         self._followings: dict[TopicIdPartition, Following] = {}
+        self._stream_epoch = BrokerEpoch(-1)
         self._fetching = 0
         self._changed: dict[TopicIdPartition, Following] = {}
         self._forgotten: list[TopicIdPartition] = []
@@ -125,14 +127,13 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         wait_s = RECONNECT_FIRST_S
         while True:
-            endpoint = self._endpoint
-            if endpoint is None:
-                log.warning("the address of leader %d is not known yet", self.leader)
-                await self._reconnect.wait()
+            endpoint, broker_epoch = self._endpoint, self._known_epoch()
+            if endpoint is None or broker_epoch is None:
+                await self._reconnect.wait(RECONNECT_FIRST_S)
                 continue
             started_ms = self._table.now_ms()
             try:
-                await self._stream(endpoint)
+                await self._stream(endpoint, broker_epoch)
             except (grpc.aio.AioRpcError, MalformedFrame, KafkaError, TimeoutError) as error:
                 log.info(
                     "fetching from broker %d at %s ended: %s", self.leader, endpoint, _brief(error)
@@ -144,9 +145,18 @@ class ReplicaFetcher:
             await self._reconnect.wait(wait_s)
             wait_s = min(2 * wait_s, RECONNECT_MAX_S)
 
-    async def _stream(self, endpoint: Endpoint) -> None:
-        """Fetch over one stream until it ends or its address changes."""
-        self._start_afresh()
+    def _known_epoch(self) -> BrokerEpoch | None:
+        """This broker's registration; None before it has one."""
+        epoch = self._broker_epoch()
+        return None if epoch is None or epoch < 0 else epoch
+
+    async def _stream(self, endpoint: Endpoint, broker_epoch: BrokerEpoch) -> None:
+        """Fetch over one stream until it ends, or its address or this registration changes.
+
+        A leader admits nobody to an ISR but the incarnation that told its positions, so a stream
+        belongs to one registration.
+        """
+        self._start_afresh(broker_epoch)
         async with grpc.aio.insecure_channel(str(endpoint), options=GRPC_OPTIONS) as channel:
             stub = replication_pb2_grpc.ReplicationStub(channel)
             call: FetchCall = channel.stream_stream(FETCH_METHOD)()
@@ -156,16 +166,20 @@ class ReplicaFetcher:
                 asyncio.create_task(self._truncator.run(stub.OffsetsForLeaderEpoch)),
             }
             try:
-                await self._watch(tasks, endpoint)
+                await self._watch(tasks, endpoint, broker_epoch)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 call.cancel()
 
-    async def _watch(self, tasks: set["asyncio.Task[None]"], endpoint: Endpoint) -> None:
-        while self._endpoint == endpoint:
-            done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+    async def _watch(
+        self, tasks: set["asyncio.Task[None]"], endpoint: Endpoint, broker_epoch: BrokerEpoch
+    ) -> None:
+        while self._endpoint == endpoint and self._known_epoch() == broker_epoch:
+            done, _ = await asyncio.wait(
+                tasks, timeout=WATCH_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()
                 return
@@ -175,8 +189,9 @@ class ReplicaFetcher:
                 if silent_ms > self._max_wait_ms + SILENCE_MAX_MS:
                     raise TimeoutError(f"no answer for {silent_ms} ms")
 
-    def _start_afresh(self) -> None:
+    def _start_afresh(self, broker_epoch: BrokerEpoch) -> None:
         """A new stream knows no position, and every log is compared again."""
+        self._stream_epoch = broker_epoch
         self._changed.clear()
         self._forgotten.clear()
         self._fetching = 0
@@ -202,7 +217,7 @@ class ReplicaFetcher:
             return None
         request = replication_pb2.ReplicaFetchRequest(
             replica_id=self._table.broker_id,
-            broker_epoch=-1 if (epoch := self._broker_epoch()) is None else epoch,
+            broker_epoch=self._stream_epoch,
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes,
             ack_only=not wants_data,

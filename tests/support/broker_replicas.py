@@ -132,6 +132,9 @@ class BrokerReplicas:
         assert found is not None
         return found
 
+    def leads(self, topic: str) -> bool:
+        return self.hosted(topic).leads
+
     def follower(self, broker_id: int) -> "FollowerStream":
         return FollowerStream(self, broker_id)
 
@@ -176,6 +179,9 @@ class FollowerStream:
                 forget=forget,
             )
         self.session.on_request(pack_frame(request.SerializeToString()))
+
+    def has_news(self) -> bool:
+        return self.session.has_news
 
     def receive(self) -> tuple[list[replication_pb2.FetchedPartition], bytes]:
         header, records = unpack_frame(self.session.take_response())

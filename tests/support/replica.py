@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from broker.replication.partition.effects import Effect, Leadership, ProposeIsr
+from broker.replication.partition.effects import Effect, Leadership, ProposeIsr, Role
 from broker.replication.partition.replica import PartitionReplica
 from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 
@@ -98,6 +98,9 @@ class ReplicaUnderTest:
 
     def see_epoch(self, epoch: int) -> None:
         self._took(self.replica.saw_newer_epoch(LeaderEpoch(epoch)))
+
+    def is_in(self, role: Role) -> bool:
+        return self.replica.role is role
 
     @property
     def high_watermark(self) -> int:

@@ -99,10 +99,12 @@ class ReplicaNode:
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
         self._flush: Flush = flush
+        self._incarnation = 0
         self._server: grpc.aio.Server | None = None
         self.store: LogStore | None = None
 
     async def start(self, incarnation: int) -> None:
+        self._incarnation = incarnation
         self.store = await LogStore.open(
             self.folder,
             LogOptions(flush=self._flush, segment_bytes=4 << 20),
@@ -118,10 +120,18 @@ class ReplicaNode:
         self.endpoint = Endpoint("127.0.0.1", port)
         await self.client.start()
         await self.follower.start()
+        await self._register()
+
+    async def register_again(self) -> None:
+        """After the session was lost: a new one, and a new broker epoch."""
+        await self.client.renew_session()
+        await self._register()
+
+    async def _register(self) -> None:
         registration = BrokerRegistration(
             broker_id=self.broker_id,
             session_id=self.client.session_id,
-            incarnation_id=f"incarnation{incarnation:5}".encode(),
+            incarnation_id=f"incarnation{self._incarnation:5}".encode(),
             kafka=Endpoint("127.0.0.1", 1),
             grpc=self.endpoint,
         )
@@ -368,6 +378,10 @@ class ReplicaCluster:
 
         await eventually(same_end)
         assert len({self.nodes[broker_id].log_bytes(topic) for broker_id in broker_ids}) == 1
+
+    async def watermark_is(self, topic: str, broker_id: int, offset: int) -> None:
+        replica = self.nodes[broker_id].hosted(topic).replica
+        await eventually(lambda: replica.high_watermark == offset)
 
     def _write(self, *records: Record, as_controller: bool = True) -> None:
         epoch = ControllerEpochIs(controller_epoch=ControllerEpoch(1))

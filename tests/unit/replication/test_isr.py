@@ -233,16 +233,16 @@ def test_c15_a_deposed_leader_cannot_commit_while_its_change_is_not_applied() ->
 def test_c15_a_fetch_in_a_newer_epoch_suspends_until_it_is_told() -> None:
     replica = caught_up_leader()
     replica.see_epoch(0)
-    assert replica.replica.role is Role.LEADER
+    assert replica.is_in(Role.LEADER)
     replica.see_epoch(1)
-    assert replica.replica.role is Role.SUSPENDED
+    assert replica.is_in(Role.SUSPENDED)
     before = len(replica.effects)
     replica.flush(11)
     replica.fetch(2, 11)
     replica.fetch(3, 11)
     assert len(replica.effects) == before, "a suspended leader decides nothing"
     replica.lead(epoch=1, version=1)
-    assert replica.replica.role is Role.LEADER
+    assert replica.is_in(Role.LEADER)
 
 
 @pytest.mark.parametrize(

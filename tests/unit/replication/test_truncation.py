@@ -1,5 +1,7 @@
 """Where a follower cuts its log: by leader-epoch history, in as many rounds as it takes."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +20,7 @@ def cut(
     for _ in range(20):
         answer = theirs.end_offset_for(mine.latest_epoch, leader_end)
         plan = plan_truncation(
-            (answer.leader_epoch, answer.end_offset),
-            own_end,
-            lambda epoch, end=own_end: mine.end_offset_for(LeaderEpoch(epoch), end),
+            (answer.leader_epoch, answer.end_offset), own_end, ends_of(mine, own_end)
         )
         if plan.offset is None:
             return None
@@ -29,6 +29,10 @@ def cut(
         if plan.done:
             return own_end
     raise AssertionError("truncation does not end")
+
+
+def ends_of(history: LeaderEpochHistory, log_end: int) -> Callable[[int], tuple[int, int]]:
+    return lambda epoch: history.end_offset_for(LeaderEpoch(epoch), log_end)
 
 
 def test_kip101_a_follower_ahead_in_an_old_epoch_is_cut_where_the_leader_ended_it() -> None:
