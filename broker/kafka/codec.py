@@ -29,6 +29,11 @@ Message = dict[str, Any]
 TAGS: Final = "_tags"
 """Key of a message's extra tagged fields: tag number → raw bytes."""
 
+
+class Encoded(bytes):
+    """A whole array, encoded beforehand for the version in question."""
+
+
 Decoder = Callable[[Cursor], Any]
 Encoder = Callable[[bytearray, Any], None]
 
@@ -246,7 +251,10 @@ def _encoder(shape: _Shape, flexible: bool) -> Encoder:
     if not shape.is_array:
         return element
 
-    def encode(out: bytearray, values: typing.Sequence[Any] | None) -> None:
+    def encode(out: bytearray, values: typing.Sequence[Any] | Encoded | None) -> None:
+        if isinstance(values, Encoded):
+            out += values
+            return
         _append_length(out, None if values is None else len(values), flexible, ">i")
         for value in values or ():
             element(out, value)

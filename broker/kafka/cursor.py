@@ -74,6 +74,10 @@ class Cursor:
         return UUID(bytes=bytes(self.slice(_UUID_BYTES)))
 
     def uvarint(self) -> int:
+        start = self.offset
+        if start < self._end and self._view[start] < 0x80:
+            self.offset = start + 1
+            return self._view[start]
         value = 0
         for shift in range(0, 7 * _VARINT_MAX_BYTES, 7):
             byte = self._view[self._advance(1)]

@@ -21,7 +21,6 @@ from metadata_log.types import (
     BrokerId,
     Endpoint,
     LeaderEpoch,
-    MetadataOffset,
     TopicId,
     TopicPartition,
 )
@@ -60,9 +59,9 @@ class KnownPartition(Protocol):
     @property
     def leader_epoch(self) -> LeaderEpoch: ...
     @property
-    def replicas(self) -> Sequence[BrokerId]: ...
+    def replicas(self) -> tuple[BrokerId, ...]: ...
     @property
-    def isr(self) -> Sequence[BrokerId]: ...
+    def isr(self) -> tuple[BrokerId, ...]: ...
 
 
 class KnownTopic(Protocol):
@@ -88,11 +87,9 @@ class KnownBroker(Protocol):
 class Metadata(Protocol):
     """What clients are told (C19): changed by UpdateMetadata alone.
 
-    ``metadata_offset`` grows with every change, so answers may be cached by it.
+    Every change comes with a new mapping of ``brokers``, so answers may be cached by its identity.
     """
 
-    @property
-    def metadata_offset(self) -> MetadataOffset: ...
     @property
     def controller_id(self) -> BrokerId: ...
     @property

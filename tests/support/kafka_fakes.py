@@ -27,7 +27,6 @@ from metadata_log.types import (
     BrokerId,
     Endpoint,
     LeaderEpoch,
-    MetadataOffset,
     TopicId,
     TopicPartition,
 )
@@ -185,13 +184,11 @@ class FakeMetadata:
     """What UpdateMetadata would have told; ``changed`` stands for the next one."""
 
     def __init__(self) -> None:
-        self.metadata_offset = MetadataOffset(1)
         self.controller_id = BROKER
         self.brokers: dict[BrokerId, FakeBroker] = {}
         self.topics: dict[str, FakeTopic] = {}
 
     def changed(self) -> None:
-        self.metadata_offset = MetadataOffset(self.metadata_offset + 1)
         self.brokers = dict(self.brokers)
 
     def add_topic(self, name: str, partitions: int = 1) -> FakeTopic:

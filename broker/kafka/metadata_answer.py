@@ -1,0 +1,72 @@
+"""A Metadata answer of one version, made from what UpdateMetadata told."""
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from broker.kafka import codec
+from broker.kafka.codec import Message
+from broker.kafka.metadata_partitions import PartitionEncoder
+from broker.kafka.services import KafkaServices
+from metadata_log.types import NO_BROKER, TopicId
+from quorate_proto.v1 import errors_pb2
+
+_FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
+
+
+class MetadataAnswer:
+    """Topics are described one by one, then encoded together."""
+
+    def __init__(self, services: KafkaServices, version: int) -> None:
+        self._cluster_id = services.cluster_id
+        self._metadata = services.metadata
+        self._version = version
+        self._partitions = PartitionEncoder(version, services.metadata.brokers)
+
+    def by_name(self, name: str, errors: Mapping[str, int] = {}) -> Message:
+        """``errors``: what is known about topics that don't exist."""
+        topic = self._metadata.topics.get(name)
+        if topic is None:
+            code = errors.get(name, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+            return {"error_code": code, "name": name, "topic_id": None, "partitions": ()}
+        return {
+            "error_code": errors_pb2.NONE,
+            "name": name,
+            "topic_id": UUID(bytes=topic.topic_id),
+            "partitions": self._partitions.encode(topic.partitions),
+        }
+
+    def by_id(self, topic_id: UUID) -> Message:
+        name = self._metadata.topic_name(TopicId(topic_id.bytes))
+        if name is not None:
+            return self.by_name(name)
+        return {
+            "error_code": errors_pb2.UNKNOWN_TOPIC_ID,
+            "name": None if self._version >= _FIRST_VERSION_WITH_NULLABLE_NAME else "",
+            "topic_id": topic_id,
+            "partitions": (),
+        }
+
+    def encode(self, topics: list[Message]) -> bytes:
+        brokers = self._metadata.brokers
+        controller_id = self._metadata.controller_id
+        return codec.encode_response(
+            "metadata",
+            self._version,
+            {
+                "throttle_time": 0,
+                "brokers": [
+                    {
+                        "node_id": broker_id,
+                        "host": broker.kafka.host,
+                        "port": broker.kafka.port,
+                        "rack": broker.rack or None,
+                    }
+                    for broker_id, broker in brokers.items()
+                ],
+                "cluster_id": self._cluster_id,
+                "controller_id": controller_id if controller_id in brokers else NO_BROKER,
+                "topics": topics,
+                "error_code": errors_pb2.NONE,
+            },
+        )
