@@ -62,7 +62,7 @@ class Consuming:
         epoch = replica.leader_epoch
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
-        if replica.high_watermark < replica.epoch_start_offset and len(replica.replicas) > 1:
+        if not replica.knows_what_is_committed:
             return OffsetOutcome(errors_pb2.OFFSET_NOT_AVAILABLE, leader_epoch=epoch)
         if timestamp_ms == LATEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=replica.high_watermark, leader_epoch=epoch)

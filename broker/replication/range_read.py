@@ -158,6 +158,14 @@ class RangeReadService:
         hosted = self._leading(wanted)
         high_watermark = hosted.replica.high_watermark
         start = hosted.log.log_start_offset
+        if high_watermark < wanted.end_offset <= hosted.log.log_end_offset and (
+            not hosted.replica.knows_what_is_committed
+        ):
+            raise KafkaError(
+                errors_pb2.OFFSET_NOT_AVAILABLE,
+                f"the leader of {hosted.tp} is new and does not know yet that everything below "
+                f"{wanted.end_offset} is committed; try again",
+            )
         if position < start or wanted.end_offset > high_watermark:
             raise KafkaError(
                 errors_pb2.OFFSET_OUT_OF_RANGE,

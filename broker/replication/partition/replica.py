@@ -259,6 +259,11 @@ class PartitionReplica:
     def has_enough_replicas(self) -> bool:
         return len(self.isr.committed) >= self.effective_min_insync_replicas
 
+    @property
+    def knows_what_is_committed(self) -> bool:
+        """A new leader's watermark trails its predecessor's until it passes its epoch's start."""
+        return self.high_watermark >= self.epoch_start_offset
+
     def _advance(self) -> tuple[Effect, ...]:
         """Move the high watermark as far as every member of the maximal ISR allows."""
         if not self.has_enough_replicas:

@@ -38,11 +38,11 @@ async def test_c6_becoming_leader_stops_fetching_and_becoming_follower_starts_it
     assert following is not None
     assert following.leader_epoch == 0
     await broker.lead("orders", epoch=1, version=1)
-    assert hosted.following is None
     assert following.fetcher.is_empty
     await broker.command("orders", leader=3, epoch=2, version=2)
-    assert hosted.following is not None
-    assert hosted.following.fetcher.leader == 3
+    second = broker.hosted("orders").following
+    assert second is not None
+    assert second.fetcher.leader == 3
     assert (await broker.produce("orders", batch("a"))).error_code != errors_pb2.NONE
 
 

@@ -1,0 +1,179 @@
+"""``RangeRead`` over a real connection: exactly the batches of a range, and errors that say why."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc.aio
+import pytest
+
+from broker.grpc_options import GRPC_OPTIONS
+from broker.replication.frames import unpack_frame
+from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2, replication_pb2
+from tests.support.replica_cluster import ReplicaCluster, batch
+
+pytestmark = pytest.mark.integration
+
+Frame = tuple[replication_pb2.RangeHeader, bytes]
+
+
+class RangeReader:
+    """A reader connected to broker 1."""
+
+    def __init__(self, channel: grpc.aio.Channel, cluster: ReplicaCluster) -> None:
+        self.channel = channel
+        self.cluster = cluster
+
+    async def read(
+        self, start: int, end: int, *, topic: str = "orders", topic_id: bytes = b"", frame: int = 0
+    ) -> list[Frame]:
+        request = replication_pb2.RangeReadRequest(
+            topic=topic,
+            topic_id=topic_id,
+            start_offset=start,
+            end_offset=end,
+            max_frame_bytes=frame,
+        )
+        read: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(
+            "/quorate.v1.RangeRead/Read"
+        )
+        call = read(request.SerializeToString())
+        frames = []
+        async for raw in call:
+            header, records = unpack_frame(raw)
+            frames.append((replication_pb2.RangeHeader.FromString(header), bytes(records)))
+        return frames
+
+    async def refused(self, start: int, end: int, **where: str) -> replication_pb2.RangeHeader:
+        """The header of the last frame, which is an error."""
+        frames = await self.read(start, end, **where)  # type: ignore[arg-type]
+        header, records = frames[-1]
+        assert header.error_code != errors_pb2.NONE
+        assert not records
+        return header
+
+
+@pytest.fixture
+async def reader(tmp_path: Path) -> AsyncIterator[RangeReader]:
+    """Brokers 1 and 2; broker 1 leads ``orders`` with ten records, one per batch."""
+    cluster = ReplicaCluster(tmp_path)
+    await cluster.start(1, 2)
+    await cluster.create_topic("orders", (1, 2))
+    await cluster.create_topic("bills", (2, 1))
+    await cluster.nodes[1].produce("orders", *[batch(str(number)) for number in range(10)])
+    _update_metadata(cluster)
+    address = str(cluster.nodes[1].endpoint)
+    async with grpc.aio.insecure_channel(address, options=GRPC_OPTIONS) as channel:
+        yield RangeReader(channel, cluster)
+    await cluster.close()
+
+
+def _update_metadata(cluster: ReplicaCluster) -> None:
+    """What the controller would tell broker 1 for its clients."""
+    image = cluster.quorum.image
+    request = control_pb2.UpdateMetadataRequest(
+        header=control_pb2.ControlHeader(controller_id=2, metadata_offset=image.offset), full=True
+    )
+    for node in cluster.nodes.values():
+        endpoint = metadata_pb2.Endpoint(host=node.endpoint.host, port=node.endpoint.port)
+        request.brokers.add(
+            broker_id=node.broker_id, broker_epoch=7, kafka=endpoint, grpc=endpoint, rack="r1"
+        )
+    for topic in image.topics.values():
+        told = request.topics.add(topic=topic.name, topic_id=topic.topic_id)
+        for leaf in topic.partitions:
+            told.leaders.append(leaf.leader)
+            told.leader_epochs.append(leaf.leader_epoch)
+            told.replica_counts.append(len(leaf.replicas))
+            told.replicas.extend(leaf.replicas)
+            told.isr_counts.append(len(leaf.isr))
+            told.isrs.extend(leaf.isr)
+    cluster.nodes[1].cache.update(request)
+
+
+async def test_d2_a_range_is_read_as_whole_batches_in_frames(reader: RangeReader) -> None:
+    log = reader.cluster.nodes[1].hosted("orders").log
+    stored = b"".join(log.read(3, 1 << 20, 8).chunks)
+    (frame,) = await reader.read(3, 8)
+    assert frame[1].startswith(stored)
+    assert frame[0].high_watermark == 10
+    small = await reader.read(3, 8, frame=1)
+    assert len(small) == 5, "at least one batch per frame"
+    assert b"".join(records for _, records in small) == stored
+
+
+async def test_d2_an_empty_range_has_no_frames(reader: RangeReader) -> None:
+    assert await reader.read(10, 10) == []
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 11), (-1, 5), (20, 30)])
+async def test_d2_a_range_outside_the_log_names_partition_and_what_is_there(
+    reader: RangeReader, start: int, end: int
+) -> None:
+    header = await reader.refused(start, end)
+    assert header.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+    assert "orders-0" in header.error_message
+    assert "[0, 10)" in header.error_message
+    assert (header.log_start_offset, header.high_watermark) == (0, 10)
+
+
+async def test_d2_what_is_not_committed_is_not_read(reader: RangeReader) -> None:
+    await reader.cluster.stop(2)
+    node = reader.cluster.nodes[1]
+    await node.produce("orders", batch("not committed"), acks=1)
+    header = await reader.refused(0, 11)
+    assert header.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+    assert header.high_watermark == 10
+
+
+async def test_d2_a_new_leader_asks_to_try_again(reader: RangeReader) -> None:
+    await reader.cluster.stop(2)
+    await reader.cluster.elect("orders", 1, isr=(1, 2))
+    hosted = reader.cluster.nodes[1].hosted("orders")
+    hosted.replica.high_watermark = 4
+    header = await reader.refused(0, 10)
+    assert header.error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+
+
+async def test_d2_a_non_leader_names_the_leader(reader: RangeReader) -> None:
+    header = await reader.refused(0, 1, topic="bills")
+    assert header.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+    assert header.leader == 2
+
+
+async def test_d2_an_unknown_topic_and_a_re_created_one_are_told(reader: RangeReader) -> None:
+    header = await reader.refused(0, 1, topic="nowhere")
+    assert header.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    other = await reader.read(0, 1, topic_id=b"of another topic")
+    assert other[-1][0].error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert await reader.read(0, 1, topic_id=reader.cluster.topic_id("orders"))
+
+
+async def test_d2_topics_leaders_and_brokers_are_described(reader: RangeReader) -> None:
+    describe = reader.channel.unary_unary(
+        "/quorate.v1.RangeRead/DescribeTopics",
+        request_serializer=replication_pb2.DescribeTopicsRequest.SerializeToString,
+        response_deserializer=replication_pb2.DescribeTopicsResponse.FromString,
+    )
+    response = await describe(replication_pb2.DescribeTopicsRequest(topics=["orders", "nowhere"]))
+    orders, nowhere = response.topics
+    assert orders.partitions[0].leader == 1
+    assert list(orders.partitions[0].replicas) == [1, 2]
+    assert nowhere.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert {b.broker_id: b.broker_epoch for b in response.brokers} == {1: 7, 2: 7}
+    assert response.controller_id == 2
+    everything = await describe(replication_pb2.DescribeTopicsRequest(all=True))
+    assert [topic.topic for topic in everything.topics] == ["bills", "orders"]
+
+
+async def test_d2_offsets_come_from_the_leader_alone(reader: RangeReader) -> None:
+    list_offsets = reader.channel.unary_unary(
+        "/quorate.v1.RangeRead/ListOffsets",
+        request_serializer=replication_pb2.ListOffsetsRequest.SerializeToString,
+        response_deserializer=replication_pb2.ListOffsetsResponse.FromString,
+    )
+    request = replication_pb2.ListOffsetsRequest()
+    for topic, timestamp_ms in (("orders", -1), ("orders", -2), ("bills", -1)):
+        request.queries.add(topic=topic, timestamp_ms=timestamp_ms)
+    latest, earliest, elsewhere = (await list_offsets(request)).answers
+    assert (latest.offset, earliest.offset) == (10, 0)
+    assert elsewhere.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
