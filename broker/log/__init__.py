@@ -1,4 +1,4 @@
-"""Partition logs in LMDB: see DESIGN section 6 in docs/ARCHITECTURE.md."""
+"""Partition logs in LMDB (D3): ``LogStore`` opens a folder, ``PartitionLog`` is one log in it."""
 
 from broker.log.leader_epochs import EpochEnd, LeaderEpochHistory
 from broker.log.options import Appended, LogOptions, LogRead, Records

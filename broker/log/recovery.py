@@ -16,9 +16,8 @@ from broker.log.batch_index import BatchIndex
 from broker.log.journal import create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.options import LogOptions
-from broker.log.segment import (
-    Segment,
-    StoredBatch,
+from broker.log.segment import Segment, StoredBatch
+from broker.log.segment_files import (
     remove_segment_files,
     remove_unfinished_segments,
     segment_id_of,
@@ -80,7 +79,6 @@ class Recovered(msgspec.Struct, kw_only=True):
     following: Segment | None
     """Created ahead, and still empty."""
     logs: list[RecoveredLog]
-    high_watermarks: dict[int, int]
     next_number: int
     log_may_be_lost: bool
 
@@ -122,7 +120,6 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
         active=active,
         following=following,
         logs=logs,
-        high_watermarks=table.high_watermarks(),
         next_number=table.next_number(),
         log_may_be_lost=table.loss_is_unhandled(),
     )

@@ -15,8 +15,6 @@ its folder synced, before it takes a batch: so a file that has its name is whole
 acknowledgement from it cannot vanish with its directory entry.
 """
 
-import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +25,14 @@ import lmdb
 from broker.errors import KafkaError
 from broker.log.options import LARGEST_BATCH_BYTES, Flush, Records
 from broker.log.record_batch import BatchHeader, read_header
+from broker.log.segment_files import (
+    UNFINISHED,
+    lock_file,
+    remove_segment_files,
+    segment_id_of,
+    segment_name,
+    sync_directory,
+)
 from broker.log.work import PendingBatch
 from quorate_proto.v1 import errors_pb2
 
@@ -44,8 +50,6 @@ LAST_NUMBER: Final = _EPOCHS - 1
 """The largest local partition number."""
 _IDENTITY_KEY: Final = _KEY.pack(_IDENTITY, 0, 0)
 
-_NAME: Final = re.compile(r"segment-(\d{10})\.mdb")
-_UNFINISHED: Final = ".creating"
 _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
 """Map beyond the size at which a segment is sealed: a full map must never be met."""
 
@@ -85,15 +89,15 @@ class Segment:
     ) -> "Segment":
         """A new, empty segment; durable by name on return."""
         path = directory / segment_name(segment_id)
-        unfinished = path.with_name(path.name + _UNFINISHED)
-        for leftover in (unfinished, _lock_file(unfinished)):
+        unfinished = path.with_name(path.name + UNFINISHED)
+        for leftover in (unfinished, lock_file(unfinished)):
             leftover.unlink(missing_ok=True)
         environment = _open_environment(unfinished, "sync", segment_bytes)
         with environment.begin(write=True) as transaction:
             transaction.put(_IDENTITY_KEY, _IDENTITY_VALUE.pack(FORMAT, segment_id))
         environment.close()
         unfinished.rename(path)
-        _lock_file(unfinished).unlink(missing_ok=True)
+        lock_file(unfinished).unlink(missing_ok=True)
         sync_directory(directory)
         return cls.open(path, flush, segment_bytes)
 
@@ -229,40 +233,6 @@ class Segment:
         """Close it and remove its files."""
         self.close()
         remove_segment_files(self.path)
-
-
-def segment_name(segment_id: int) -> str:
-    return f"segment-{segment_id:010d}.mdb"
-
-
-def segment_id_of(path: Path) -> int | None:
-    """The id in a segment's file name, or None if it is not one."""
-    match = _NAME.fullmatch(path.name)
-    return int(match[1]) if match else None
-
-
-def remove_segment_files(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    _lock_file(path).unlink(missing_ok=True)
-
-
-def remove_unfinished_segments(directory: Path) -> None:
-    """Remove what a crash left of segments that never got their name."""
-    for path in directory.glob(f"segment-*{_UNFINISHED}*"):
-        path.unlink(missing_ok=True)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _lock_file(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
 
 
 def _open_environment(path: Path, flush: Flush, segment_bytes: int) -> lmdb.Environment:

@@ -14,6 +14,7 @@ from pathlib import Path
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
 from broker.log.group_commit import GroupCommit, InlineCommit, ThreadedCommit
+from broker.log.high_watermarks import HighWatermarkCheckpoint
 from broker.log.journal import Journal
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
@@ -64,15 +65,13 @@ class LogStore:
         self._table = recovered.table
         self._segments = recovered.segments
         self._next_number = recovered.next_number
-        self._high_watermarks = recovered.high_watermarks
-        self._checkpoint: asyncio.Future[None] | None = None
-        self._checkpoint_is_stale = False
+        self._high_watermarks = HighWatermarkCheckpoint(recovered.table, housekeeping, self._failed)
         self._waiting: deque[tuple[asyncio.Future[None], Forgotten]] = deque()
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._by_number: dict[int, PartitionLog] = {}
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
         for found in recovered.logs:
-            high_watermark = self._high_watermarks.get(found.row.number, 0)
+            high_watermark = self._high_watermarks.get(found.row.number)
             self._add(
                 found.row, found.index, found.leader_epochs(), found.end_offset, high_watermark
             )
@@ -149,20 +148,20 @@ class LogStore:
             return
         self.check_writable()
         del self._logs[tip], self._by_number[found.number]
-        self._high_watermarks.pop(found.number, None)
+        self._high_watermarks.forget(found.number)
         forgotten = found.note_deleted()
         await self._submit_and_wait(Deletion(found.number), forgotten)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Remember high watermarks for the next start; written soon, in the background."""
+        known: dict[int, int] = {}
         for tip, offset in offsets.items():
             found = self._logs.get(tip)
             if found is not None:
                 found.checkpointed_high_watermark = offset
-                self._high_watermarks[found.number] = offset
-        self._checkpoint_is_stale = True
-        if self._checkpoint is None and self.failure is None:
-            self._write_checkpoint()
+                known[found.number] = offset
+        if self.failure is None:
+            self._high_watermarks.update(known)
 
     def loss_handled(self) -> None:
         """The controller has taken this broker out of every ISR: what it holds counts (rule 8)."""
@@ -187,8 +186,7 @@ class LogStore:
     async def close(self) -> None:
         """Flush everything and close. After a failure it only closes."""
         await self._commit.close()
-        if self._checkpoint is not None:
-            await asyncio.wait([self._checkpoint])
+        await self._high_watermarks.drain()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._housekeeping, self._close_files)
         self._housekeeping.shutdown()
@@ -307,27 +305,12 @@ class LogStore:
         except Exception:
             log.exception("cannot unlink log segment %s", segment.path)
 
-    def _write_checkpoint(self) -> None:
-        self._checkpoint_is_stale = False
-        self._checkpoint = asyncio.get_running_loop().run_in_executor(
-            self._housekeeping, self._table.write_high_watermarks, dict(self._high_watermarks)
-        )
-        self._checkpoint.add_done_callback(self._checkpoint_written)
-
-    def _checkpoint_written(self, checkpoint: "asyncio.Future[None]") -> None:
-        self._checkpoint = None
-        error = checkpoint.exception()
-        if isinstance(error, Exception):
-            self._failed(error)
-        elif self._checkpoint_is_stale:
-            self._write_checkpoint()
-
     def _close_files(self) -> None:
         """In the housekeeping thread: behind everything that was asked of it."""
         if self.failure is None:
             if self._options.flush == "os":
                 self._journal.active.sync()
-            self._table.write_high_watermarks(self._high_watermarks)
+            self._high_watermarks.write_now()
             self._table.record_run(Run(current_boot_id(), closed=True))
         self._journal.close()
         for segment in {*self._segments.values(), self._journal.active}:

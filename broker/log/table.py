@@ -203,7 +203,7 @@ class StoreTable:
 
     def record_segments(self, durable_by_id: Mapping[int, bool]) -> None:
         """Add segments, or change what is known of them. Ids are never given out again."""
-        last_id = max(self.last_segment_id(), *durable_by_id)
+        last_id = max([self.last_segment_id(), *durable_by_id])
         with self._environment.begin(self._segments, write=True) as transaction:
             for segment_id, durable in durable_by_id.items():
                 transaction.put(_U64.pack(segment_id), b"\1" if durable else b"\0")

@@ -376,6 +376,27 @@ async def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
     assert refused.value.code == errors_pb2.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize(
+    ("name", "sub_database", "key", "value"),
+    [
+        ("store.mdb", b"store", b"format", struct.pack(">I", 2)),
+        ("segment-0000000001.mdb", None, struct.pack(">IQH", 2**32 - 1, 0, 0), bytes(12)),
+    ],
+)
+async def test_another_format_is_refused(
+    tmp_path: Path, name: str, sub_database: bytes | None, key: bytes, value: bytes
+) -> None:
+    async with opened(tmp_path):
+        pass
+    with lmdb.open(str(tmp_path / name), subdir=False, max_dbs=4) as environment:
+        database = environment.open_db(sub_database)
+        with environment.begin(database, write=True) as transaction:
+            assert transaction.replace(key, value)
+    with pytest.raises(KafkaError, match=rf"{name}.* format"):
+        async with opened(tmp_path):
+            pass
+
+
 async def test_what_a_crash_left_of_a_creation_is_removed(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         store.create()
