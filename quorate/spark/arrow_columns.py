@@ -62,7 +62,7 @@ class ArrowDecoder:
 
     def _decode_group(self, plain: PlainRecords) -> pa.RecordBatch:
         wanted = frozenset(self._schema.names)
-        columns = _Columns(plain, wanted)
+        columns = Columns(plain, wanted)
         status = columns.decode(plain, self.next_offset, self._end)
         if status != kernel.OK:
             raise CorruptBatch(columns.fault(status, plain))
@@ -70,7 +70,7 @@ class ArrowDecoder:
         arrays = [self._array(field, columns, rows) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, field: pa.Field, columns: "_Columns", rows: int) -> pa.Array:
+    def _array(self, field: pa.Field, columns: "Columns", rows: int) -> pa.Array:
         name = field.name
         if name == "topic":
             return self._constant(name, self._topic_partition.topic, field.type, rows)
@@ -105,7 +105,7 @@ class _Binary:
         return pa.Array.from_buffers(type_, rows, buffers, nulls)
 
 
-class _Columns:
+class Columns:
     """The output of the kernels for one group of batches, as large as its input allows."""
 
     def __init__(self, plain: PlainRecords, wanted: frozenset[str]) -> None:

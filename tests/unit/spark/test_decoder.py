@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import cramjam
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -12,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from quorate.spark.arrow_columns import ArrowDecoder
+from quorate.spark import record_kernel as kernel
+from quorate.spark.arrow_columns import ArrowDecoder, Columns
 from quorate.spark.errors import CorruptBatch
 from quorate.spark.ranges import TopicPartition
-from quorate.spark.record_batches import GROUP_BYTES
+from quorate.spark.record_batches import GROUP_BYTES, PlainRecords
 from quorate.spark.schema import source_schema
 from tests.support.record_batches import (
     CODECS,
@@ -209,53 +212,127 @@ def _record(*fields: bytes) -> bytes:
     return varint(len(body)) + body
 
 
+def _patched(batch: bytes, at: int, byte: int) -> bytes:
+    return batch[:at] + bytes([byte]) + batch[at + 1 :]
+
+
 OKAY = (b"\x00", varint(0), varint(0))
+NULLS = (varint(-1), varint(-1))
+EMPTY = _record(*OKAY, *NULLS, varint(0))
+ELEVEN_BYTES = b"\x80" * 10 + b"\x00"
+
+
+def _claims(body: bytes, codec: int) -> bytes:
+    return assemble(body, base_offset=0, last_delta=0, count=1, attributes=codec)
+
+
 MALFORMED = {
-    "shorter than a header": b"\x00" * 60,
-    "says it is longer than the frame": encode_batch([Record(0)])[:-1],
-    "says it is shorter than its header": struct.pack(">qi", 0, 10) + b"\x00" * 60,
-    "magic 1": encode_batch([Record(0)])[:16] + b"\x01" + encode_batch([Record(0)])[17:],
-    "unknown codec": assemble(b"\x00" * 9, base_offset=0, last_delta=0, count=1, attributes=5),
-    "broken gzip": assemble(b"\x00" * 9, base_offset=0, last_delta=0, count=1, attributes=1),
-    "broken snappy": assemble(b"\xff" * 9, base_offset=0, last_delta=0, count=1, attributes=2),
-    "broken xerial": assemble(
-        b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\x7f\xff\xff\xff\x00",
-        base_offset=0, last_delta=0, count=1, attributes=2,
+    "shorter than a header": (b"\x00" * 60, "60 bytes are left"),
+    "longer than the frame": (encode_batch([Record(0)])[:-1], r"says it has \d+ bytes"),
+    "shorter than its header": (struct.pack(">qi", 0, 10) + b"\x00" * 60, "says it has 22 bytes"),
+    "magic 1": (_patched(encode_batch([Record(0)]), 16, 1), "magic 1, expected 2"),
+    "unknown codec": (_claims(b"\x00" * 9, 5), "unknown codec 5"),
+    "broken gzip": (_claims(b"\x00" * 9, 1), r"decompressed \(codec 1\)"),
+    "broken snappy": (_claims(b"\xff" * 9, 2), r"decompressed \(codec 2\)"),
+    "broken xerial": (
+        _claims(b"\x82SNAPPY\x00" + b"\x00" * 8 + b"\x7f\xff\xff\xff\x00", 2),
+        "a snappy block of 2147483647 bytes",
     ),
-    "broken lz4": assemble(b"\xff" * 9, base_offset=0, last_delta=0, count=1, attributes=3),
-    "broken zstd": assemble(b"\xff" * 9, base_offset=0, last_delta=0, count=1, attributes=4),
-    "more records than bytes": _batch(_record(*OKAY, varint(-1), varint(-1), varint(0)), count=2),
-    "negative record count": _batch(b"", count=-1),
-    "negative base offset": assemble(b"", base_offset=-1, last_delta=0, count=0),
-    "record runs past the batch": _batch(varint(100) + b"\x00" * 10),
-    "negative record length": _batch(varint(-2) + b"\x00" * 10),
-    "endless varint": _batch(b"\xff" * 20),
-    "offset delta past the last": _batch(_record(b"\x00", varint(0), varint(1), *[varint(-1)] * 3)),
-    "offset delta twice": _batch(
-        _record(*OKAY, varint(-1), varint(-1), varint(0)) * 2, count=2, last_delta=1
+    "cut xerial": (_claims(b"\x82SNAPPY\x00" + b"\x00" * 10, 2), r"decompressed \(codec 2\)"),
+    "broken lz4": (_claims(b"\xff" * 9, 3), r"decompressed \(codec 3\)"),
+    "broken zstd": (_claims(b"\xff" * 9, 4), r"decompressed \(codec 4\)"),
+    "more records than bytes": (_batch(EMPTY, count=2), "2 records in 7 bytes"),
+    "negative record count": (_batch(b"", count=-1), "-1 records"),
+    "negative last delta": (_batch(EMPTY, last_delta=-1), "last offset delta -1"),
+    "negative base offset": (
+        assemble(b"", base_offset=-1, last_delta=0, count=0),
+        "offset -1 has last offset delta 0",
     ),
-    "key runs past the record": _batch(_record(*OKAY, varint(50), b"abc", varint(-1), varint(0))),
-    "key length below -1": _batch(_record(*OKAY, varint(-2), varint(-1), varint(0))),
-    "value runs past the record": _batch(_record(*OKAY, varint(-1), varint(1 << 40), b"abc")),
-    "value length below -1": _batch(_record(*OKAY, varint(-1), varint(-9), varint(0))),
-    "header count below 0": _batch(_record(*OKAY, varint(-1), varint(-1), varint(-1))),
-    "too many headers": _batch(_record(*OKAY, varint(-1), varint(-1), varint(1 << 40))),
-    "null header key": _batch(_record(*OKAY, *[varint(-1)] * 2, varint(1), varint(-1), varint(-1))),
-    "header value past the record": _batch(
-        _record(*OKAY, *[varint(-1)] * 2, varint(1), varint(0), varint(9))
+    "batches out of order": (
+        encode_batch([Record(9)]) + encode_batch([Record(3)]),
+        "offset 3 comes after one that ends at 9",
     ),
-    "bytes behind the headers": _batch(_record(*OKAY, *[varint(-1)] * 2, varint(0), b"abc")),
-    "bytes behind the last record": _batch(
-        _record(*OKAY, *[varint(-1)] * 2, varint(0)) + b"\x00"
+    "record past the batch": (_batch(varint(100) + b"\x00" * 10), "its length"),
+    "negative record length": (_batch(varint(-2) + b"\x00" * 10), "its length"),
+    "no record": (_batch(varint(0) + b"\x00" * 10), "its length"),
+    "endless varint": (_batch(b"\xff" * 20), "its length"),
+    "varint of eleven bytes": (
+        _batch(_record(b"\x00", ELEVEN_BYTES, varint(0), *NULLS, varint(0))),
+        "timestamp or offset delta",
     ),
-    "batches out of order": encode_batch([Record(9)]) + encode_batch([Record(3)]),
-}  # fmt: skip
+    "offset delta past the last": (
+        _batch(_record(b"\x00", varint(0), varint(1), *NULLS, varint(0))),
+        "timestamp or offset delta",
+    ),
+    "offset delta twice": (
+        _batch(EMPTY * 2, count=2, last_delta=1),
+        "record 1 of the batch at offset 5: its timestamp or offset delta",
+    ),
+    "negative offset delta": (
+        _batch(_record(b"\x00", varint(0), varint(-1), *NULLS, varint(0))),
+        "timestamp or offset delta",
+    ),
+    "key past the record": (
+        _batch(_record(*OKAY, varint(50), b"abc", varint(-1), varint(0))),
+        "its key",
+    ),
+    "key length below -1": (_batch(_record(*OKAY, varint(-2), varint(-1), varint(0))), "its key"),
+    "value past the record": (
+        _batch(_record(*OKAY, varint(-1), varint(1 << 40), b"abc")),
+        "its value",
+    ),
+    "value length below -1": (
+        _batch(_record(*OKAY, varint(-1), varint(-9), varint(0))),
+        "its value",
+    ),
+    "header count below 0": (_batch(_record(*OKAY, *NULLS, varint(-1))), "its headers"),
+    "too many headers": (_batch(_record(*OKAY, *NULLS, varint(1 << 40))), "its headers"),
+    "null header key": (
+        _batch(_record(*OKAY, *NULLS, varint(1), *NULLS)),
+        "record at offset 5: a header",
+    ),
+    "header key past the record": (
+        _batch(_record(*OKAY, *NULLS, varint(1), varint(9), varint(0))),
+        "a header",
+    ),
+    "header value past the record": (
+        _batch(_record(*OKAY, *NULLS, varint(1), varint(0), varint(9))),
+        "a header",
+    ),
+    "header value length below -1": (
+        _batch(_record(*OKAY, *NULLS, varint(1), varint(0), varint(-2))),
+        "a header",
+    ),
+    "bytes behind the headers": (_batch(_record(*OKAY, *NULLS, varint(0), b"abc")), "a header"),
+    "bytes behind the last record": (_batch(EMPTY + b"\x00"), "bytes follow the last record"),
+}
 
 
-@pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED)
-def test_malformed_batches_are_refused(frame: bytes) -> None:
-    with pytest.raises(CorruptBatch, match="topic orders partition 3"):
+@pytest.mark.parametrize(("frame", "reason"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_batches_are_refused(frame: bytes, reason: str) -> None:
+    with pytest.raises(CorruptBatch, match=f"topic orders partition 3 .*{reason}"):
         decode(frame)
+
+
+@pytest.mark.parametrize("behind", [0x00, 0x01, 0x02, 0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("wanted", [False, True])
+def test_what_lies_behind_the_records_is_never_read(behind: int, wanted: bool) -> None:
+    record = Record(0, 300, b"key", b"v" * 70, (("h", b"x"), ("null", None)))
+    body = encode_batch([record, Record(1, 900, None, b"")])[61:]
+    for cut in range(len(body)):
+        memory = np.frombuffer(body[:cut] + bytes([behind]) * 300, np.uint8)
+        outcome = _run_kernels(memory[:cut], wanted)
+        assert outcome == _run_kernels(np.frombuffer(body[:cut], np.uint8).copy(), wanted)
+        assert outcome[0] != kernel.OK
+
+
+def _run_kernels(body: npt.NDArray[np.uint8], wanted: bool) -> tuple[int, list[int]]:
+    """Both kernels over one batch of two records; the status and the report."""
+    table = np.array([[0, len(body), 2, 0, 1, 0, 0]], dtype=np.int64)
+    plain = PlainRecords(body, table, 2)
+    names = {"key", "value", "headers"} if wanted else {"offset"}
+    columns = Columns(plain, frozenset(names))
+    return columns.decode(plain, 0, END), columns.report.tolist()
 
 
 @given(
