@@ -9,6 +9,7 @@ from typing import Final
 
 from metadata_log.records import (
     ConfigSet,
+    NewPartition,
     Operation,
     PartitionChange,
     Record,
@@ -22,8 +23,8 @@ TARGET_BYTES: Final = Transaction.MAX_ENCODED_BYTES * 9 // 10
 _FIXED_BYTES: Final = 96
 """Upper bound of all fixed-width parts of a record with its operation, conditions and framing."""
 
-_ID_BYTES: Final = 6
-"""A broker id as a varint, with room for its tag where it has one."""
+_LEAF_BYTES: Final = 12
+"""Tags and lengths of one partition of a new topic, without its broker ids."""
 
 
 def split(
@@ -51,15 +52,24 @@ def estimated_bytes(operation: Operation) -> int:
 def _record_bytes(record: Record) -> int:
     match record:
         case PartitionChange(topic=topic, isr=isr):
-            return _FIXED_BYTES + _text(topic) + _ID_BYTES * len(isr)
+            return _FIXED_BYTES + _text(topic) + sum(map(_varint_bytes, isr))
         case TopicCreated(name=name, partitions=partitions):
-            leaves = sum(28 + _ID_BYTES * (len(p.replicas) + len(p.isr)) for p in partitions)
+            leaves = sum(_LEAF_BYTES + sum(map(_varint_bytes, _ids(p))) for p in partitions)
             return _FIXED_BYTES + _text(name) + leaves
         case ConfigSet(entity_name=name, key=key, value=value):
             return _FIXED_BYTES + _text(name) + _text(key) + _text(value or "")
         case _:
             return 4 * _FIXED_BYTES
     raise AssertionError("every record has a size")
+
+
+def _ids(partition: NewPartition) -> tuple[int, ...]:
+    return (partition.leader, *partition.replicas, *partition.isr)
+
+
+def _varint_bytes(number: int) -> int:
+    """A negative number takes ten bytes, most broker ids take one."""
+    return 10 if number < 0 else max(1, (number.bit_length() + 6) // 7)
 
 
 def _text(value: str) -> int:

@@ -1,0 +1,97 @@
+"""Operations in few transactions, none too large."""
+
+import pytest
+
+from broker.controller.managers.batches import TARGET_BYTES, estimated_bytes, split
+from broker.controller.managers.office import Office
+from metadata_log.codec import encode_transaction
+from metadata_log.records import (
+    BrokerAdmitted,
+    ConfigSet,
+    NewPartition,
+    Operation,
+    PartitionChange,
+    ProducerIdBlock,
+    TopicCreated,
+    TopicDeletionPending,
+    Transaction,
+)
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+)
+
+HUGE = 2**31 - 1
+LARGEST = Office(BrokerId(HUGE), ControllerEpoch(HUGE))
+TOPIC_ID = TopicId(b"i" * 16)
+
+
+def change(topic: str, isr: tuple[int, ...], leader: int = NO_BROKER) -> Operation:
+    return LARGEST.operation(
+        PartitionChange(
+            topic=topic,
+            topic_id=TOPIC_ID,
+            partition=HUGE,
+            expected_version=2**62,
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(HUGE),
+            isr=tuple(map(BrokerId, isr)),
+            controller_id=BrokerId(HUGE),
+            controller_epoch=ControllerEpoch(HUGE),
+        )
+    )
+
+
+def creation(partitions: int, replicas: int) -> Operation:
+    ids = tuple(BrokerId(HUGE - n) for n in range(replicas))
+    return LARGEST.operation(
+        TopicCreated(
+            name="ü" * 100,
+            topic_id=TOPIC_ID,
+            partitions=(NewPartition(replicas=ids, leader=NO_BROKER, isr=ids),) * partitions,
+            controller_id=BrokerId(HUGE),
+            controller_epoch=ControllerEpoch(HUGE),
+        ),
+        ConfigSet(entity_type="topic", entity_name="ü" * 100, key="k" * 50, value="v" * 300),
+    )
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        change("t", ()),
+        change("x" * 249, tuple(range(HUGE - 9, HUGE))),
+        creation(1, 1),
+        creation(3_000, 9),
+        LARGEST.operation(TopicDeletionPending(name="x" * 249, topic_id=TOPIC_ID)),
+        LARGEST.operation(ProducerIdBlock(next_producer_id=2**62)),
+        LARGEST.operation(BrokerAdmitted(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2**62))),
+    ],
+)
+def test_c3_sizes_are_estimated_from_above(operation: Operation) -> None:
+    actual = len(encode_transaction(Transaction(operations=(operation,), atomic=False)))
+    assert actual <= estimated_bytes(operation)
+
+
+def test_c3_ten_thousand_changes_are_one_entry_or_two() -> None:
+    operations = [change("orders-of-the-year", (1, 2, 3), leader=1)] * 10_000
+    batches = list(split(operations))
+    assert len(batches) <= 2
+    assert [one for batch in batches for one in batch] == operations
+    for batch in batches:
+        encoded = encode_transaction(Transaction(operations=tuple(batch), atomic=False))
+        assert len(encoded) <= Transaction.MAX_ENCODED_BYTES
+
+
+def test_c3_an_operation_is_never_cut() -> None:
+    large = creation(12_000, 3)
+    assert estimated_bytes(large) > TARGET_BYTES // 2
+    assert [len(batch) for batch in split([large, large, change("t", (1,))])] == [1, 2]
+
+
+def test_c3_nothing_is_no_transaction() -> None:
+    assert list(split([])) == []
