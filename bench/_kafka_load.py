@@ -6,31 +6,43 @@ counted by the library, and latency is sampled: one record of every ``SAMPLE_EVE
 
 import multiprocessing
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from bench._support import percentile
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 RECORD_BYTES = 1000
 SAMPLE_EVERY = 64
+PACED_RECORDS = 16
+"""Records between two looks at the clock where the rate is bounded."""
 TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
 class ProduceLoad:
-    """What one producer does. ``rate_mb_s`` 0: as fast as it goes."""
+    """What one producer does. ``rate_mb_s`` 0: as fast as it goes.
+
+    ``batches_in_flight`` bounds what is produced and not acknowledged, and so the latency that is
+    only the client's own queue.
+    """
 
     bootstrap: str
     topic: str
     partitions: int
     total_bytes: int
     batch_bytes: int
+    batches_in_flight: int
     rate_mb_s: float = 0.0
 
 
@@ -65,7 +77,7 @@ def produce(load: ProduceLoad) -> Produced:
             "batch.size": load.batch_bytes,
             "message.max.bytes": max(1_000_000, 2 * load.batch_bytes),
             "linger.ms": 5,
-            "queue.buffering.max.kbytes": 12 * load.batch_bytes // 1024,
+            "queue.buffering.max.kbytes": load.batches_in_flight * load.batch_bytes // 1024,
             "queue.buffering.max.messages": 1_000_000,
             "delivery.timeout.ms": int(TIMEOUT_S * 1000),
         }
@@ -74,6 +86,42 @@ def produce(load: ProduceLoad) -> Produced:
     sampled: list[float] = []
     failed: list[str] = []
     count = load.total_bytes // RECORD_BYTES
+    with _callbacks_served(producer):
+        begin = time.perf_counter()
+        _send(producer, load, count, sampled, failed)
+        left = producer.flush(TIMEOUT_S)
+        elapsed = time.perf_counter() - begin
+    if left or failed:
+        raise RuntimeError(f"{left} records unacknowledged, {len(failed)} failed: {failed[:1]}")
+    return Produced(
+        megabytes_per_second=count * RECORD_BYTES / 1e6 / elapsed,
+        p50_ms=percentile(sampled, 0.50),
+        p99_ms=percentile(sampled, 0.99),
+        records=count,
+    )
+
+
+@contextmanager
+def _callbacks_served(producer: "Producer") -> Iterator[None]:
+    """Serve acknowledgements as they come, so that sampled latency is theirs."""
+    done = threading.Event()
+
+    def serve() -> None:
+        while not done.is_set():
+            producer.poll(0.05)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _send(
+    producer: "Producer", load: ProduceLoad, count: int, sampled: list[float], failed: list[str]
+) -> None:
     value = os.urandom(RECORD_BYTES)
     per_batch = max(1, load.batch_bytes // RECORD_BYTES)
     begin = time.perf_counter()
@@ -85,20 +133,11 @@ def produce(load: ProduceLoad) -> Produced:
                 producer.produce(load.topic, value, partition=partition, on_delivery=callback)
                 break
             except BufferError:
-                producer.poll(0.002)
-        if number % 512 == 0:
-            producer.poll(0)
-            _keep_pace(load.rate_mb_s, number * RECORD_BYTES, begin)
-    left = producer.flush(TIMEOUT_S)
-    elapsed = time.perf_counter() - begin
-    if left or failed:
-        raise RuntimeError(f"{left} records unacknowledged, {len(failed)} failed: {failed[:1]}")
-    return Produced(
-        megabytes_per_second=count * RECORD_BYTES / 1e6 / elapsed,
-        p50_ms=percentile(sampled, 0.50),
-        p99_ms=percentile(sampled, 0.99),
-        records=count,
-    )
+                time.sleep(0.001)
+        if load.rate_mb_s and number % PACED_RECORDS == 0:
+            ahead = number * RECORD_BYTES / (load.rate_mb_s * 1e6) - (time.perf_counter() - begin)
+            if ahead > 0:
+                time.sleep(ahead)
 
 
 def _sampler(sampled: list[float], failed: list[str]) -> Callable[[object, object], None]:
@@ -112,15 +151,10 @@ def _sampler(sampled: list[float], failed: list[str]) -> Callable[[object, objec
     return delivered
 
 
-def _keep_pace(rate_mb_s: float, sent_bytes: int, begin: float) -> None:
-    if rate_mb_s:
-        ahead = sent_bytes / (rate_mb_s * 1e6) - (time.perf_counter() - begin)
-        if ahead > 0:
-            time.sleep(ahead)
-
-
 def consume(bootstrap: str, topic: str, partitions: int, records: int) -> float:
     """MB/s of reading ``records`` records from the beginning, by one consumer of all partitions.
+
+    Counted from the first record's arrival: how long a client takes to connect is not throughput.
 
     Raises:
         RuntimeError: they did not come.
@@ -139,15 +173,20 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int) -> float:
         }
     )
     assignment = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
-    seen = 0
-    begin = time.perf_counter()
+    deadline = time.perf_counter() + TIMEOUT_S
     try:
         consumer.assign(assignment)
+        first = _arrived(consumer.consume(1, timeout=TIMEOUT_S))
+        begin = time.perf_counter()
+        seen = first
         while seen < records:
-            batch = consumer.consume(10_000, timeout=1.0)
-            seen += sum(message.error() is None for message in batch)
-            if time.perf_counter() - begin > TIMEOUT_S:
+            seen += _arrived(consumer.consume(min(5_000, records - seen), timeout=1.0))
+            if time.perf_counter() > deadline:
                 raise RuntimeError(f"only {seen} of {records} records came in {TIMEOUT_S:.0f} s")
-        return seen * RECORD_BYTES / 1e6 / (time.perf_counter() - begin)
+        return (seen - first) * RECORD_BYTES / 1e6 / (time.perf_counter() - begin)
     finally:
         consumer.close()
+
+
+def _arrived(messages: "list[Message]") -> int:
+    return sum(message.error() is None for message in messages)

@@ -17,7 +17,8 @@ PARTITIONS = 6
 PACED_MB_S = 5.0
 """Load at which latency is the system's own and not that of a full queue."""
 
-BATCHES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20}
+BATCHES = {"64 KiB": (64 << 10, 32), "1 MiB": (1 << 20, 8)}
+"""Name → size in bytes, and how many of them may be on their way."""
 
 
 class Case:
@@ -27,7 +28,7 @@ class Case:
         self._bench = bench
         self._cluster = cluster
         self._replicas = replicas
-        self._batch_bytes = BATCHES[batch]
+        self._batch_bytes, self._in_flight = BATCHES[batch]
         self._repetition = 0
         self._name = f"rf{replicas}-{batch.replace(' ', '').lower()}"
 
@@ -61,6 +62,7 @@ class Case:
             partitions=PARTITIONS,
             total_bytes=total_bytes,
             batch_bytes=self._batch_bytes,
+            batches_in_flight=self._in_flight,
             rate_mb_s=rate_mb_s,
         )
         return in_own_process(produce, load)
