@@ -29,6 +29,14 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 
 
+class Ended(Exception):
+    """A command ended early, without anything to say."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -42,6 +50,17 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Hides Ctrl-C and a closed pipe from click, which has its own words and codes for them."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Ended(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            # Python flushes stdout once more at exit; that must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Ended(EXIT_BROKEN_PIPE) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -89,10 +108,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit; that must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+    except Ended as ended:
+        return ended.code
     except expected_errors() as error:
         click.echo(f"quorate: {error}", err=True)
         return EXIT_ERROR

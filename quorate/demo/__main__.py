@@ -23,6 +23,7 @@ from quorate.demo.failover import ControllerKill, Takeover
 from quorate.demo.producing import Acknowledgements, produce_lines
 from quorate.demo.readback import Readback, Spark, offset_ranges, read_back
 from quorate.demo.source import NoInput, Source, find_source
+from quorate.spark.java_home import JavaNotFound
 from quorate.testing.running import RunningCluster, running_cluster
 
 VOTERS: Final = 3
@@ -61,7 +62,7 @@ def main() -> int:
     except KeyboardInterrupt:
         narrator.say("interrupted; everything is stopped and removed")
         return 130
-    except (NoInput, LocalClusterError, QuorateError, TimeoutError) as error:
+    except (NoInput, JavaNotFound, LocalClusterError, QuorateError, TimeoutError) as error:
         sys.stderr.write(f"demo: {error}\n")
         return 1
 
@@ -107,7 +108,14 @@ def _produce(
         f"in {source.root} with acks=all"
     )
     acknowledgements = Acknowledgements()
-    kill = ControllerKill(cluster, TOPIC)
+
+    def on_takeover(takeover: Takeover) -> None:
+        narrator.say(
+            f"broker {takeover.successor} took over as controller {takeover.takeover_ms:.0f} ms "
+            f"after the kill (epoch {takeover.old_epoch} → {takeover.new_epoch})"
+        )
+
+    kill = ControllerKill(cluster, TOPIC, on_takeover)
 
     def on_progress(records: int, done_bytes: int) -> None:
         if kill.killed_at is None and done_bytes >= source.size_bytes * KILL_AFTER_SHARE:
@@ -126,24 +134,13 @@ def _produce(
         on_progress=on_progress,
     )
     seconds = time.monotonic() - begin
-    _report_takeover(narrator, kill.takeover(), acknowledgements)
-    narrator.say(f"produced {produced} lines in {seconds:.1f} s")
+    led = kill.takeover().partitions_led
+    pause_s = max((acknowledgements.silence_s.get(number, 0.0) for number in led), default=0.0)
+    narrator.say(
+        f"produced {produced} lines in {seconds:.1f} s; the {len(led)} partitions that the dead "
+        f"broker led paused for at most {pause_s * 1000:.0f} ms"
+    )
     return acknowledgements, produced
-
-
-def _report_takeover(
-    narrator: Narrator, takeover: Takeover, acknowledgements: Acknowledgements
-) -> None:
-    narrator.say(
-        f"broker {takeover.successor} took over as controller {takeover.takeover_ms:.0f} ms after "
-        f"the kill (epoch {takeover.old_epoch} → {takeover.new_epoch})"
-    )
-    silence_s = acknowledgements.silence_s
-    led = max((silence_s.get(number, 0.0) for number in takeover.partitions_led), default=0.0)
-    narrator.say(
-        f"the {len(takeover.partitions_led)} partitions it led had new leaders, and "
-        f"acknowledgements again, within {led * 1000:.0f} ms"
-    )
 
 
 def _read(

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,8 +30,12 @@ class Takeover:
 class ControllerKill:
     """Kills the controller's broker once, and watches the survivors in a thread of its own."""
 
-    def __init__(self, cluster: RunningCluster, topic: str) -> None:
+    def __init__(
+        self, cluster: RunningCluster, topic: str, on_takeover: Callable[[Takeover], None]
+    ) -> None:
+        """``on_takeover`` is called once, in the watching thread."""
         self._cluster = cluster
+        self._on_takeover = on_takeover
         self._topic = topic
         self._thread: threading.Thread | None = None
         self._outcome: Takeover | Exception | None = None
@@ -86,7 +91,7 @@ class ControllerKill:
                     self._outcome = error
                     return
                 if status.controller_epoch > old_epoch and status.controller_id >= 0:
-                    self._outcome = Takeover(
+                    takeover = Takeover(
                         victim=victim,
                         victim_pid=pid,
                         successor=status.controller_id,
@@ -95,5 +100,7 @@ class ControllerKill:
                         takeover_ms=(time.monotonic() - self.killed_at) * 1000,
                         partitions_led=led,
                     )
+                    self._outcome = takeover
+                    self._on_takeover(takeover)
                     return
                 time.sleep(POLL_INTERVAL_S)

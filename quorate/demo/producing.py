@@ -21,7 +21,7 @@ DELIVERY_TIMEOUT_S: Final = 120
 class Acknowledgements:
     """Offsets acknowledged per partition, and the longest silence of each since ``watch_from``."""
 
-    offsets: dict[int, array[int]] = field(default_factory=dict)
+    offsets: "dict[int, array[int]]" = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     watch_from: float | None = None
     silence_s: dict[int, float] = field(default_factory=dict)
@@ -72,6 +72,8 @@ def produce_lines(
             "message.timeout.ms": DELIVERY_TIMEOUT_S * 1000,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
+            # librdkafka by itself asks for new leaders once a second only.
+            "topic.metadata.refresh.interval.ms": 250,
             "log_level": 0,
         }
     )

@@ -1,10 +1,12 @@
 """Reading the topic back with Spark, by offset range, and comparing with the acknowledgements."""
 
 import json
+import os
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,13 +48,13 @@ class Spark:
     def _start(self) -> "SparkSession":
         from quorate.spark.session import local_session
 
-        return local_session(
-            "quorate-demo",
-            settings={
-                "spark.local.dir": str(self._folder),
-                "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
-            },
-        )
+        self._folder.mkdir(parents=True)
+        settings = {
+            "spark.local.dir": str(self._folder),
+            "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+        }
+        with _stderr_in(self._folder / "spark.log"):
+            return local_session("quorate-demo", settings=settings)
 
     def __enter__(self) -> "Spark":
         return self
@@ -71,9 +73,24 @@ class Spark:
             gateway.proc.wait()
 
 
+@contextmanager
+def _stderr_in(path: Path) -> Iterator[None]:
+    """What is started meanwhile writes its standard error there: a JVM greets in five lines."""
+    own = os.dup(2)
+    with path.open("ab") as log_file:
+        os.dup2(log_file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
 def offset_ranges(bootstrap: str, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
     """First and next offset of each partition, from the brokers."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "quorate-demo"})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "quorate-demo", "log_level": 0}
+    )
     try:
         return {
             number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)

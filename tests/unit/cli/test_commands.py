@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from quorate.cli.main import COMMANDS, LazyGroup, cli, run
+from quorate.cli.main import COMMANDS, cli, run
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
@@ -119,9 +119,12 @@ def test_down_of_a_folder_without_a_cluster_says_so(
     assert "holds no Quorate cluster" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: LazyGroup, ctx: click.Context) -> None:
+def test_ctrl_c_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(self: click.Group, ctx: click.Context) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LazyGroup, "invoke", interrupted)
+    monkeypatch.setattr(click.Group, "invoke", interrupted)
     assert run(["status"]) == 130
+    assert capsys.readouterr().err == ""
