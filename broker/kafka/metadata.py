@@ -1,7 +1,8 @@
 """Metadata (3): brokers, topics and leaders, as UpdateMetadata told them (C19).
 
 Clients poll this, and nothing in it changes between two UpdateMetadata, so encoded answers are kept
-until the next one.
+until the next one. Before the first one a broker knows nothing, and to say that a topic does not
+exist would be wrong: the connection is closed, and the client tries elsewhere or later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from broker.config import AUTO_CREATE_TOPICS_ENABLE
 from broker.kafka.auto_create import AutoCreation
 from broker.kafka.codec import Message
 from broker.kafka.metadata_answer import MetadataAnswer
-from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.requests import Buffers, CloseConnection, RequestContext
 from broker.kafka.services import KafkaServices, KnownBroker, Metadata
 from metadata_log.types import BrokerId
 
@@ -33,6 +34,8 @@ class MetadataApi:
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: Message
     ) -> Buffers:
+        if not services.metadata.brokers:
+            raise CloseConnection("metadata asked of a broker that was not told of the cluster yet")
         wanted = _wanted_topics(context.version, request)
         if wanted is not None and any(item["name"] is None for item in wanted):
             answer = MetadataAnswer(services, context.version)

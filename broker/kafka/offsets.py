@@ -11,6 +11,7 @@ from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _UNCHECKED_EPOCH: Final = -1
+_FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 
 
 async def list_offsets(
@@ -21,7 +22,8 @@ async def list_offsets(
         {
             "name": topic["name"],
             "partitions": [
-                _listed(services, topic["name"], partition) for partition in topic["partitions"]
+                _listed(services, context.version, topic["name"], partition)
+                for partition in topic["partitions"]
             ],
         }
         for topic in request["topics"]
@@ -30,7 +32,7 @@ async def list_offsets(
     return [codec.encode_response("list_offsets", context.version, values)]
 
 
-def _listed(services: KafkaServices, topic: str, partition: Message) -> Message:
+def _listed(services: KafkaServices, version: int, topic: str, partition: Message) -> Message:
     tp = TopicPartition(topic, partition["partition_index"])
     timestamp_ms = partition["timestamp"]
     if timestamp_ms < EARLIEST_TIMESTAMP_MS:
@@ -41,11 +43,21 @@ def _listed(services: KafkaServices, topic: str, partition: Message) -> Message:
         )
     return {
         "partition_index": tp.partition,
-        "error_code": outcome.error_code,
+        "error_code": _code_known_to(version, outcome.error_code),
         "timestamp": outcome.timestamp_ms,
         "offset": outcome.offset,
         "leader_epoch": outcome.leader_epoch,
     }
+
+
+def _code_known_to(version: int, error_code: int) -> int:
+    """Clients of old versions know only one way to be told that a new leader needs a moment."""
+    if (
+        error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+        and version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+    ):
+        return errors_pb2.LEADER_NOT_AVAILABLE
+    return error_code
 
 
 async def offset_for_leader_epoch(

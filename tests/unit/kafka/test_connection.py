@@ -27,12 +27,10 @@ class FakeTransport:
         return ("10.0.0.9", 4321) if name == "peername" else None
 
     def write(self, data: bytes) -> None:
-        assert not self.closed
         self.pieces += 1
         self.written += data
 
     def writelines(self, buffers: Buffers) -> None:
-        assert not self.closed
         self.pieces += len(buffers)
         self.written += b"".join(buffers)
 

@@ -9,6 +9,7 @@ import pytest
 from broker.config import AUTO_CREATE_TOPICS_ENABLE, BROKER_SPEC
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
+from broker.kafka.requests import CloseConnection
 from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, FakePartition
@@ -188,3 +189,11 @@ async def test_requests_of_one_shape_share_an_encoding_until_the_metadata_change
     assert await body() is first
     inside.metadata.changed()
     assert await body() is not first
+
+
+async def test_before_the_first_update_nothing_is_said_to_be_missing(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.brokers = {}
+    with pytest.raises(CloseConnection, match="not told of the cluster yet"):
+        await ask(METADATA, 12, wanting("t"))

@@ -9,7 +9,7 @@ from broker.kafka.apis import api_table
 from broker.kafka.cluster import GRPC_ENDPOINT_TAG
 from broker.kafka.codec import append_uvarint
 from broker.kafka.dispatch import Dispatcher
-from broker.replication.api import ProduceEntry
+from broker.replication.api import OffsetOutcome, ProduceEntry
 from metadata_log.types import NO_BROKER, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
@@ -50,6 +50,26 @@ async def test_earliest_latest_and_by_timestamp(
     known, unknown = topic.partitions
     assert (known.error_code, known.offset, known.timestamp) == (0, offset, found_ms)
     assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.usefixtures("three_records")
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(4, errors_pb2.LEADER_NOT_AVAILABLE), (5, errors_pb2.OFFSET_NOT_AVAILABLE)],
+)
+async def test_a_leader_that_needs_a_moment_says_so_in_words_the_client_knows(
+    inside: FakeBrokerInside, ask: Ask, version: int, code: int
+) -> None:
+    outcome = OffsetOutcome(errors_pb2.OFFSET_NOT_AVAILABLE)
+    inside.replicas.list_offset = lambda *_: outcome  # type: ignore[method-assign, misc]
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    values = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "t", "partitions": [partition]}],
+    }
+    (topic,) = (await ask(LIST_OFFSETS, version, values)).topics
+    assert topic.partitions[0].error_code == code
 
 
 @pytest.mark.usefixtures("three_records")
