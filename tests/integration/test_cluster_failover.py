@@ -203,21 +203,22 @@ def test_stopped_broker_moves_its_leaderships_before_it_goes(
     wait_until_whole(cluster)
 
 
-def test_paused_broker_is_replaced_and_cannot_harm_when_it_wakes(
+def test_c15_paused_leader_is_replaced_and_cannot_harm_when_it_wakes(
     cluster: RunningCluster, topic: str
 ) -> None:
-    """A leader that sleeps past its session wakes up believing it leads (C15)."""
+    """A leader that sleeps past its session wakes up believing that it leads.
+
+    Its connections stay open, so the client has to give up on it by itself: the library's default
+    would be a minute.
+    """
     before = wait_until_whole(cluster)
     victim = next(b for b in leaders(cluster, topic) if b != before.controller_id)
-    with acked_load(cluster.bootstrap, topic, PARTITIONS) as load:
+    with acked_load(cluster.bootstrap, topic, PARTITIONS, socket_timeout_ms=1_000) as load:
         load.wait_for_more(RECORDS_AROUND)
         cluster.pause_broker(victim)
         try:
-            cluster.wait_until(
-                lambda: victim not in [b.id for b in other_view(cluster, victim).brokers],
-                "the paused broker to be declared dead",
-            )
             load.wait_for_more(RECORDS_AROUND, timeout_s=40.0)
+            assert victim not in [broker.id for broker in other_view(cluster, victim).brokers]
         finally:
             cluster.resume_broker(victim)
         load.wait_for_more(RECORDS_AROUND)

@@ -44,15 +44,26 @@ class Acknowledged:
 
 
 class AckedLoad:
-    """Produces to every partition of ``topic`` in turn until stopped, in a thread of its own."""
+    """Produces to every partition of ``topic`` in turn until stopped, in a thread of its own.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    ``settings``: more of librdkafka's, for what its defaults are too patient for.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str | int]
+    ) -> None:
         self.acknowledged = Acknowledged()
         self._topic = topic
         self._partitions = partitions
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 1,
+                "log_level": 0,
+                **settings,
+            }
         )
         self._thread = threading.Thread(target=self._run, name="acked-load")
         self._left = 0
@@ -110,9 +121,15 @@ class AckedLoad:
 
 
 @contextmanager
-def acked_load(bootstrap: str, topic: str, partitions: int) -> Iterator[AckedLoad]:
-    """A running load; stopped at the end, if the test has not stopped it."""
-    load = AckedLoad(bootstrap, topic, partitions)
+def acked_load(
+    bootstrap: str, topic: str, partitions: int, **settings: str | int
+) -> Iterator[AckedLoad]:
+    """A running load; stopped at the end, if the test has not stopped it.
+
+    ``settings`` are librdkafka's, with ``_`` for ``.``.
+    """
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    load = AckedLoad(bootstrap, topic, partitions, named)
     load.start()
     try:
         yield load
