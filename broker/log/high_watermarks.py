@@ -14,10 +14,10 @@ class HighWatermarkCheckpoint:
     """High watermarks by local partition number, and their way to the table."""
 
     def __init__(
-        self, table: StoreTable, housekeeping: Executor, on_fault: Callable[[Exception], None]
+        self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
     ) -> None:
         self._table = table
-        self._housekeeping = housekeeping
+        self._executor = executor
         self._on_fault = on_fault
         self._offsets = table.high_watermarks()
         self._writing: asyncio.Future[None] | None = None
@@ -44,13 +44,13 @@ class HighWatermarkCheckpoint:
             await asyncio.wait([self._writing])
 
     def write_now(self) -> None:
-        """Write a checkpoint from the housekeeping thread itself, as the last thing."""
+        """Write a checkpoint at once, on the calling thread: the last thing before a close."""
         self._table.write_high_watermarks(self._offsets)
 
     def _write(self) -> None:
         self._is_stale = False
         self._writing = asyncio.get_running_loop().run_in_executor(
-            self._housekeeping, self._table.write_high_watermarks, dict(self._offsets)
+            self._executor, self._table.write_high_watermarks, dict(self._offsets)
         )
         self._writing.add_done_callback(self._written)
 

@@ -2,14 +2,15 @@
 
 One thread at a time uses it: the writer's, or the event loop's under ``log.flush=os``. Work that
 nobody waits for (creating the next segment ahead, syncing a sealed one, unlinking an empty one)
-runs in the housekeeping thread, so that a commit with a roll takes no longer than another.
+runs in the housekeeping threads, so that a commit with a roll takes no longer than another.
 """
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from pathlib import Path
 
+from broker.log.housekeeping import Housekeeping
 from broker.log.options import LogOptions
 from broker.log.segment import Segment
 from broker.log.table import StoreTable
@@ -26,7 +27,7 @@ class Journal:
         directory: Path,
         options: LogOptions,
         table: StoreTable,
-        housekeeping: Executor,
+        housekeeping: Housekeeping,
         active: Segment,
         following: Segment | None,
     ) -> None:
@@ -87,10 +88,10 @@ class Journal:
         self._following = None
         log.info("log segment %d sealed, %d begun", sealed.id, self.active.id)
         if self._options.flush == "os":
-            self._housekeeping.submit(self._make_durable, sealed)
+            self._housekeeping.behind.submit(self._make_durable, sealed)
 
     def _create_following(self) -> Future[Segment]:
-        self._following = self._housekeeping.submit(
+        self._following = self._housekeeping.ahead.submit(
             create_segment, self._directory, self._options, self._table, self.active.id + 1
         )
         return self._following

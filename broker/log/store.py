@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
 from broker.log.group_commit import GroupCommit, InlineCommit, ThreadedCommit
 from broker.log.high_watermarks import HighWatermarkCheckpoint
+from broker.log.housekeeping import Housekeeping
 from broker.log.journal import Journal
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
@@ -49,7 +49,7 @@ class LogStore:
         options: LogOptions,
         on_flushed: OnFlushed,
         on_failed: OnFailed,
-        housekeeping: ThreadPoolExecutor,
+        housekeeping: Housekeeping,
         recovered: Recovered,
     ) -> None:
         self.directory = directory
@@ -61,11 +61,13 @@ class LogStore:
         self._options = options
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        self._housekeeping = housekeeping
+        self.housekeeping = housekeeping
         self._table = recovered.table
         self._segments = recovered.segments
         self._next_number = recovered.next_number
-        self._high_watermarks = HighWatermarkCheckpoint(recovered.table, housekeeping, self._failed)
+        self._high_watermarks = HighWatermarkCheckpoint(
+            recovered.table, housekeeping.ahead, self._failed
+        )
         self._waiting: deque[tuple[asyncio.Future[None], Forgotten]] = deque()
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._by_number: dict[int, PartitionLog] = {}
@@ -98,10 +100,10 @@ class LogStore:
             KafkaError: KAFKA_STORAGE_ERROR; damaged or of another format, the message says which.
             OSError: the folder cannot be used.
         """
-        housekeeping = ThreadPoolExecutor(1, thread_name_prefix="log-housekeeping")
+        housekeeping = Housekeeping()
         try:
             recovered = await asyncio.get_running_loop().run_in_executor(
-                housekeeping, recover, directory, options, current_boot_id()
+                housekeeping.ahead, recover, directory, options, current_boot_id()
             )
         except BaseException:
             housekeeping.shutdown()
@@ -168,7 +170,7 @@ class LogStore:
         if not self.log_may_be_lost or self.failure is not None:
             return
         self.log_may_be_lost = False
-        self._housekeeping.submit(self._table.record_loss, unhandled=False)
+        self.housekeeping.ahead.submit(self._table.record_loss, unhandled=False)
 
     async def wait_for_room(self) -> None:
         """Return once less than ``max_pending_bytes`` wait to be flushed.
@@ -187,9 +189,9 @@ class LogStore:
         """Flush everything and close. After a failure it only closes."""
         await self._commit.close()
         await self._high_watermarks.drain()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._housekeeping, self._close_files)
-        self._housekeeping.shutdown()
+        await self.housekeeping.idle()
+        await asyncio.to_thread(self._close_files)
+        self.housekeeping.shutdown()
 
     def check_writable(self) -> None:
         """Refuse what would need the disk once it has failed.
@@ -295,7 +297,7 @@ class LogStore:
             sealed = segment.id < self.newest_segment.id
             if sealed and not segment.live_batches and segment.id in self._segments:
                 del self._segments[segment.id]
-                self._housekeeping.submit(self._unlink, segment)
+                self.housekeeping.behind.submit(self._unlink, segment)
 
     def _unlink(self, segment: Segment) -> None:
         try:
@@ -306,7 +308,7 @@ class LogStore:
             log.exception("cannot unlink log segment %s", segment.path)
 
     def _close_files(self) -> None:
-        """In the housekeeping thread: behind everything that was asked of it."""
+        """Nothing else uses them any more."""
         if self.failure is None:
             if self._options.flush == "os":
                 self._journal.active.sync()

@@ -147,7 +147,7 @@ class History:
         await self._flush_all(store)
         # A creation is not waited for by anyone: let a later step that is waited for pass it.
         await store.store.delete(store.create("barrier").tip)
-        await asyncio.get_running_loop().run_in_executor(store.store._housekeeping, lambda: None)
+        await store.store.housekeeping.idle()
         self._crashes += 1
         copy = self._directory.with_name(f"after-crash-{self._crashes}")
         shutil.copytree(self._directory, copy)

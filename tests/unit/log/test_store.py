@@ -37,10 +37,6 @@ async def fill(store: OpenStore, topic: str = "t", *, segments: int) -> None:
         await store.until_flushed(log)
 
 
-async def housekeeping_done(store: OpenStore) -> None:
-    await asyncio.get_running_loop().run_in_executor(store.store._housekeeping, lambda: None)
-
-
 @pytest.mark.parametrize("flush", FLUSHES)
 async def test_d3_partition_logs_are_lmdb_environments(tmp_path: Path, flush: Flush) -> None:
     async with opened(tmp_path, flush) as store:
@@ -165,7 +161,7 @@ async def test_c5_a_deleted_log_leaves_no_data(tmp_path: Path, flush: Flush) -> 
         files = segment_files(tmp_path)
         await store.store.delete(doomed.tip)
         await store.store.delete(doomed.tip)
-        await housekeeping_done(store)
+        await store.store.housekeeping.idle()
         assert doomed.tip not in store.store.logs
         # The first segment also holds `kept`, the last one is still being written.
         assert segment_files(tmp_path) == [files[0], *files[3:]]
@@ -272,7 +268,7 @@ async def test_a_failed_checkpoint_is_a_disk_failure(
 
 async def crash(store: OpenStore, directory: Path, copy: Path) -> None:
     """What ``directory`` would be after kill -9 now: every write of the process so far."""
-    await housekeeping_done(store)
+    await store.store.housekeeping.idle()
     copy.mkdir()
     for path in directory.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
@@ -345,7 +341,7 @@ async def test_a_missing_segment_ends_the_log_at_the_gap(tmp_path: Path) -> None
         assert 0 < len(found) < len(complete)
         assert complete.startswith(found)
         assert store.store.log_may_be_lost
-        await housekeeping_done(store)
+        await store.store.housekeeping.idle()
         assert "segment-0000000003.mdb" in segment_files(tmp_path)
         log.append_as_leader(batch(5, 100), LeaderEpoch(100))
         await store.until_flushed(log)
@@ -414,7 +410,7 @@ async def test_a_segment_created_ahead_is_taken_up_again(tmp_path: Path) -> None
         for seed in range(9):
             log.append_as_leader(batch(5, 20_000, seed=seed), EPOCH)
             await store.until_flushed(log)
-        await housekeeping_done(store)
+        await store.store.housekeeping.idle()
         assert len(segment_files(tmp_path)) == 2
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         assert store.store.newest_segment.id == 1
