@@ -318,18 +318,22 @@ def test_malformed_batches_are_refused(frame: bytes, reason: str) -> None:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_what_lies_behind_the_records_is_never_read(behind: int, wanted: bool) -> None:
     record = Record(0, 300, b"key", b"v" * 70, (("h", b"x"), ("null", None)))
-    body = encode_batch([record, Record(1, 900, None, b"")])[61:]
-    for cut in range(len(body)):
-        memory = np.frombuffer(body[:cut] + bytes([behind]) * 300, np.uint8)
-        outcome = _run_kernels(memory[:cut], wanted)
-        assert outcome == _run_kernels(np.frombuffer(body[:cut], np.uint8).copy(), wanted)
-        assert outcome[0] != kernel.OK
+    whole = encode_batch([record])[61:]
+    fields = whole[2:]
+    assert varint(len(fields)) == whole[:2]
+    bodies = [whole[:cut] for cut in range(len(whole))]
+    bodies += [varint(cut) + fields[:cut] for cut in range(len(fields))]
+    for body in bodies:
+        memory = np.frombuffer(body + bytes([behind]) * 300, np.uint8)
+        outcome = _run_kernels(memory[: len(body)], wanted)
+        assert outcome == _run_kernels(np.frombuffer(body, np.uint8).copy(), wanted)
+        assert outcome[0] != kernel.OK or not wanted
 
 
 def _run_kernels(body: npt.NDArray[np.uint8], wanted: bool) -> tuple[int, list[int]]:
-    """Both kernels over one batch of two records; the status and the report."""
-    table = np.array([[0, len(body), 2, 0, 1, 0, 0]], dtype=np.int64)
-    plain = PlainRecords(body, table, 2)
+    """Both kernels over a batch of one record; the status and the report."""
+    table = np.array([[0, len(body), 1, 0, 0, 0, 0]], dtype=np.int64)
+    plain = PlainRecords(body, table, 1)
     names = {"key", "value", "headers"} if wanted else {"offset"}
     columns = Columns(plain, frozenset(names))
     return columns.decode(plain, 0, END), columns.report.tolist()

@@ -1,0 +1,39 @@
+"""What is loaded when: Spark forks its workers, and an executor must not pull the server in."""
+
+import logging
+import subprocess
+import sys
+
+import numba
+import pytest
+
+from quorate.spark.compiling import compiled
+
+FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb")
+FORBIDDEN_ON_EXECUTORS = ("broker", "quorum", "metadata_log", "lmdb", "pysyncobj", "kio")
+
+
+def loaded_by(module: str) -> set[str]:
+    """Top-level names of what a fresh interpreter has loaded after importing ``module``."""
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(told.stdout.split())
+
+
+def test_the_source_loads_no_grpc_before_spark_forks() -> None:
+    assert loaded_by("quorate.spark").isdisjoint(FORBIDDEN_BEFORE_FORK)
+
+
+def test_reading_loads_nothing_of_the_server() -> None:
+    assert loaded_by("quorate.spark.range_reader").isdisjoint(FORBIDDEN_ON_EXECUTORS)
+
+
+def test_kernels_compile_where_nothing_can_be_cached(caplog: pytest.LogCaptureFixture) -> None:
+    namespace: dict[str, object] = {}
+    exec("def double(number):\n    return number * 2\n", namespace)
+    function = namespace["double"]
+    assert callable(function)
+    with caplog.at_level(logging.WARNING):
+        double = compiled(numba.int64(numba.int64))(function)
+    assert double(21) == 42
+    assert "NUMBA_CACHE_DIR" in caplog.text
