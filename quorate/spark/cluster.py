@@ -176,6 +176,7 @@ class ClusterClient:
     def _describe_once(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
         if not self._addresses:
             self._addresses = self._discover()
+        partial: DescribeTopicsResponse | None = None
         failure: grpc.RpcError | None = None
         for address in list(self._addresses):
             try:
@@ -185,9 +186,13 @@ class ClusterClient:
             except grpc.RpcError as error:
                 raise_if_permanent(error)
                 failure = error
-            else:
-                self._remember(response)
+                continue
+            self._remember(response, address)
+            if is_complete(response):
                 return response
+            partial = response
+        if partial is not None:
+            return partial
         raise failure or BootstrapError("no broker told its gRPC endpoint")
 
     def _discover(self) -> list[str]:
@@ -200,13 +205,14 @@ class ClusterClient:
             )
         return addresses
 
-    def _remember(self, response: DescribeTopicsResponse) -> None:
+    def _remember(self, response: DescribeTopicsResponse, responder: str) -> None:
         address_by_id = {
             broker.broker_id: format_address(broker.grpc.host, broker.grpc.port)
             for broker in response.brokers
         }
-        if address_by_id:
-            self._addresses = list(address_by_id.values())
+        others = [a for a in address_by_id.values() or self._addresses if a != responder]
+        # Who answered is asked first the next time: not a broker that hangs, again and again.
+        self._addresses = [responder, *others]
         for topic in response.topics:
             self._topic_ids.pop(topic.topic, None)
             if not topic.error_code:
@@ -265,6 +271,11 @@ class ClusterClient:
             channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
             self._channels[address] = channel
         return channel
+
+
+def is_complete(response: DescribeTopicsResponse) -> bool:
+    """Whether a broker knew all it was asked for; one that has just started does not."""
+    return len(response.brokers) > 0 and not any(topic.error_code for topic in response.topics)
 
 
 def error_name(code: int) -> str:

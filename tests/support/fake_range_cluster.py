@@ -70,6 +70,8 @@ class FakeRangeCluster:
         self.reads: list[tuple[int, int]] = []
         """(broker id, start offset) of every Read so far."""
         self.before_frame: Callable[[FrameAbout], RangeHeader | None] = lambda about: None
+        self.uninformed: set[int] = set()
+        """Brokers that have just started: they know of no topic and no broker yet."""
         self._batches_per_frame = batches_per_frame
         self._servers: dict[int, grpc.Server] = {}
         self._ports: dict[int, int] = {}
@@ -121,7 +123,7 @@ class FakeRangeCluster:
         server = grpc.server(ThreadPoolExecutor(8))
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "DescribeTopics": grpc.unary_unary_rpc_method_handler(
-                lambda request, context: self._describe_topics(request),
+                lambda request, context: self._describe_topics(broker_id, request),
                 DescribeTopicsRequest.FromString,
                 DescribeTopicsResponse.SerializeToString,
             ),
@@ -147,7 +149,15 @@ class FakeRangeCluster:
         ]
         return describe_cluster_response(endpoints)
 
-    def _describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+    def _describe_topics(
+        self, asked: int, request: DescribeTopicsRequest
+    ) -> DescribeTopicsResponse:
+        if asked in self.uninformed:
+            unknown = [
+                TopicDescription(topic=name, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+                for name in request.topics
+            ]
+            return DescribeTopicsResponse(topics=unknown)
         names = sorted(self.topic_ids) if request.all else request.topics
         return DescribeTopicsResponse(
             topics=[self._describe_topic(name) for name in names],

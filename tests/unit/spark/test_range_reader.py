@@ -223,6 +223,18 @@ def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster
     assert reading.pauses == [0.1]
 
 
+def test_a_broker_that_knows_nothing_yet_is_not_believed(cluster: FakeRangeCluster) -> None:
+    cluster.uninformed.add(0)
+    reading = Reading(cluster)
+    with ClusterClient(cluster.bootstrap, reading.new_retries) as client:
+        assert [t.error_code for t in client.describe_topics(["orders"]).topics] == [0]
+        assert client.leader_of(ORDERS) is not None
+        (nowhere,) = client.describe_topics(["nowhere"]).topics
+        assert nowhere.error_code
+    assert reading.offsets(0, 100) == list(range(100))
+    assert reading.pauses == []
+
+
 def test_a_broken_call_reaches_the_reader() -> None:
     class Broken:
         def __iter__(self) -> Iterator[bytes]:
