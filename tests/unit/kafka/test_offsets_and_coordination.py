@@ -61,7 +61,7 @@ async def test_a_leader_that_needs_a_moment_says_so_in_words_the_client_knows(
     inside: FakeBrokerInside, ask: Ask, version: int, code: int
 ) -> None:
     outcome = OffsetOutcome(errors_pb2.OFFSET_NOT_AVAILABLE)
-    inside.replicas.list_offset = lambda *_: outcome  # type: ignore[method-assign, misc]
+    inside.replicas.list_offset = lambda *_: outcome  # type: ignore[method-assign]
     partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     values = {
         "replica_id": -1,
