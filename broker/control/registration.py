@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL_MS: Final = 200
 """Between two attempts while the id is taken or the quorum is away."""
 
+RETRY_AFTER_FAULT_MS: Final = 5_000
+
 LOG_EVERY_ATTEMPTS: Final = 25
 """A waiting broker says so every five seconds."""
 
@@ -94,8 +96,13 @@ class BrokerRegistrar:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            await self._renew()
-            await self._register()
+            try:
+                await self._renew()
+                await self._register()
+            except Exception:  # a broker that gave up here would never come back
+                log.exception("broker %d could not register again", self.broker_id)
+                await asyncio.sleep(RETRY_AFTER_FAULT_MS / 1000)
+                self._lost.set()
 
     async def _renew(self) -> None:
         while True:

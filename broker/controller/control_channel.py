@@ -144,10 +144,13 @@ class Lane(ABC):
             response = await self._shared.transport.send(
                 self._broker.grpc, self.kind, request.body, self._shared.timeout_ms
             )
+            return self._read(response)
         except Unanswered as error:
             self._alert(f"got no answer: {error}")
-            return False
-        return self._read(response)
+        except Exception as error:  # a lane that ended here would leave its broker untold for ever
+            log.exception("%s to broker %d failed", self.kind.value, self._broker.broker_id)
+            self._alert(f"failed: {error!r}")
+        return False
 
     def _read(self, response: ControlResponse) -> bool:
         epoch = ControllerEpoch(response.controller_epoch)

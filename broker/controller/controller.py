@@ -80,7 +80,7 @@ class Controller:
             timeout_ms=timeout_ms,
             on_deposed=lambda _: deposed(office.controller_epoch),
         )
-        self._events = EventQueue()
+        self._events = EventQueue(on_fault=lambda: deposed(office.controller_epoch))
         self._publisher = Publisher(self._correspondence)
         self._writer = Writer(quorum, images, lambda: deposed(office.controller_epoch))
         self._deletions = Deletions(office, self._writer, self._publisher, self._events)

@@ -66,6 +66,8 @@ class Deletions:
                 await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
         except LeftOffice:
             log.info("%d deletions are left to the next controller", len(topics))
+        except Exception:
+            log.exception("%d deletions failed; the next controller takes them up", len(topics))
         finally:
             for topic_id in topic_ids:
                 self._under_way.pop(topic_id, None)

@@ -35,7 +35,7 @@ RETRY_INTERVAL_MS: Final = 100
 """Between two attempts to reach the quorum."""
 
 HOLD_BACK_MS: Final = 1_000
-"""Who resigned lets the others go first for this long; only then does it stand again."""
+"""Who resigned or failed lets the others go first for this long, then stands again."""
 
 
 class Step(Enum):
@@ -159,6 +159,7 @@ class ControllerElector:
         """A broker or the quorum knows of a newer controller (E3)."""
         if self.active is not None and self.active.controller_epoch == epoch:
             log.warning("controller epoch %d of broker %d is over", epoch, self._broker_id)
+            self._hold_back()
             self._leave()
             self._wake.set()
 
@@ -171,8 +172,11 @@ class ControllerElector:
 
     async def _resign(self, epoch: ControllerEpoch) -> None:
         """Vacate /controller, and let the others go first (E5)."""
-        self._held_back_until_s = asyncio.get_running_loop().time() + self._hold_back_ms / 1000
+        self._hold_back()
         await self._vacate(epoch)
+
+    def _hold_back(self) -> None:
+        self._held_back_until_s = asyncio.get_running_loop().time() + self._hold_back_ms / 1000
 
     # -- standing --------------------------------------------------------------------------------
 
@@ -186,6 +190,10 @@ class ControllerElector:
             except QuorumError as error:
                 log.info("the quorum does not answer: %s", error)
                 await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
+                self._wake.set()
+            except Exception:  # an elector that ended here would never stand again
+                log.exception("could not %s", self._next_step().name.lower())
+                await asyncio.sleep(HOLD_BACK_MS / 1000)
                 self._wake.set()
 
     async def _take(self, step: Step) -> None:
@@ -206,7 +214,7 @@ class ControllerElector:
 
     async def _claim(self) -> None:
         pause_s = self._held_back_until_s - asyncio.get_running_loop().time()
-        if pause_s > 0 and len(self._images.image.brokers) > 1:
+        if pause_s > 0:
             asyncio.get_running_loop().call_later(pause_s, self._wake.set)
             return
         claim = ControllerClaim(

@@ -6,10 +6,13 @@ are queued in pieces.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TypeVar
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -28,9 +31,14 @@ class LeftOffice(Exception):
 
 
 class EventQueue:
-    """Two queues and the one task that works them off."""
+    """Two queues and the one task that works them off.
 
-    def __init__(self) -> None:
+    ``on_fault`` is told when work fails that nobody waits for: its decision is not made, so another
+    controller had better try.
+    """
+
+    def __init__(self, on_fault: Callable[[], None]) -> None:
+        self._on_fault = on_fault
         self._waiting: dict[Priority, deque[Work]] = {priority: deque() for priority in Priority}
         self._wake = asyncio.Event()
         self._unanswered: set[asyncio.Future[object]] = set()
@@ -97,8 +105,12 @@ class EventQueue:
             if work is None:
                 self._wake.clear()
                 await self._wake.wait()
-            else:
+                continue
+            try:
                 await work()
+            except Exception:
+                log.exception("the controller could not handle an event and gives up its office")
+                self._on_fault()
 
     def _next(self) -> Work | None:
         for priority in Priority:

@@ -60,13 +60,13 @@ class Publisher:
             self._due = None
         image, before = self._shared.image(), self._told
         changed, self._changed_topics = self._changed_topics, set()
-        self._told = image
         self._open_channels(image)
         self._tell_leadership(before, image, changed)
         if changed or image.brokers is not before.brokers:
             update = self._shared.requests.update_metadata(image, sorted(changed))
             for channel in self._channels.values():
                 channel.metadata.tell(update)
+        self._told = image
 
     async def drained(self, timeout_ms: float) -> None:
         """Wait, but not long, until the brokers have taken in what was published."""

@@ -307,6 +307,18 @@ async def test_e5_the_office_is_handed_to_another_broker(cluster: Cluster) -> No
     assert (await cluster.create_topic("orders", (2,))).error_code == errors_pb2.NONE
 
 
+async def test_e4_a_controller_that_cannot_decide_gives_up_its_office(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = cluster.active
+    monkeypatch.setattr(faulty, "_settle_brokers", lambda: 1 / 0)
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.kill(2)
+    await cluster.at_rest()
+    assert cluster.image.controller_id == 3
+    assert cluster.partition("orders").leader == 3
+
+
 async def test_e4_a_controller_that_loses_its_session_stops_before_it_stands_again(
     cluster: Cluster,
 ) -> None:

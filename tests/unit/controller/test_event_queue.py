@@ -9,7 +9,7 @@ from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 
 async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
     done: list[str] = []
-    events = EventQueue()
+    events = EventQueue(on_fault=lambda: None)
 
     def work(name: str) -> object:
         async def run() -> None:
@@ -30,7 +30,7 @@ async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
 
 
 async def test_e4_closing_stops_the_work_and_tells_who_waits() -> None:
-    events = EventQueue()
+    events = EventQueue(on_fault=lambda: None)
     events.start()
 
     async def never() -> None:
@@ -48,7 +48,7 @@ async def test_e4_closing_stops_the_work_and_tells_who_waits() -> None:
 
 
 async def test_c17_one_failure_does_not_stop_the_queue() -> None:
-    events = EventQueue()
+    events = EventQueue(on_fault=lambda: None)
     events.start()
 
     async def fail() -> None:
@@ -63,8 +63,22 @@ async def test_c17_one_failure_does_not_stop_the_queue() -> None:
     await events.close()
 
 
+async def test_e4_work_that_fails_with_nobody_waiting_is_a_fault() -> None:
+    faults: list[str] = []
+    events = EventQueue(on_fault=lambda: faults.append("told"))
+    events.start()
+
+    async def fail() -> None:
+        raise ValueError("a mistake of ours")
+
+    events.put(Priority.BROKERS, fail)
+    await asyncio.sleep(1)
+    assert faults == ["told"]
+    await events.close()
+
+
 async def test_c17_who_stops_waiting_does_not_stop_the_work() -> None:
-    events = EventQueue()
+    events = EventQueue(on_fault=lambda: None)
     done = asyncio.Event()
 
     async def work() -> None:

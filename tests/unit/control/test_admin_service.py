@@ -1,0 +1,134 @@
+"""The Admin service: who answers, and what status says."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from broker.control.admin_service import AdminService, ControllerDutyService, cluster_status
+from broker.controller.managers.brokers import leadership_changes
+from broker.controller.managers.office import Office
+from broker.controller.managers.partition_change import Liveness
+from broker.metadata_follower import MetadataFollower
+from metadata_log.types import BrokerEpoch
+from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorum.errors import QuorumUnavailable
+from tests.support.metadata import MetadataLogBuilder
+
+NO_CONTEXT: Any = None
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise Aborted(code, details)
+
+
+class Quorum:
+    def __init__(self) -> None:
+        self.available = True
+
+    async def status(self) -> QuorumStatusResponse:
+        if not self.available:
+            raise QuorumUnavailable("no voter answers")
+        return QuorumStatusResponse(leader_id=2)
+
+
+class Here:
+    """A broker that is not the controller."""
+
+    def __init__(self) -> None:
+        self.log = MetadataLogBuilder()
+        for broker_id in (1, 2, 3):
+            self.log.start_broker(broker_id)
+        self.log.elect_controller(1)
+        self.log.create_topic("orders", (1, 2), (2, 3))
+        self.quorum = Quorum()
+        self.epoch: BrokerEpoch | None = BrokerEpoch(4)
+        follower = MetadataFollower(None)  # type: ignore[arg-type]
+        follower.image = self.log.image
+        self.service = AdminService(
+            cluster_id=lambda: "a-cluster",
+            own_epoch=lambda: self.epoch,
+            images=follower,
+            quorum=self.quorum,
+            controller=lambda: None,
+            broker_alerts=lambda: ["the ISR of orders-0 is frozen"],
+        )
+
+    async def status(self) -> admin_pb2.ClusterStatusResponse:
+        context: Any = Context()
+        return await self.service.ClusterStatus(admin_pb2.ClusterStatusRequest(), context)
+
+
+async def test_f2_a_direct_request_at_a_non_controller_is_declined() -> None:
+    service = Here().service
+    create = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name="a")])
+    assert (await service.CreateTopics(create, NO_CONTEXT)).error_code == errors_pb2.NOT_CONTROLLER
+    delete = admin_pb2.DeleteTopicsRequest(names=["a"])
+    assert (await service.DeleteTopics(delete, NO_CONTEXT)).error_code == errors_pb2.NOT_CONTROLLER
+    ids = admin_pb2.AllocateProducerIdsRequest()
+    answer = await service.AllocateProducerIds(ids, NO_CONTEXT)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+    resign = admin_pb2.ResignControllerRequest()
+    resigned = await service.ResignController(resign, NO_CONTEXT)
+    assert resigned.error_code == errors_pb2.NOT_CONTROLLER
+    leave = control_pb2.ControlledShutdownRequest()
+    left = await ControllerDutyService(lambda: None).ControlledShutdown(leave, NO_CONTEXT)
+    assert left.error_code == errors_pb2.NOT_CONTROLLER
+
+
+async def test_f2_a_forwarded_request_is_never_forwarded_again() -> None:
+    request = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name="a")])
+    request.context.forwarded_by = 3
+    answer = await Here().service.CreateTopics(request, NO_CONTEXT)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+
+
+async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
+    status = await Here().status()
+    assert (status.cluster_id, status.quorum_leader) == ("a-cluster", 2)
+    assert (status.controller_id, status.controller_epoch) == (1, 1)
+    assert [broker.broker_id for broker in status.brokers] == [1, 2, 3]
+    assert (status.topics, status.partitions) == (1, 2)
+    assert list(status.alerts) == ["the ISR of orders-0 is frozen"]
+
+
+async def test_d1_status_is_told_without_a_quorum_too() -> None:
+    here = Here()
+    here.quorum.available = False
+    status = await here.status()
+    assert status.quorum_leader == 0
+    assert status.controller_id == 1
+
+
+async def test_b2_a_broker_that_is_not_registered_has_no_status_to_tell() -> None:
+    here = Here()
+    here.epoch = None
+    with pytest.raises(Aborted):
+        await here.status()
+
+
+def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
+    log = MetadataLogBuilder()
+    log.start_broker(1)
+    log.start_broker(2)
+    log.elect_controller(1)
+    log.create_topic("orders", (1, 2), (2,))
+    whole = cluster_status(log.image)
+    assert not whole.offline_partitions
+    assert not whole.under_replicated_partitions
+    log.stop_broker(2)
+    office = Office(log.image.controller_id, log.image.controller_epoch)
+    live = Liveness(frozenset(log.image.brokers))
+    changes = leadership_changes(log.image, office, live, unclean=lambda _topic: False)
+    assert log.transact(*changes, atomic=False).ok
+    hurt = cluster_status(log.image)
+    assert [(one.topic, one.partition) for one in hurt.offline_partitions] == [("orders", 1)]
+    assert [(one.topic, one.partition) for one in hurt.under_replicated_partitions] == [
+        ("orders", 0)
+    ]

@@ -1,0 +1,130 @@
+"""Control requests at a broker: fenced, in order, passed on."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from broker.control.fencing import ControlFence
+from broker.control.metadata_cache import MetadataCache
+from broker.control.service import BrokerControlService
+from broker.metadata_follower import MetadataFollower
+from metadata_log.draft import Changes
+from metadata_log.image import Image
+from metadata_log.types import BrokerEpoch, ControllerEpoch
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+NO_CONTEXT: Any = None
+
+
+class Replicas:
+    """Takes its time, and keeps the order of what it did."""
+
+    def __init__(self) -> None:
+        self.began: list[int] = []
+        self.ended: list[int] = []
+        self.may_go_on = asyncio.Event()
+
+    async def _do(self, epoch: int) -> list[control_pb2.PartitionOutcome]:
+        self.began.append(epoch)
+        await self.may_go_on.wait()
+        self.ended.append(epoch)
+        return [control_pb2.PartitionOutcome(topic="orders", partition=0)]
+
+    async def apply_leader_and_isr(
+        self, request: control_pb2.LeaderAndIsrRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        return await self._do(request.header.controller_epoch)
+
+    async def stop_replicas(
+        self, request: control_pb2.StopReplicaRequest
+    ) -> list[control_pb2.PartitionOutcome]:
+        return await self._do(request.header.controller_epoch)
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.epoch: BrokerEpoch | None = BrokerEpoch(5)
+        self.replicas = Replicas()
+        self.cache = MetadataCache()
+        self.observers: list[Callable[[Image, Changes], None]] = []
+        follower = MetadataFollower(None)  # type: ignore[arg-type]
+        follower.subscribe = self.observers.append  # type: ignore[method-assign,assignment]
+        self.service = BrokerControlService(
+            own_epoch=lambda: self.epoch,
+            replicas=self.replicas,
+            cache=self.cache,
+            images=follower,
+            fence=ControlFence(),
+        )
+
+    async def lead(self, controller_epoch: int) -> control_pb2.LeaderAndIsrResponse:
+        request = control_pb2.LeaderAndIsrRequest(header=_header(controller_epoch))
+        return await self.service.LeaderAndIsr(request, NO_CONTEXT)
+
+    async def update(self, offset: int, *topics: str, controller_epoch: int = 1) -> int:
+        request = control_pb2.UpdateMetadataRequest(
+            header=_header(controller_epoch, metadata_offset=offset),
+            full=True,
+            topics=[control_pb2.TopicMetadata(topic=topic) for topic in topics],
+        )
+        return (await self.service.UpdateMetadata(request, NO_CONTEXT)).error_code
+
+
+def _header(controller_epoch: int, metadata_offset: int = 0) -> control_pb2.ControlHeader:
+    return control_pb2.ControlHeader(
+        controller_epoch=controller_epoch,
+        max_broker_epoch=5,
+        broker_epoch=-1,
+        metadata_offset=metadata_offset,
+    )
+
+
+async def test_c17_e3_requests_wait_their_turn_and_are_fenced_at_it() -> None:
+    broker = Broker()
+    first = asyncio.create_task(broker.lead(1))
+    second = asyncio.create_task(broker.lead(1))
+    await asyncio.sleep(1)
+    assert broker.replicas.began == [1], "the second waits for the first"
+    await broker.update(1, controller_epoch=2)
+    broker.replicas.may_go_on.set()
+    assert (await first).error_code == errors_pb2.NONE
+    answer = await second
+    assert answer.error_code == errors_pb2.STALE_CONTROLLER_EPOCH, "a newer one spoke meanwhile"
+    assert answer.controller_epoch == 2, "tells the deposed one"
+    assert broker.replicas.ended == [1]
+
+
+async def test_c20_outcomes_are_per_partition() -> None:
+    broker = Broker()
+    broker.replicas.may_go_on.set()
+    answer = await broker.lead(1)
+    assert [(one.topic, one.error_code) for one in answer.partitions] == [("orders", 0)]
+    request = control_pb2.StopReplicaRequest(header=_header(1))
+    assert len((await broker.service.StopReplica(request, NO_CONTEXT)).partitions) == 1
+
+
+async def test_b2_nothing_is_obeyed_before_the_own_epoch_is_known() -> None:
+    broker = Broker()
+    broker.replicas.may_go_on.set()
+    broker.epoch = None
+    assert (await broker.lead(1)).error_code == errors_pb2.STALE_BROKER_EPOCH
+    assert await broker.update(1, "orders") == errors_pb2.STALE_BROKER_EPOCH
+    assert not broker.replicas.began
+    assert not broker.cache.topics
+    broker.epoch = BrokerEpoch(5)
+    assert await broker.update(1, "orders") == errors_pb2.NONE
+    assert set(broker.cache.topics) == {"orders"}
+
+
+async def test_b2_metadata_from_an_older_image_is_dropped_without_an_error() -> None:
+    broker = Broker()
+    assert await broker.update(7, "new") == errors_pb2.NONE
+    assert await broker.update(6, "old") == errors_pb2.NONE
+    assert set(broker.cache.topics) == {"new"}
+
+
+async def test_e3_the_watched_controller_epoch_counts() -> None:
+    broker = Broker()
+    for observe in broker.observers:
+        observe(Image(controller_epoch=ControllerEpoch(3)), Changes(controller=True))
+    assert (await broker.lead(2)).error_code == errors_pb2.STALE_CONTROLLER_EPOCH
