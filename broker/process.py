@@ -12,6 +12,7 @@ import uvloop
 
 from broker.config import BROKER_ID, LOG_LEVEL, load_config
 from broker.control.registration import RegistrationRefused
+from broker.kafka.allocation import keep_freed_memory
 from broker.node import BrokerNode, ListenError
 from metadata_log.configuration import ConfigError, Configuration
 from quorum.data_folder import DataFolderError
@@ -46,6 +47,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    keep_freed_memory()
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config))
 

@@ -97,11 +97,21 @@ def _keep_result(draft: Draft, transaction: Transaction, result: TransactionResu
     kept = draft.results.get(client) or ClientResults(0, immutables.Map())
     low_water = max(kept.low_water, transaction.low_water)
     with kept.by_sequence.mutate() as results:
-        if low_water > kept.low_water:
-            for sequence in [s for s in kept.by_sequence if s < low_water]:
-                del results[sequence]
+        for sequence in _forgotten(kept, low_water):
+            del results[sequence]
         results[transaction.sequence] = result
         draft.results.put(client, ClientResults(low_water, results.finish()))
+
+
+def _forgotten(kept: ClientResults, low_water: int) -> list[int]:
+    """Kept sequences below the new low-water mark.
+
+    Sequences are dense as a rule, so walking the step is cheaper than walking what is kept; a mark
+    that jumps far (a client may choose any) must not cost more than what is kept.
+    """
+    if low_water - kept.low_water <= len(kept.by_sequence):
+        return [s for s in range(kept.low_water, low_water) if s in kept.by_sequence]
+    return [s for s in kept.by_sequence if s < low_water]
 
 
 # --- operations ---------------------------------------------------------------------------------
