@@ -225,15 +225,7 @@ class ReplicaFetcher:
         for tip in self._forgotten:
             request.positions.add(topic_id=tip.topic_id, partition=tip.partition, forget=True)
         for following in self._changed.values():
-            partition_log = following.hosted.log
-            request.positions.add(
-                topic_id=following.tip.topic_id,
-                partition=following.tip.partition,
-                current_leader_epoch=following.leader_epoch,
-                fetch_offset=following.fetch_offset,
-                flushed_offset=partition_log.flushed_offset,
-                log_start_offset=partition_log.log_start_offset,
-            )
+            following.tell_position(request)
         self._forgotten.clear()
         self._changed.clear()
         if wants_data:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication.hosted import HostedPartition
 from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate_proto.v1 import replication_pb2
 
 if TYPE_CHECKING:
     from broker.replication.fetcher import ReplicaFetcher
@@ -63,6 +64,18 @@ class Following:
     def fetch_offset(self) -> int:
         """First offset wanted; -1 makes the leader answer with its log start."""
         return -1 if self.start_over else self.hosted.log.log_end_offset
+
+    def tell_position(self, request: replication_pb2.ReplicaFetchRequest) -> None:
+        """What the leader must know: what to send next, and what is durable here."""
+        partition_log = self.hosted.log
+        request.positions.add(
+            topic_id=self.tip.topic_id,
+            partition=self.tip.partition,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=self.fetch_offset,
+            flushed_offset=partition_log.flushed_offset,
+            log_start_offset=partition_log.log_start_offset,
+        )
 
     def on_flushed(self) -> None:
         """More of the local log is durable: the leader is told."""

@@ -84,9 +84,13 @@ class PartitionTable:
     def tick(self) -> None:
         """Let every leader look at the clock: laggards leave the ISR (C13)."""
         now_ms = self.now_ms()
+        levels: dict[str, int] = {}
         for hosted in tuple(self._by_id.values()):
             if hosted.leads:
-                self.refresh_min_insync_replicas(hosted)
+                topic = hosted.tp.topic
+                if topic not in levels:
+                    levels[topic] = self._min_insync_replicas(topic)
+                hosted.replica.min_insync_replicas = levels[topic]
                 self.run(hosted, hosted.replica.tick(now_ms))
 
     def on_flushed(self, logs: Iterable[PartitionLog]) -> None:

@@ -75,6 +75,12 @@ def test_scenario_14_below_min_insync_replicas_the_watermark_stays_until_expansi
     assert replica.high_watermark == 10
 
 
+def test_scenario_14_a_topic_of_fewer_replicas_than_the_minimum_asks_for_all_it_has() -> None:
+    replica = ReplicaUnderTest(min_insync_replicas=3)
+    replica.lead(isr=(1, 2), replicas=(1, 2))
+    assert replica.replica.has_enough_replicas
+
+
 def test_scenario_14_an_isr_that_falls_below_the_minimum_fails_waiting_produces() -> None:
     replica = ReplicaUnderTest(min_insync_replicas=2)
     replica.lead(isr=(1, 2), replicas=(1, 2))
@@ -115,7 +121,7 @@ def test_c12_a_new_epoch_forgets_what_was_known_of_followers() -> None:
     replica.lead(epoch=0)
     replica.flush(10)
     replica.fetch(2, 4)
-    replica.fetch(3, 4)
+    replica.fetch(3, 9)
     replica.lead(epoch=2, version=2)
     replica.fetch(2, 10)
     assert replica.high_watermark == 4, "broker 3 may have truncated in epoch 1"
