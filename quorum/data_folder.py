@@ -45,10 +45,13 @@ def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> N
     try:
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
         _check_identity(path, {"cluster_id": cluster_id, "role": role, "node_id": node_id})
     except OSError as error:
         release_data_folder(path)
-        raise DataFolderError(f"cannot use data folder {path}: {error.strerror}") from error
+        raise _unusable(path, error) from error
     except DataFolderError:
         release_data_folder(path)
         raise
@@ -79,6 +82,10 @@ def write_durably(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     scratch.replace(path)
     sync_folder(path.parent)
+
+
+def _unusable(path: Path, error: OSError) -> DataFolderError:
+    return DataFolderError(f"cannot use data folder {path}: {error.strerror}")
 
 
 def _lock(path: Path) -> None:

@@ -130,11 +130,11 @@ def _open_node(config: QuorumConfig, machine: QuorumStateMachine) -> RaftNode:
     snapshots = SnapshotStore(config.data_dir, transport.can_take_snapshot_piece, poller.wake)
     node = RaftNode(
         config.raft_options,
+        own,
+        list(nodes.values()),
         journal,
         poller,
         transport,
-        own,
-        list(nodes.values()),
         snapshots,
         machine,
     )

@@ -101,20 +101,20 @@ class QuorumService(QuorumServicer):
         try:
             async for ping in request_iterator:
                 session_id = SessionId(ping.session_id)
-                answer = self._voter.sessions.keep_alive(session_id, stream)
+                answer = self._voter.keep_alive(session_id, stream)
                 leader_id = self._voter.leadership.leader_id
-                if not self._voter.sessions.leading:
+                if not self._voter.leadership.leads:
                     yield pb.KeepAliveResponse(
                         sequence=ping.sequence, not_leader=True, leader_id=leader_id
                     )
-                elif answer is not KeepAlive.NO_ANSWER and self._voter.heard_majority_just_now:
+                elif answer is not KeepAlive.NO_ANSWER:
                     yield pb.KeepAliveResponse(
                         sequence=ping.sequence,
                         alive=answer is KeepAlive.ALIVE,
                         leader_id=leader_id,
                     )
         finally:
-            self._voter.sessions.stream_closed(session_id, stream)
+            self._voter.keep_alive_stream_closed(session_id, stream)
 
     def _granted(self, wanted_ms: int) -> int:
         least = self._config.values[SESSION_TIMEOUT_MIN_MS]

@@ -21,7 +21,7 @@ from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
 from quorum.raft.frames import REGULAR
 from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
-from quorum.sessions import TICK_MS, SessionTable
+from quorum.sessions import TICK_MS, KeepAlive, SessionTable
 from quorum.state_machine import AppliedSince, QuorumStateMachine, is_transaction
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class Voter:
         self.image = Image()
         self.applied_offset = MetadataOffset(0)
         self.tail = LogTail()
-        self.sessions = SessionTable()
+        self._sessions = SessionTable()
+        self._followed_sessions = self.image.sessions
         self.without_leader_since: float | None = clock_s()
         self._machine = machine
         self._loop = asyncio.get_running_loop()
@@ -107,7 +108,6 @@ class Voter:
         completed: list[Proposal],
         leadership: Leadership,
     ) -> None:
-        sessions_changed = applied.image.sessions is not self.image.sessions
         if applied.installed_at is not None:
             self.tail.restart(MetadataOffset(applied.installed_at + 1))
         self.tail.extend(applied.entries)
@@ -115,8 +115,6 @@ class Voter:
         self.applied_offset = offset
         if leadership != self.leadership:
             self._take_leadership(leadership)
-        elif sessions_changed:
-            self.sessions.follow(self._session_timeouts())
         for proposal in completed:
             proposal.owner.completed(proposal)
         self._changed.set()
@@ -131,11 +129,10 @@ class Voter:
         elif self.without_leader_since is None:
             self.without_leader_since = clock_s()
         if not leadership.leads:
-            self.sessions.resign()
+            self._sessions.resign()
         elif not before.leads or leadership.term != before.term:
-            self.sessions.lead(self._session_timeouts())
-        else:
-            self.sessions.follow(self._session_timeouts())
+            self._followed_sessions = self.image.sessions
+            self._sessions.lead(self._session_timeouts())
 
     def _session_timeouts(self) -> dict[SessionId, int]:
         return {key: session.timeout_ms for key, session in self.image.sessions.items()}
@@ -225,10 +222,26 @@ class Voter:
     def new_session_id(self) -> SessionId:
         return SessionId(os.urandom(ID_BYTES))
 
+    def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
+        """A keep-alive came on ``stream``; not answered unless a majority was just heard."""
+        self._follow_sessions()
+        answer = self._sessions.keep_alive(session_id, stream)
+        return answer if self.heard_majority_just_now else KeepAlive.NO_ANSWER
+
+    def keep_alive_stream_closed(self, session_id: SessionId, stream: object) -> None:
+        self._sessions.stream_closed(session_id, stream)
+
+    def _follow_sessions(self) -> None:
+        """Not with every round: opening many sessions must not cost their square."""
+        if self.image.sessions is not self._followed_sessions:
+            self._followed_sessions = self.image.sessions
+            self._sessions.follow(self._session_timeouts())
+
     async def _tick_sessions(self) -> None:
         while True:
             await asyncio.sleep(TICK_MS / 1000)
-            for session_id in self.sessions.tick(self._loop.time() * 1000):
+            self._follow_sessions()
+            for session_id in self._sessions.tick(self._loop.time() * 1000):
                 log.info("session %s expired", session_id.hex())
                 expiry = asyncio.create_task(self._expire(session_id))
                 expiry.add_done_callback(_log_failure)
@@ -237,7 +250,7 @@ class Voter:
         try:
             await self.propose(SessionClosed(session_id=session_id, reason="expired"))
         except NotLeader:
-            self.sessions.expiry_refused(session_id)
+            self._sessions.expiry_refused(session_id)
         except OutcomeLost:
             pass  # The next leader decides about it.
 

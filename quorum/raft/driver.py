@@ -24,7 +24,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_QUEUED: Final = 100_000
-"""Proposals waiting to be appended; more are refused at once."""
+"""Proposals without an outcome; more are refused at once."""
 
 _TEND_S: Final = 0.1
 _SURELY_NOT_APPLIED: Final = (
@@ -90,7 +90,8 @@ class RaftDriver:
         self._on_round = on_round
         self._on_failed = on_failed
         self._queue: deque[Sequence[Proposal]] = deque()
-        self._queued = 0
+        self._submitted = 0  # Counted by who submits.
+        self._finished = 0  # Counted on the raft thread.
         self._calls: deque[tuple[Callable[[RaftNode], Any], Future[Any]]] = deque()
         self._in_flight: set[Proposal] = set()
         self._completed: list[Proposal] = []
@@ -112,9 +113,10 @@ class RaftDriver:
         self._thread.join()
 
     def submit(self, proposals: Sequence[Proposal]) -> bool:
-        """Hand in proposals; False if too many are waiting. From any thread."""
-        if self._queued > MAX_QUEUED or self._stopping:
+        """Hand in proposals; False if too many are waiting. From one thread, any one."""
+        if self._submitted - self._finished > MAX_QUEUED or self._stopping:
             return False
+        self._submitted += len(proposals)
         self._queue.append(proposals)
         self._node.poller.wake()
         return True
@@ -166,12 +168,12 @@ class RaftDriver:
                     self._node.propose_no_op(on_committed)
                 else:
                     self._node.propose(proposal.command, on_committed)
-        self._queued = len(self._in_flight)
 
     def _complete(self, proposal: Proposal, result: object, reason: int) -> None:
         if proposal not in self._in_flight:
             return
         self._in_flight.remove(proposal)
+        self._finished += 1
         if reason == SUCCESS:
             proposal.outcome = Outcome.COMMITTED
             proposal.result = result

@@ -13,6 +13,7 @@ from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.monotonic import monotonic
 
 from quorum.raft.journal import LmdbJournal
+from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.transport import VoterNode, VoterTransport
 
@@ -49,7 +50,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         self,
         own: VoterNode,
         others: list[VoterNode],
-        conf: SyncObjConf,
+        options: RaftOptions,
         journal: LmdbJournal,
         poller: DrivenPoller,
         transport: VoterTransport,
@@ -63,7 +64,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         with _library_globals(
             createJournal=lambda _file: journal, createPoller=lambda _type: poller
         ):
-            super().__init__(own, others, conf=conf, transport=transport)
+            super().__init__(own, others, conf=_library_conf(options), transport=transport)
         self._SyncObj__needLoadDumpFile = False
 
     # -- where it stands -------------------------------------------------------------------------
@@ -150,3 +151,21 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
 
     def use_serializer(self, serializer: object) -> None:
         self._SyncObj__serializer = serializer
+
+
+def _library_conf(options: RaftOptions) -> SyncObjConf:
+    return SyncObjConf(
+        autoTick=False,
+        appendEntriesUseBatch=True,
+        appendEntriesBatchSizeBytes=8 << 20,
+        appendEntriesPeriod=options.heartbeat_s,
+        raftMinTimeout=options.election_timeout_min_s,
+        raftMaxTimeout=options.election_timeout_max_s,
+        leaderFallbackTimeout=options.leader_fallback_s,
+        connectionTimeout=max(3.0, options.election_timeout_max_s),
+        connectionRetryTime=0.2,
+        commandsWaitLeader=False,
+        commandsQueueSize=0,
+        dynamicMembershipChange=False,
+        useFork=False,
+    )

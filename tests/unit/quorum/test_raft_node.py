@@ -1,5 +1,6 @@
 """The guards over the library, one fault of it at a time."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from quorum.raft.guards import SafetyViolation
 from quorum.raft.journal import LmdbJournal
 from quorum.raft.library import CANDIDATE, clock_s
+from quorum.raft.poller import READ
 from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
 from tests.support.raft_node import LoneNode
 
@@ -173,6 +175,57 @@ def test_p8_pre_vote_is_refused_to_a_shorter_log(lone: LoneNode) -> None:
     lone.transport.disconnect(lone.peer(2))
     lone.receive(3, {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 1})
     assert lone.take_sent("response_pre_vote") == []
+
+
+def test_p8_voters_cannot_refuse_each_other_for_ever(lone: LoneNode) -> None:
+    """Ours is the longer log, theirs the higher term: without its leader, ours takes the term."""
+    lone.append_from(2, (1, 0), entries("a", "b"))
+    lone.transport.disconnect(lone.peer(2))
+    lone.receive(3, {"type": "pre_vote", "term": 7, "last_log_index": 2, "last_log_term": 1})
+    assert lone.take_sent("response_pre_vote") == []
+    assert lone.node.term == 7
+
+
+def test_p8_higher_term_of_a_pre_vote_does_not_disturb_a_leader(lone: LoneNode) -> None:
+    lone.become_leader()
+    lone.receive(3, {"type": "pre_vote", "term": 7, "last_log_index": 9, "last_log_term": 6})
+    assert lone.node.is_leader
+    assert lone.node.term == 1
+
+
+def test_p8_leader_of_the_past_is_answered_and_steps_down(lone: LoneNode) -> None:
+    lone.append_from(2, (1, 0), [], term=5)
+    lone.node.settle()
+    lone.take_sent()
+    lone.append_from(3, (1, 0), entries("late"), term=4)
+    lone.node.settle()
+    ((to, answer),) = lone.take_sent("next_node_idx")
+    assert (to, answer["term"], answer["success"]) == (3, 5, False)
+    assert lone.log() == []
+
+
+def test_p8_leader_answered_in_a_higher_term_steps_down(lone: LoneNode) -> None:
+    lone.become_leader()
+    answer = {"type": "next_node_idx", "term": 9, "next_node_idx": 1}
+    lone.receive(3, {**answer, "reset": False, "success": False})
+    assert not lone.node.is_leader
+    assert (lone.node.term, lone.node.leader) == (9, None)
+
+
+def test_p17_sockets_are_read_before_the_deadline_counts(lone: LoneNode) -> None:
+    """A stall of our own: the heartbeat lies in the socket when the deadline has passed."""
+    descriptor = os.eventfd(1)
+
+    def heartbeat_arrives(descr: int, _event: int) -> None:
+        lone.node.poller.unsubscribe(descr)
+        lone.append_from(2, (1, 0), [], term=1)
+
+    lone.node.poller.subscribe(descriptor, heartbeat_arrives, READ)
+    lone.node.election_deadline_s = clock_s() - 1
+    lone.node.tick()
+    os.close(descriptor)
+    assert lone.take_sent("pre_vote") == []
+    assert lone.node.leader == lone.peer(2)
 
 
 def test_p15_follower_refuses_proposals_instead_of_forwarding(lone: LoneNode) -> None:

@@ -1,0 +1,132 @@
+"""A voter's snapshots: at start, by size, to followers that lag, from the leader (P1, P3, P11).
+
+The journal is compacted only behind a snapshot that is on disk, and what it holds after a snapshot
+is never dropped. Whatever does not fit together ends the process.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from quorum.raft.elections import ElectingVoter
+from quorum.raft.guards import SafetyViolation
+from quorum.raft.journal import LmdbJournal
+from quorum.raft.options import RaftOptions
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.snapshot_file import SnapshotPosition
+from quorum.raft.snapshots import SnapshotStore
+from quorum.raft.transport import VoterNode, VoterTransport
+
+log = logging.getLogger(__name__)
+
+
+class ReplicatedState(Protocol):
+    """The state machine. ``apply`` is deterministic; whatever it raises ends the process (P6)."""
+
+    def apply(self, index: int, command: bytes) -> object: ...
+    def snapshot_chunks(self) -> Iterable[bytes]:
+        """Encodes the state of this moment; read later, in another thread."""
+
+    def install(self, index: int, chunks: Iterable[bytes]) -> None:
+        """Replace the state by a snapshot of ``index``."""
+
+
+class CompactingVoter(ElectingVoter):
+    """A voter whose log does not grow for ever."""
+
+    def __init__(
+        self,
+        options: RaftOptions,
+        own: VoterNode,
+        others: list[VoterNode],
+        journal: LmdbJournal,
+        poller: DrivenPoller,
+        transport: VoterTransport,
+        snapshots: SnapshotStore,
+        machine: ReplicatedState,
+    ) -> None:
+        self._snapshots = snapshots
+        self._machine = machine
+        self._snapshot_index = 0
+        self._bytes_since_snapshot = 0
+        self.verified_index: int | None = None
+        """Up to here the message being handled shows our log to be the leader's."""
+        super().__init__(options, own, others, journal, poller, transport)
+        self.use_serializer(snapshots)
+
+    def load_snapshot(self) -> None:
+        """Start from the snapshot in the folder, if there is one.
+
+        Raises:
+            SnapshotCorrupt, SafetyViolation: what is on disk does not fit together.
+        """
+        position = self._snapshots.position()
+        first = self.journal.first_index
+        if first > (1 if position is None else position.last_index):
+            has = "there is no snapshot" if position is None else f"the snapshot ends at {position}"
+            raise SafetyViolation(
+                f"the journal begins at entry {first} but {has}: what lies between is lost. "
+                "Restore the data folder, or replace this voter"
+            )
+        if position is not None:
+            self._adopt(position)
+
+    def _adopt(self, position: SnapshotPosition) -> None:
+        """Make the snapshot in the folder our state; entries behind it stay (P1)."""
+        index, term = position
+        self._machine.install(index, self._snapshots.chunks())
+        if self.journal.term_at(index) != term:
+            self.journal.reset_to(index, term)
+        self.last_applied = index
+        self.commit_index = max(self.commit_index, index)
+        self._snapshot_index = index
+        self._bytes_since_snapshot = 0
+
+    # -- overridden ------------------------------------------------------------------------------
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
+        """A snapshot from the leader has come, whole and checked."""
+        position = self._snapshots.received
+        self.verified_index = position.last_index
+        if position.last_index > self.last_applied:
+            log.info("installing snapshot %d of the leader", position.last_index)
+            self._adopt(position)
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        written = self._snapshots.finished()
+        if written is not None:
+            self._compact(written.last_index)
+        entries = self.last_applied - self._snapshot_index
+        if not self._snapshots.writing and (
+            entries >= self.options.snapshot_max_entries
+            or self._bytes_since_snapshot >= self.options.snapshot_max_bytes
+        ):
+            self._write_snapshot()
+
+    def _write_snapshot(self) -> None:
+        term = self.journal.term_at(self.last_applied)
+        if term is None:
+            raise SafetyViolation(f"applied entry {self.last_applied} is not in the journal")
+        self._bytes_since_snapshot = 0
+        position = SnapshotPosition(self.last_applied, term)
+        self._snapshots.begin_writing(position, self._machine.snapshot_chunks())
+
+    def _compact(self, snapshot_index: int) -> None:
+        self._snapshot_index = max(self._snapshot_index, snapshot_index)
+        # The library wants two entries at least.
+        keep_from = snapshot_index - max(1, self.options.retained_entries)
+        self.journal.deleteEntriesTo(keep_from - self.journal.first_index)
+        log.info(
+            "snapshot %d written, the journal begins at %d",
+            snapshot_index,
+            self.journal.first_index,
+        )
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        super()._SyncObj__sendAppendEntries()
+        sent, self._snapshots.sent = self._snapshots.sent, {}
+        for node, position in sent.items():
+            self.next_index[node] = position.last_index + 1
+
+    def count_applied_bytes(self, size: int) -> None:
+        self._bytes_since_snapshot += size

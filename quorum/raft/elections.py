@@ -1,0 +1,155 @@
+"""When this voter stands for election: pre-vote, and who is believed about the leader (P8, P17).
+
+The library stands as soon as its deadline has passed. Here it first asks who would vote for it,
+without spending a term; only with a majority of yes is the library let go ahead. So a voter that
+was cut off or restarted cannot unseat a healthy leader. Two rules keep that from going quiet for
+ever: a voter without a leader adopts a higher term it is asked in, and a leader that is answered in
+a higher term steps down.
+"""
+
+import random
+
+from quorum.raft.frames import Message
+from quorum.raft.guards import Vote, grants_pre_vote
+from quorum.raft.journal import LmdbJournal
+from quorum.raft.library import FOLLOWER, LibraryVoter, clock_s
+from quorum.raft.options import RaftOptions
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.transport import VoterNode, VoterTransport
+
+
+class ElectingVoter(LibraryVoter):
+    """A library voter that asks before it stands."""
+
+    def __init__(
+        self,
+        options: RaftOptions,
+        own: VoterNode,
+        others: list[VoterNode],
+        journal: LmdbJournal,
+        poller: DrivenPoller,
+        transport: VoterTransport,
+    ) -> None:
+        self.options = options
+        self._votes: set[VoterNode] = set()
+        self._pre_votes: set[VoterNode] = set()
+        self._pre_vote_term = 0
+        self._leader_heard_s = float("-inf")
+        self._may_stand = False
+        super().__init__(own, others, options, journal, poller, transport)
+
+    def start_election_clock(self) -> None:
+        """A lone voter stands at once, others when they have heard no leader for a while."""
+        wait_s = self.random_election_timeout_s() if self.others else 0.0
+        self.election_deadline_s = clock_s() + wait_s
+
+    def majority_heard_s(self) -> float:
+        """When a majority, this voter included, was last known to follow this leader."""
+        if not self.others:
+            return clock_s()
+        heard = sorted((self.last_response_s[node] for node in self.others), reverse=True)
+        return heard[(len(self.others) + 1) // 2 - 1]
+
+    def silence_is_over(self) -> bool:
+        """The leader has been silent for long enough to ask for pre-votes."""
+        return (
+            bool(self.others)
+            and not self.is_leader
+            and not self._may_stand
+            and clock_s() > self.election_deadline_s
+        )
+
+    def ask_pre_votes(self) -> None:
+        """Ask who would vote for us, before a term is spent on it."""
+        self.election_deadline_s = clock_s() + self.random_election_timeout_s()
+        if clock_s() - self._leader_heard_s > 2 * self.options.election_timeout_max_s:
+            # Not at the first silence: on a busy machine that is mostly our own.
+            self._SyncObj__raftLeader = None
+        own = self._own_vote()
+        self._pre_votes = set()
+        self._pre_vote_term = own.term
+        for node in self.others:
+            self.transport.send(
+                node,
+                {
+                    "type": "pre_vote",
+                    "term": own.term,
+                    "last_log_term": own.last_log_term,
+                    "last_log_index": own.last_log_index,
+                },
+            )
+
+    def heard_leader(self) -> None:
+        """A message of the present leader came."""
+        self._leader_heard_s = clock_s()
+        self._may_stand = False
+
+    def stood(self) -> None:
+        """The library had its chance: another election needs another majority of pre-votes."""
+        self._may_stand = False
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def on_election_message(self, node: VoterNode, message: Message) -> bool:
+        """Handle what is about elections; False if the library is to see the message."""
+        match message["type"]:
+            case "pre_vote":
+                self._on_pre_vote(node, message)
+            case "response_pre_vote":
+                self._on_pre_vote_granted(node, message)
+            case "response_vote":
+                if message["term"] == self.term and node not in self._votes:
+                    self._votes.add(node)
+                    return False
+            case _:
+                return False
+        return True
+
+    def adopt_term(self, term: int) -> None:
+        """Follow nobody, in ``term``, which is higher than ours; no vote is given yet."""
+        self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(FOLLOWER)
+        self._SyncObj__raftLeader = None
+
+    def _on_pre_vote(self, node: VoterNode, message: Message) -> None:
+        asked = Vote(message["term"], message["last_log_term"], message["last_log_index"])
+        heard_s = self.majority_heard_s() if self.is_leader else self._leader_heard_s
+        recently = clock_s() - heard_s < self.options.election_timeout_min_s
+        if not recently and asked.term > self.term:
+            # Or two voters could refuse each other for ever: one for its log, one for its term.
+            self.adopt_term(asked.term)
+        if grants_pre_vote(asked, self._own_vote(), leader_heard_recently=recently):
+            self.transport.send(node, {"type": "response_pre_vote", "term": message["term"]})
+
+    def _on_pre_vote_granted(self, node: VoterNode, message: Message) -> None:
+        if self.is_leader or not message["term"] == self._pre_vote_term == self.term:
+            return
+        self._pre_votes.add(node)
+        if len(self._pre_votes) + 1 > (len(self.others) + 1) / 2:
+            self._pre_votes = set()
+            self._votes = set()
+            self._may_stand = True
+            self.election_deadline_s = 0.0
+
+    def _own_vote(self) -> Vote:
+        last = self.journal[-1]
+        return Vote(self.term, last[2], last[1])
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _SyncObj__onNodeConnected(self, node: VoterNode) -> None:
+        """Voters that start together need not sit out their timeouts."""
+        super()._SyncObj__onNodeConnected(node)
+        if self.leader is None and not self.is_leader:
+            self._stand_soon()
+
+    def _SyncObj__onNodeDisconnected(self, node: VoterNode) -> None:
+        """A closed connection says that the leader is gone sooner than its silence does."""
+        super()._SyncObj__onNodeDisconnected(node)
+        if not self.is_leader and self.leader == node:
+            self._leader_heard_s = float("-inf")
+            self._stand_soon()
+
+    def _stand_soon(self) -> None:
+        soon = clock_s() + random.uniform(0, self.options.election_timeout_min_s / 3)
+        self.election_deadline_s = min(self.election_deadline_s, soon)
