@@ -34,8 +34,8 @@ class ReplicationService:
         """``Replication.Fetch``: answers each request for data once, after a long poll."""
         wakeup = Wakeup()
         session = FetchSession(self._table, wakeup.wake)
-        reader = asyncio.ensure_future(_take_requests(requests, session))
-        reader.add_done_callback(lambda _: wakeup.wake())
+        reader = asyncio.create_task(_take_requests(requests, session))
+        reader.add_done_callback(lambda task: _reader_ended(task, wakeup))
         try:
             while not reader.done():
                 wait_s = self._due_in_s(session)
@@ -81,6 +81,13 @@ class ReplicationService:
         return replication_pb2.EpochAnswer(
             leader_epoch=found.leader_epoch, end_offset=found.end_offset
         )
+
+
+def _reader_ended(reader: "asyncio.Task[None]", wakeup: Wakeup) -> None:
+    """Wake the responder; how a connection ended is of no interest once it has."""
+    if not reader.cancelled() and (error := reader.exception()) is not None:
+        log.debug("a follower's stream ended: %r", error)
+    wakeup.wake()
 
 
 async def _take_requests(requests: AsyncIterator[bytes], session: FetchSession) -> None:

@@ -122,6 +122,8 @@ class PartitionTable:
                     self.isr_proposals.submit(hosted, effect)
                 case FailWaiters(error_code=error_code, message=message):
                     hosted.fail_produces(error_code, message)
+                    if not hosted.leads:
+                        hosted.waiting_for_flush.fail(error_code, message)
                 case SteppedDown(newer_epoch=newer_epoch):
                     log.info(
                         "stepped down from leading %s in epoch %d: epoch %d was seen",

@@ -170,3 +170,12 @@ async def test_closing_answers_waiting_produces(acks: int) -> None:
     await settle()
     await broker.close()
     assert (await waiting).error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_c8_a_deletion_answers_waiting_produces(broker: BrokerReplicas, acks: int) -> None:
+    await broker.lead("orders")
+    waiting = asyncio.ensure_future(broker.produce("orders", batch("a"), acks=acks))
+    await settle()
+    await broker.stop("orders", epoch=-2, delete=True)
+    assert (await waiting).error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
