@@ -73,8 +73,18 @@ def up(
     begin = time.monotonic()
     with _stop_signals_interrupt():
         cluster.start()
-        _report(cluster, data, time.monotonic() - begin, detach=detach, as_json=as_json)
-        return 0 if detach else _stay(cluster)
+        seconds = time.monotonic() - begin
+        if detach:
+            _report(cluster, data, seconds, detach=True, as_json=as_json)
+            return 0
+        try:
+            _report(cluster, data, seconds, detach=False, as_json=as_json)
+            _watch(cluster)
+        except KeyboardInterrupt:
+            _stop(cluster)
+            raise
+        _stop(cluster)
+        return 1
 
 
 def _cluster(
@@ -140,22 +150,15 @@ def _report(
     click.echo(f"stop it with: quorate down --data {data}" if detach else "Ctrl-C stops it.")
 
 
-def _stay(cluster: "LocalCluster") -> int:
-    """Watches the processes until Ctrl-C, or until none is left."""
+def _watch(cluster: "LocalCluster") -> None:
+    """Tells which processes are gone, until none is left."""
     gone: set[str] = set()
-    try:
-        while running := cluster.running():
-            for node in set(map(str, cluster.nodes)) - set(map(str, running)) - gone:
-                gone.add(node)
-                _say(f"{node} is gone; see {cluster.folder / 'logs'}")
-            gone -= set(map(str, running))
-            time.sleep(WATCH_INTERVAL_S)
-    except KeyboardInterrupt:
-        _stop(cluster)
-        raise
+    while running := set(map(str, cluster.running())):
+        for node in sorted(set(map(str, cluster.nodes)) - running - gone):
+            _say(f"{node} is gone; see {cluster.folder / 'logs'}")
+        gone = set(map(str, cluster.nodes)) - running
+        time.sleep(WATCH_INTERVAL_S)
     _say("every process is gone")
-    _stop(cluster)
-    return 1
 
 
 def _stop(cluster: "LocalCluster") -> None:
@@ -168,13 +171,17 @@ def _stop(cluster: "LocalCluster") -> None:
 
 @contextmanager
 def _stop_signals_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal stop the cluster as Ctrl-C does."""
+    """SIGTERM and a closed terminal stop the cluster as Ctrl-C does.
+
+    Ctrl-C too is set anew: a shell script starts its background jobs with it ignored.
+    """
 
     def interrupt(signal_number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     previous = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     try:
         yield

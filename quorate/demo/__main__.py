@@ -53,7 +53,8 @@ class Narrator:
 
 def main() -> int:
     """Runs the demo; its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     narrator = Narrator()
     try:
         source = find_source(os.environ.get("DEMO_INPUT", ""))
@@ -77,7 +78,7 @@ def _run(narrator: Narrator, source: Source, folder: Path) -> int:
         f"with {PARTITIONS} partitions on {BROKERS} replicas each"
     )
     with (
-        Spark(folder / "spark") as spark,
+        Spark(folder / "spark", narrator.say) as spark,
         running_cluster(
             BROKERS, VOTERS, folder=folder / "cluster", progress=narrator.say
         ) as cluster,

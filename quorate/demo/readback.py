@@ -4,7 +4,7 @@ import json
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +35,9 @@ class Spark:
     A context manager: at the end the session is stopped and its JVM gone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self._folder = folder
+        self._say = say
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting = self._executor.submit(self._start)
 
@@ -61,6 +62,8 @@ class Spark:
 
     def __exit__(self, *exc_info: object) -> None:
         """Stops the session; its JVM ends when its standard input does."""
+        if not self._starting.done():
+            self._say("Spark is still starting; once it is up it can be stopped")
         self._executor.shutdown(wait=True)
         if self._starting.exception() is not None:
             return
