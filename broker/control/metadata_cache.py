@@ -1,8 +1,8 @@
 """What UpdateMetadata told this broker: the cluster as its Kafka clients are to see it.
 
-Leadership reaches clients through here alone, never from the watched image: the controller tells
-leaders before it tells clients (C19). Topics arrive in packed columns and stay packed until asked
-for: a broker that serves few of 200,000 partitions unpacks few.
+Leadership reaches clients through here alone, never from the watched image, so brokers and their
+clients hear of it from one source, in one order (C19). Topics arrive in packed columns and stay
+packed until asked for: a broker that serves few of 200,000 partitions unpacks few.
 """
 
 import logging

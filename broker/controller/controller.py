@@ -13,10 +13,10 @@ from typing import Final
 from broker.config import CONTROL_REQUEST_TIMEOUT_MS
 from broker.control.ports import Images, Transactor
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
-from broker.controller.control_channel import Correspondence
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.lane import Correspondence
 from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds

@@ -11,8 +11,9 @@ Leadership is told to a broker's incarnation only once its arrival has been deal
 import asyncio
 from collections.abc import Collection, Iterator
 
-from broker.controller.control_channel import BrokerChannel, Correspondence
+from broker.controller.control_channel import BrokerChannel
 from broker.controller.control_requests import StoppedReplica
+from broker.controller.lane import Correspondence
 from metadata_log.draft import Changes
 from metadata_log.image import Image, Topic
 from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from broker.controller.control_channel import DELTAS_MAX, BrokerChannel, Correspondence
+from broker.controller.control_channel import DELTAS_MAX, BrokerChannel
 from broker.controller.control_requests import ControlRequests, StoppedReplica
+from broker.controller.lane import Correspondence
 from broker.controller.managers.office import Office
 from broker.controller.transport import ControlKind, ControlResponse, Unanswered
 from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, TopicIdPartition
