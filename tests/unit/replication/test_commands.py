@@ -138,6 +138,30 @@ async def test_c7_a_stray_that_is_named_before_the_check_is_over_stays() -> None
     await broker.close()
 
 
+async def test_c7_a_stray_that_a_command_under_way_names_is_not_deleted(
+    broker: BrokerReplicas,
+) -> None:
+    """The quorum's answer and the command cross: the command was first, so it counts."""
+    await broker.lead("orders")
+    await broker.lead("bills")
+    blocked = broker.hosted("bills").truncation
+    await blocked.acquire()
+    request = control_pb2.LeaderAndIsrRequest()
+    for topic in ("bills", "orders"):
+        told = request.topics.add(topic=topic, topic_id=tip_of(topic).topic_id)
+        told.partitions.add(leader=1, leader_epoch=1, record_version=1, isr=[1], replicas=[1])
+    commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
+    await settle()
+    broker.unassigned.add(tip_of("orders"))
+    broker.manager._commands._strays.set_aside([broker.hosted("orders")])
+    await settle()
+    blocked.release()
+    await commanded
+    await settle()
+    assert not broker.store.deleted
+    assert broker.leads("orders")
+
+
 async def test_c8_stop_replica_stops_fetching_and_checkpoints_and_deletes(
     broker: BrokerReplicas,
 ) -> None:
