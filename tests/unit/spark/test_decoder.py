@@ -299,6 +299,18 @@ MALFORMED = {
         _batch(_record(*OKAY, *NULLS, varint(1), varint(0), varint(9))),
         "a header",
     ),
+    "header value far past the record": (
+        _batch(_record(*OKAY, *NULLS, varint(1), varint(0), varint(1 << 40))),
+        "a header",
+    ),
+    "header key far past the record": (
+        _batch(_record(*OKAY, *NULLS, varint(1), varint(1 << 40), varint(0))),
+        "a header",
+    ),
+    "key far past the record": (
+        _batch(_record(*OKAY, varint(1 << 40), b"abc", varint(-1), varint(0))),
+        "its key",
+    ),
     "header value length below -1": (
         _batch(_record(*OKAY, *NULLS, varint(1), varint(0), varint(-2))),
         "a header",
