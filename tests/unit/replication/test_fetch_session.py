@@ -38,6 +38,15 @@ async def test_c12_a_follower_is_served_only_what_is_durable_at_its_leader(
     assert partition.leader_epoch == 0
 
 
+async def test_c12_what_is_durable_comes_without_what_is_not_yet(broker: BrokerReplicas) -> None:
+    stream = await leading(broker, "orders")
+    stored = await append(broker, "orders", "durable")
+    broker.store.flush()
+    await append(broker, "orders", "not yet")
+    stream.send("orders")
+    assert stream.receive()[1] == stored
+
+
 async def test_c12_only_partitions_with_news_are_in_a_response(broker: BrokerReplicas) -> None:
     stream = await leading(broker, "orders", "bills", "carts")
     stream.send()
