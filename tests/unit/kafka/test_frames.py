@@ -38,11 +38,11 @@ def test_frames_come_out_whole_however_bytes_are_split(
     assert feed(FrameAssembler(MAX), b"".join(map(sized, frames)), cuts) == frames
 
 
-@pytest.mark.parametrize("first", range(1, 45))
-def test_every_place_to_cut_a_stream(first: int) -> None:
-    frames = [b"a" * 8, b"b" * 12, b"c" * 13]
+def test_every_place_to_cut_a_stream() -> None:
+    frames = [b"a" * 300, b"b" * 517, b"c" * 1030]
     data = b"".join(map(sized, frames))
-    assert feed(FrameAssembler(MAX), data, [first, len(data)]) == frames
+    for first in range(1, len(data)):
+        assert feed(FrameAssembler(MAX), data, [first, len(data)]) == frames
 
 
 @given(

@@ -104,6 +104,28 @@ async def test_a_leader_that_is_not_alive_is_no_leader(inside: FakeBrokerInside,
     assert response.controller_id == -1
 
 
+@pytest.mark.parametrize("version", [5, 8, 12])
+async def test_every_partition_has_its_own_replicas(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    ids = [(1, 2, 3), (1,), (3, 1), (2, 3), (), (1, 2, 3)]
+    replica_lists = [tuple(map(BrokerId, members)) for members in ids]
+    isr_lists = replica_lists[1:] + replica_lists[:1]
+    partitions = tuple(
+        FakePartition(replicas=replicas, isr=isr)
+        for replicas, isr in zip(replica_lists, isr_lists, strict=True)
+    )
+    topic = inside.metadata.add_topic("t")
+    inside.metadata.topics["t"] = dataclasses.replace(topic, partitions=partitions)
+    inside.metadata.changed()
+    described = (await ask(METADATA, version, wanting("t"))).topics[0].partitions
+    assert [partition.replica_nodes for partition in described] == replica_lists
+    assert [partition.isr_nodes for partition in described] == isr_lists
+    assert [partition.offline_replicas for partition in described] == [
+        tuple(member for member in replicas if member != 1) for replicas in replica_lists
+    ]
+
+
 async def test_by_topic_id(inside: FakeBrokerInside, ask: Ask) -> None:
     topic_id = UUID(bytes=inside.metadata.add_topic("t").topic_id)
     nobody = UUID(int=5)
