@@ -94,11 +94,17 @@ class QuorumCluster:
         self.stop_all()
 
     def start_all(self) -> None:
-        """Start every voter that does not run, and wait for a leader."""
+        """Start every voter that does not run, and wait for a leader and for all to answer."""
         for voter_id in self.voter_ids:
             if voter_id not in self.processes:
                 self.start(voter_id)
         self.wait_for_leader()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while any(self.status(voter_id) is None for voter_id in self.processes):
+            self._check_running()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"a voter does not answer:\n{self._logs()}")
+            time.sleep(0.02)
 
     def start(self, voter_id: int) -> None:
         config = self.write_config(voter_id)
