@@ -37,6 +37,7 @@ class FetcherPool:
         self._endpoints: dict[BrokerId, Endpoint] = {}
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+        self._draining = False
 
     def learn_endpoint(self, broker_id: BrokerId, endpoint: Endpoint) -> None:
         """Where a broker is now; a fetcher that is connected elsewhere reconnects."""
@@ -47,9 +48,19 @@ class FetcherPool:
         if fetcher is not None:
             fetcher.move_to(endpoint)
 
+    def drain(self) -> None:
+        """Follow in no further leader epoch: this broker is about to stop.
+
+        What it follows it goes on to follow, until the controller has taken it out of the ISR; then
+        it must not catch up and be let in again (scenario 11).
+        """
+        self._draining = True
+
     def follow(self, hosted: HostedPartition) -> None:
         """Fetch the partition from its leader, in its leader epoch."""
         assert hosted.following is None, "unfollow first"
+        if self._draining:
+            return
         replica = hosted.replica
         fetcher = self._fetchers.get(replica.leader)
         if fetcher is None:

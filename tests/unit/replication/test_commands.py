@@ -60,6 +60,16 @@ async def test_c6_becoming_leader_waits_for_a_truncation_under_way(
     assert broker.leads("orders")
 
 
+async def test_c6_a_stopping_broker_follows_in_no_further_epoch(broker: BrokerReplicas) -> None:
+    await broker.command("orders", leader=2)
+    await broker.lead("bills")
+    broker.manager.prepare_to_stop()
+    assert broker.hosted("orders").following is not None
+    await broker.command("bills", leader=3, epoch=1, version=1, isr=(2, 3))
+    assert broker.hosted("bills").replica.role is Role.FOLLOWER
+    assert broker.hosted("bills").following is None
+
+
 async def test_c17_an_older_or_repeated_command_is_skipped(broker: BrokerReplicas) -> None:
     await broker.lead("orders", epoch=3, version=7)
     for epoch, version in ((3, 7), (3, 6), (2, 9)):
