@@ -21,7 +21,6 @@ import grpc
 
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
-
 from quorum.client import QuorumClient
 
 START_TIMEOUT_S = 30.0
