@@ -112,6 +112,7 @@ class LocalQuorumClient:
         self.session_id = NO_SESSION
         self.cluster_id = CLUSTER_ID
         self.last_keep_alive_ms = 0.0
+        self.far_away_s = 0.0
         self.cut_off = False
         self.watch_may_go_on = asyncio.Event()
         self.watch_may_go_on.set()
@@ -154,7 +155,7 @@ class LocalQuorumClient:
         atomic: bool = True,
         timeout_ms: int = 30_000,
     ) -> TransactionResult:
-        await asyncio.sleep(self._quorum.latency_s)
+        await asyncio.sleep(self._quorum.latency_s + self.far_away_s)
         self._require_quorum()
         if self._lost:
             raise SessionLost(f"session {self.session_id!r} is closed")

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from broker.config import BROKER_SPEC
 from broker.control.admin_service import AdminService, ControllerDutyService
 from broker.control.fencing import ControlFence
@@ -214,6 +216,18 @@ class Cluster:
         await broker.halt()
         self.quorum.expire(broker.quorum.session_id, tell=False)
         await self.start_broker(broker_id)
+
+    def bounce_in_the_log(self, broker_id: int) -> None:
+        """Gone and back within no time at all; no process stands behind the new incarnation."""
+        before = self.image.brokers[BrokerId(broker_id)].registration
+        self.quorum.expire(before.session_id, tell=False)
+        self._incarnations += 1
+        registration = msgspec.structs.replace(
+            before,
+            session_id=self.quorum.open_session(f"broker {broker_id}", timeout_ms=6_000),
+            incarnation_id=f"process {broker_id:3}{self._incarnations:5}".encode(),
+        )
+        assert self.quorum.write(Operation(records=(registration,))).ok
 
     async def stop(self) -> None:
         for broker in self.brokers.values():

@@ -75,6 +75,8 @@ async def test_e2_e4_c9_the_next_controller_starts_from_the_image(cluster: Clust
 
 async def test_e5_the_controller_resigns_and_another_takes_over(cluster: Cluster) -> None:
     before = cluster.active
+    for broker_id in (2, 3):
+        cluster.brokers[broker_id].quorum.far_away_s = 0.5
     await before.resign()
     await cluster.at_rest()
     assert cluster.image.controller_id in (2, 3)
@@ -123,6 +125,19 @@ async def test_b3_a_bounced_broker_is_noticed_between_two_looks(cluster: Cluster
         "alone": 1,
     }
     assert cluster.brokers[2].cache.leader(TopicPartition("orders", 0)) == 3
+
+
+async def test_b3_a_second_bounce_while_the_first_is_dealt_with_is_noticed(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("alone", (2,))
+    controller = cluster.brokers[1].quorum
+    cluster.quorum.before_next(controller, lambda: cluster.bounce_in_the_log(2))
+    cluster.bounce_in_the_log(2)
+    await cluster.at_rest()
+    assert cluster.image.brokers[BrokerId(2)].admitted
+    assert cluster.partition("alone").leader == 2
+    assert cluster.partition("alone").leader_epoch == 2, "one for each incarnation"
 
 
 async def test_b3_a_bounce_while_there_is_no_controller_is_noticed(cluster: Cluster) -> None:

@@ -6,7 +6,14 @@ from broker.controller.managers import brokers
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Liveness
 from broker.errors import CODE_OF_RESULT
-from metadata_log.records import IsrChange, IsrMember, Operation, OperationResult, ResultCode
+from metadata_log.records import (
+    IsrChange,
+    IsrMember,
+    Operation,
+    OperationResult,
+    ResultCode,
+    TopicDeletionPending,
+)
 from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
@@ -133,6 +140,14 @@ def test_c1_controller_and_leader_race_on_the_version() -> None:
     assert isr_change(log, 1, 3).ok
     assert log.transact(*decided_early, atomic=False).results[0].code is ResultCode.VERSION_CONFLICT
     assert changes(log) == [], "the leader has shrunk the ISR itself"
+
+
+def test_c5_a_topic_that_is_being_deleted_is_left_as_it_is() -> None:
+    log = cluster()
+    log.stop_broker(2)
+    assert len(changes(log)) == 1
+    log.write_as_controller(TopicDeletionPending(name="orders", topic_id=topic_id_of("orders")))
+    assert changes(log) == []
 
 
 def test_e3_controller_epochs_are_never_reused() -> None:
