@@ -32,6 +32,16 @@ WATCH_INTERVAL_S = 0.25
 SILENCE_MAX_MS = 10_000
 """A leader that owes an answer for this long beyond the long poll is taken for gone."""
 
+EXPECTED_ERRORS = frozenset(
+    {
+        errors_pb2.FENCED_LEADER_EPOCH,
+        errors_pb2.UNKNOWN_LEADER_EPOCH,
+        errors_pb2.NOT_LEADER_OR_FOLLOWER,
+        errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Part of any change of leaders: one of the two was told before the other."""
+
 FetchCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
@@ -284,7 +294,8 @@ class ReplicaFetcher:
             following.start_over or hosted.log.log_end_offset < fetched.log_start_offset
         ):
             following.restart_at = fetched.log_start_offset
-        log.info(
+        log.log(
+            logging.DEBUG if fetched.error_code in EXPECTED_ERRORS else logging.WARNING,
             "broker %d answers %s for %s at offset %d in epoch %d",
             self.leader,
             error_name(fetched.error_code),

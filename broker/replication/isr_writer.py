@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 CHANGES_PER_TRANSACTION_MAX = 4_000
 """Keeps a transaction well below 1 MiB."""
 
+LOGGED_ONE_BY_ONE_MAX = 20
 FRESH_READ_TIMEOUT_S = 10.0
 
 CONFLICTS = frozenset({ResultCode.VERSION_CONFLICT, ResultCode.FENCED_LEADER_EPOCH})
@@ -130,11 +131,14 @@ class IsrWriter:
     async def _deliver(self, batch: list[_Proposed], result: TransactionResult) -> None:
         conflicts: list[_Proposed] = []
         now_ms = self._table.now_ms()
+        level = logging.INFO if len(batch) <= LOGGED_ONE_BY_ONE_MAX else logging.DEBUG
+        if level == logging.DEBUG:
+            log.info("the ISR of %d partitions changes", len(batch))
         for item, outcome in zip(batch, result.results, strict=True):
             hosted, proposal = item
             replica = hosted.replica
             if outcome.ok:
-                _log_committed(item)
+                log.log(level, "%s", _change(item))
                 effects = replica.isr_committed(proposal.attempt, outcome.version, now_ms)
                 self._table.run(hosted, effects)
             elif outcome.code in CONFLICTS:
@@ -173,10 +177,10 @@ def _leadership(image: Image, hosted: HostedPartition) -> Leadership | None:
     return Leadership(leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas)
 
 
-def _log_committed(item: _Proposed) -> None:
+def _change(item: _Proposed) -> str:
     hosted, proposal = item
     members = [member.broker_id for member in proposal.members]
-    log.info("ISR of %s: %s -> %s", hosted.tp, list(hosted.replica.isr.committed), members)
+    return f"ISR of {hosted.tp}: {list(hosted.replica.isr.committed)} -> {members}"
 
 
 def _log_refused(item: _Proposed, outcome: OperationResult) -> None:
