@@ -59,6 +59,7 @@ class RangeReader:
         self._range = offset_range
         self._policy = policy
         self._retries = policy.new_retries()
+        self._end = offset_range.end
         self._decoder = ArrowDecoder(
             offset_range.topic_partition, offset_range.start, offset_range.end, schema
         )
@@ -73,7 +74,7 @@ class RangeReader:
             CorruptBatch: names topic, partition and offset.
         """
         partition = self._range.topic_partition
-        while self._decoder.next_offset < self._range.end:
+        while self._decoder.next_offset < self._end:
             self._refuse_another_topic()
             leader = self._cluster.leader_of(partition)
             try:
@@ -101,13 +102,14 @@ class RangeReader:
             )
 
     def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
-        """One stream, until its end; returns with the range complete."""
+        """One stream, until its end; whether the range is complete is for the caller to see."""
+        start = self._decoder.next_offset
         request = RangeReadRequest(
             topic=self._range.topic_partition.topic,
             topic_id=self._range.topic_id,
             partition=self._range.topic_partition.partition,
-            start_offset=self._decoder.next_offset,
-            end_offset=self._range.end,
+            start_offset=start,
+            end_offset=self._end,
             max_frame_bytes=FRAME_BYTES,
         )
         header = RangeHeader()
@@ -122,19 +124,19 @@ class RangeReader:
                 yield from self._decoder.decode(records)
                 if self._decoder.next_offset > before:
                     self._retries.progress()
-        self._finish(header)
+        if self._decoder.next_offset == start:
+            self._finish(header)
 
     def _finish(self, last: RangeHeader) -> None:
-        """A stream that ends well before the end of the range: are its last offsets empty?
+        """A stream without a single batch: are the last offsets of the range empty?
 
         Compaction leaves offsets without records, so that is no error; but only a leader whose high
-        watermark is past the range can say so.
+        watermark is past the range can say so. A stream that held batches says nothing about what
+        is behind them, however it ended.
         """
-        if self._decoder.next_offset >= self._range.end:
-            return
-        if last.high_watermark < self._range.end:
+        if last.high_watermark < self._end:
             raise _TryAgain(f"the stream ended at offset {self._decoder.next_offset}")
-        self._decoder.next_offset = self._range.end
+        self._decoder.next_offset = self._end
 
     def _handle_error(self, header: RangeHeader) -> None:
         reason = f"{error_name(header.error_code)}: {header.error_message}"
@@ -148,25 +150,26 @@ class RangeReader:
         position = self._decoder.next_offset
         first, behind_last = header.log_start_offset, header.high_watermark
         refusal = (
-            f"offsets [{position}, {self._range.end}) of {self._range.topic_partition} are not "
+            f"offsets [{position}, {self._end}) of {self._range.topic_partition} are not "
             f"available: the log holds [{first}, {behind_last})"
         )
-        if first <= position:
-            # The high watermark of a leader just elected may lag: only patience tells.
-            try:
-                self._retries.pause(f"reading {self._range}", refusal)
-            except ClusterUnavailable:
-                self._give_up_or_skip(refusal, to=self._range.end)
-            else:
-                self._cluster.refresh([self._range.topic_partition])
+        if first > position:
+            self._refuse_loss(refusal)
+            self._decoder.next_offset = min(first, self._end)
+            return
+        # The high watermark of a leader just elected may lag: only patience tells.
+        try:
+            self._retries.pause(f"reading {self._range}", refusal)
+        except ClusterUnavailable:
+            self._refuse_loss(refusal)
+            self._end = max(position, behind_last)
         else:
-            self._give_up_or_skip(refusal, to=min(first, self._range.end))
+            self._cluster.refresh([self._range.topic_partition])
 
-    def _give_up_or_skip(self, refusal: str, *, to: int) -> None:
+    def _refuse_loss(self, refusal: str) -> None:
         if self._policy.fail_on_data_loss:
             raise RangeUnavailable(
                 f"{refusal}. They were when the query was planned: retention or a lost log has "
                 "removed them; failOnDataLoss=false reads what is left"
             )
-        _logger.warning("%s; skipping them (failOnDataLoss=false)", refusal)
-        self._decoder.next_offset = to
+        _logger.warning("%s; reading what is left (failOnDataLoss=false)", refusal)

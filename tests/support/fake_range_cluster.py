@@ -1,7 +1,8 @@
 """Brokers inside the test's process that serve ranges: real gRPC and sockets, a log in a list.
 
 A test says what is in the log, and through `FakeRangeCluster.before_frame` what goes wrong: the
-hook may change the cluster, return the header of an error, or raise to break the stream.
+hook may change the cluster, return the header of an error, raise `EndStream` to end the stream as
+if all were well, or raise anything else to break it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,10 @@ from tests.support.describe_cluster import DescribeClusterServer, describe_clust
 from tests.support.record_batches import Record, encode_batch
 
 SERVICE = "quorate.v1.RangeRead"
+
+
+class EndStream(Exception):
+    """Raised by a hook: the stream ends here, without an error."""
 
 
 @dataclass
@@ -207,7 +212,10 @@ class FakeRangeCluster:
         ]
         step = self._batches_per_frame
         for index, at in enumerate(range(0, max(len(wanted), 1), step)):
-            header = self.before_frame(FrameAbout(broker_id, request, index))
+            try:
+                header = self.before_frame(FrameAbout(broker_id, request, index))
+            except EndStream:
+                return
             header = header or self._header(broker_id, request, log)
             records = b"" if header.error_code else b"".join(wanted[at : at + step])
             yield join_frame(header, records)

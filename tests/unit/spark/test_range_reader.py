@@ -26,7 +26,7 @@ from quorate_proto.v1.errors_pb2 import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from quorate_proto.v1.replication_pb2 import RangeHeader
-from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
+from tests.support.fake_range_cluster import EndStream, FakeRangeCluster, FrameAbout
 from tests.support.record_batches import Record
 
 ORDERS = TopicPartition("orders", 0)
@@ -163,6 +163,7 @@ def test_a_log_that_has_become_shorter_is_data_loss(cluster: FakeRangeCluster) -
     cluster.logs[ORDERS].high_watermark = 40
     with pytest.raises(RangeUnavailable, match=r"\[0, 100\) of orders-0 .* holds \[0, 40\)"):
         Reading(cluster).offsets(0, 100)
+    assert Reading(cluster, fail_on_data_loss=False).offsets(0, 100) == list(range(40))
 
 
 def test_retention_during_the_read_is_data_loss(cluster: FakeRangeCluster) -> None:
@@ -170,12 +171,34 @@ def test_retention_during_the_read_is_data_loss(cluster: FakeRangeCluster) -> No
     with pytest.raises(RangeUnavailable, match=r"\[0, 100\) of orders-0 .* holds \[30, 100\)"):
         Reading(cluster).offsets(0, 100)
     assert Reading(cluster, fail_on_data_loss=False).offsets(0, 100) == list(range(30, 100))
+    assert Reading(cluster, fail_on_data_loss=False).offsets(0, 20) == []
 
 
 def test_offsets_that_compaction_removed_are_no_error(cluster: FakeRangeCluster) -> None:
     log = cluster.logs[ORDERS]
     del log.batches[8:]
     assert Reading(cluster).offsets(0, 100) == list(range(80))
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_d2_a_stream_that_ends_early_is_not_the_end(cluster: FakeRangeCluster, index: int) -> None:
+    def end() -> RangeHeader:
+        raise EndStream
+
+    cluster.before_frame = fail_once_at(index, end)  # type: ignore[assignment]
+    assert Reading(cluster).offsets(0, 100) == list(range(100))
+    assert cluster.reads == [(0, 0), (0, index * 10)]
+
+
+def test_progress_renews_the_budget_of_retries(cluster: FakeRangeCluster) -> None:
+    def before_frame(about: FrameAbout) -> None:
+        if about.index == 1:
+            raise RuntimeError("every stream breaks after one frame")
+
+    cluster.before_frame = before_frame
+    reading = Reading(cluster)
+    assert reading.offsets(0, 100) == list(range(100))
+    assert reading.pauses == [0.1] * 9
 
 
 def test_a_topic_created_anew_is_noticed(cluster: FakeRangeCluster) -> None:
