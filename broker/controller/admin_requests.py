@@ -72,7 +72,7 @@ class AdminRequests:
                 repeated=repeated,
             )
             if request.validate_only:
-                return [decision.result for decision in decisions]
+                return [_without_id(decision.result) for decision in decisions]
             return await self._carried_out(decisions)
 
         results: list[admin_pb2.TopicResult] = []
@@ -161,6 +161,12 @@ class AdminRequests:
         for decision, outcome in zip(wanted, outcomes, strict=False):
             _note(decision.result, outcome)
         return [decision.result for decision in decisions]
+
+
+def _without_id(result: admin_pb2.TopicResult) -> admin_pb2.TopicResult:
+    """What was only validated has no id."""
+    result.ClearField("topic_id")
+    return result
 
 
 def _note(result: admin_pb2.TopicResult, outcome: OperationResult) -> None:

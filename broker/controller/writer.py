@@ -49,13 +49,13 @@ class Writer:
             return_exceptions=True,
         )
         results = [_raised(outcome) for outcome in outcomes]
-        await self._images.wait_for(max(result.offset for result in results))
         answers = list(chain.from_iterable(result.results for result in results))
         fenced = next((a for a in answers if a.code is ResultCode.CONTROLLER_FENCED), None)
         if fenced is not None:
             log.info("a write was refused: %s", fenced.detail)
             self._on_deposed()
             raise LeftOffice
+        await self._images.wait_for(max(result.offset for result in results))
         return answers
 
 

@@ -27,12 +27,21 @@ from metadata_log.configuration import Configuration
 from metadata_log.image import Image, Partition
 from metadata_log.records import (
     ConfigSet,
+    ControllerClaim,
     ControllerEpochIs,
+    ControllerRemoved,
     IsrChange,
     IsrMember,
     Operation,
 )
-from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicId, TopicPartition
+from metadata_log.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    TopicId,
+    TopicPartition,
+)
 from quorate_proto.v1 import admin_pb2, control_pb2
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.virtual_time import until
@@ -250,6 +259,17 @@ class Cluster:
         (broker,) = self.controllers
         assert broker.controller is not None
         return broker.controller
+
+    def hand_over(self, from_broker: int, to_broker: int) -> None:
+        """An operator writes another broker into /controller (E5)."""
+        removed = ControllerRemoved(broker_id=BrokerId(from_broker))
+        claim = ControllerClaim(
+            broker_id=BrokerId(to_broker),
+            session_id=self.brokers[to_broker].quorum.session_id,
+            timestamp_ms=1,
+            controller_epoch=ControllerEpoch(self.image.controller_epoch + 1),
+        )
+        assert self.quorum.write(Operation(records=(removed, claim))).ok
 
     # -- the network -----------------------------------------------------------------------------
 

@@ -6,13 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.controller.transport import ControlKind
-from metadata_log.records import (
-    ControllerClaim,
-    ControllerRemoved,
-    Operation,
-    PartitionChange,
-)
-from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, TopicPartition
+from metadata_log.records import ControllerRemoved, Operation, PartitionChange
+from metadata_log.types import NO_BROKER, BrokerId, TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster, new_topic
 
@@ -304,22 +299,38 @@ async def test_e5_deleting_controller_by_hand_forces_an_election(cluster: Cluste
 
 
 async def test_e5_the_office_is_handed_to_another_broker(cluster: Cluster) -> None:
-    cluster.quorum.write(
-        Operation(
-            records=(
-                ControllerRemoved(broker_id=BrokerId(1)),
-                ControllerClaim(
-                    broker_id=BrokerId(3),
-                    session_id=cluster.brokers[3].quorum.session_id,
-                    timestamp_ms=1,
-                    controller_epoch=ControllerEpoch(2),
-                ),
-            )
-        )
-    )
+    cluster.hand_over(1, 3)
     await cluster.at_rest()
     assert [one.broker_id for one in cluster.controllers] == [3]
     assert (await cluster.create_topic("orders", (2,))).error_code == errors_pb2.NONE
+
+
+async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(
+    cluster: Cluster,
+) -> None:
+    """It has not seen the handover: its watch is behind."""
+    deposed = cluster.active
+    cluster.brokers[1].quorum.watch_may_go_on.clear()
+    cluster.hand_over(1, 3)
+    request = admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
+    answer = await deposed.create_topics(request)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+    assert cluster.brokers[1].controller is None
+    assert "orders" not in cluster.image.topics
+
+
+async def test_c4_validation_alone_changes_nothing(cluster: Cluster) -> None:
+    request = admin_pb2.CreateTopicsRequest(
+        topics=[new_topic("orders", (2,)), new_topic("bad name", (2,))], validate_only=True
+    )
+    offset = cluster.image.offset
+    answer = await cluster.active.create_topics(request)
+    assert [one.error_code for one in answer.topics] == [
+        errors_pb2.NONE,
+        errors_pb2.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert {one.topic_id for one in answer.topics} == {b""}
+    assert cluster.image.offset == offset
 
 
 async def test_e4_a_controller_that_cannot_decide_gives_up_its_office(
