@@ -137,10 +137,12 @@ def _produce(
     seconds = time.monotonic() - begin
     led = kill.takeover().partitions_led
     pause_s = max((acknowledgements.silence_s.get(number, 0.0) for number in led), default=0.0)
-    narrator.say(
-        f"produced {produced} lines in {seconds:.1f} s; the {len(led)} partitions that the dead "
-        f"broker led paused for at most {pause_s * 1000:.0f} ms"
-    )
+    narrator.say(f"produced {produced} lines in {seconds:.1f} s")
+    if pause_s:
+        narrator.say(
+            f"the {len(led)} partitions that the dead broker led were without acknowledgement for "
+            f"at most {pause_s * 1000:.0f} ms"
+        )
     return acknowledgements, produced
 
 

@@ -13,7 +13,10 @@ from quorate.demo.source import Line
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-POLL_EVERY_RECORDS: Final = 100
+STEPS: Final = 500
+"""How often, over the whole input, the pace is kept and progress is told."""
+
+POLL_EVERY_RECORDS: Final = 1_000
 DELIVERY_TIMEOUT_S: Final = 120
 
 
@@ -78,18 +81,24 @@ def produce_lines(
         }
     )
     begin = time.monotonic()
-    produced = 0
+    produced = next_step = 0
     for line in lines:
         _hand_over(producer, topic, line, acknowledgements)
         produced += 1
         if produced % POLL_EVERY_RECORDS == 0:
+            producer.poll(0)
+        if line.end >= next_step:
             on_progress(produced, line.end)
-            ahead_s = at_least_s * line.end / size_bytes - (time.monotonic() - begin)
-            producer.poll(max(0.0, ahead_s))
-            while (ahead_s := at_least_s * line.end / size_bytes - (time.monotonic() - begin)) > 0:
-                producer.poll(ahead_s)
+            _poll_until(producer, begin + at_least_s * line.end / size_bytes)
+            next_step = line.end + size_bytes // STEPS
     producer.flush(DELIVERY_TIMEOUT_S)
     return produced
+
+
+def _poll_until(producer: Producer, when: float) -> None:
+    """Serves delivery reports until that moment; not at all if it has passed."""
+    while (left_s := when - time.monotonic()) > 0:
+        producer.poll(left_s)
 
 
 def _hand_over(

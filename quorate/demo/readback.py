@@ -9,13 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from pyspark.sql import DataFrame, SparkSession
+
+
+EXTENSION: Final = r"regexp_extract(cast(key AS string), '([^/]*?)(\\.[^./]*)?$', 2) AS extension"
+"""The extension of the file a line came from, out of the record's key."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Spark:
         settings = {
             "spark.local.dir": str(self._folder),
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={self._folder} -XX:-UsePerfData",
         }
         with _stderr_in(self._folder / "spark.log"):
             return local_session("quorate-demo", settings=settings)
@@ -111,21 +117,35 @@ def read_back(
     acknowledged: Mapping[int, "array[int]"],
 ) -> Readback:
     """Reads exactly those ranges; compares (partition, offset) pairs."""
-    records = _load(session, bootstrap, topic, ranges).cache()
+    loaded = _load(session, bootstrap, topic, ranges)
+    records = loaded.selectExpr("partition", "offset", EXTENSION).cache()
     positions = records.select("partition", "offset").toArrow()
-    partitions = positions["partition"].to_numpy()
-    offsets = positions["offset"].to_numpy()
-    found = sum(
-        int(np.isin(np.frombuffer(acks, np.int64), offsets[partitions == number]).sum())
-        for number, acks in acknowledged.items()
+    found, lost, extra = compare(
+        acknowledged, positions["partition"].to_numpy(), positions["offset"].to_numpy()
     )
     return Readback(
         ranges=ranges,
         lines_by_extension=_by_extension(records),
         found=found,
-        lost=sum(map(len, acknowledged.values())) - found,
-        extra=len(offsets) - found,
+        lost=lost,
+        extra=extra,
     )
+
+
+def compare(
+    acknowledged: Mapping[int, "array[int]"],
+    partitions: "npt.NDArray[np.int32]",
+    offsets: "npt.NDArray[np.int64]",
+) -> tuple[int, int, int]:
+    """Acknowledged positions that were read, those that were not, and what else was read.
+
+    ``acknowledged``: offsets by partition; record i was read at ``partitions[i], offsets[i]``.
+    """
+    found = sum(
+        int(np.isin(np.frombuffer(acks, np.int64), offsets[partitions == number]).sum())
+        for number, acks in acknowledged.items()
+    )
+    return found, sum(map(len, acknowledged.values())) - found, len(offsets) - found
 
 
 def _load(
@@ -145,7 +165,6 @@ def _load(
 
 
 def _by_extension(records: "DataFrame") -> dict[str, int]:
-    extension = r"regexp_extract(cast(key AS string), '([^/]*?)(\\.[^./]*)?$', 2) AS extension"
-    counted = records.selectExpr(extension).groupBy("extension").count().collect()
+    counted = records.groupBy("extension").count().collect()
     counts = Counter({row["extension"] or "(none)": row["count"] for row in counted})
     return dict(counts.most_common())
