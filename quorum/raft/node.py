@@ -57,6 +57,11 @@ class RaftNode(CompactingVoter):
             SnapshotCorrupt, SafetyViolation: what is on disk does not fit together.
         """
         self.load_snapshot()
+        if self.commit_index > self.journal.last_index:
+            raise SafetyViolation(
+                f"entries up to {self.commit_index} are committed but the journal ends at "
+                f"{self.journal.last_index}: restore the data folder, or replace this voter"
+            )
         while self.last_applied < self.commit_index:
             self._SyncObj__applyLogEntries()
         self.start_election_clock()

@@ -309,6 +309,17 @@ def test_p1_journal_behind_its_snapshot_is_refused(tmp_path: Path) -> None:
         LoneNode(tmp_path / "voter")
 
 
+def test_p1_committed_entries_missing_from_the_journal_are_refused(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "voter")
+    lone.append_from(2, (1, 0), entries("a", "b"), commit_index=3)
+    lone.round()
+    lone.journal.deleteEntriesFrom(2)
+    lone.journal.sync()
+    lone.close()
+    with pytest.raises(SafetyViolation, match="journal ends at 2"):
+        LoneNode(tmp_path / "voter")
+
+
 def test_p11_installed_snapshot_replaces_state_and_log(lone: LoneNode, tmp_path: Path) -> None:
     lone.append_from(2, (1, 0), entries("a"))
     lone.receive(3, snapshot_message(snapshot_bytes(tmp_path, 40, 2)))
