@@ -1,8 +1,4 @@
-"""Brokers without logs or sockets around a real controller: what they are told, what they answer.
-
-Each ``FakeBroker`` is a whole broker as far as control goes: its own session, image, registration,
-election, fence and metadata cache, all real. What the replica manager would do is recorded.
-"""
+"""A quorum, fake brokers around a real controller, and the network between them."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,18 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from broker.config import BROKER_SPEC
-from broker.control.admin_service import AdminService, ControllerDutyService
-from broker.control.fencing import ControlFence
-from broker.control.metadata_cache import MetadataCache
-from broker.control.registration import BrokerRegistrar
-from broker.control.service import BrokerControlService
 from broker.controller.controller import Controller
-from broker.controller.election import ControllerElector
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlKind, ControlResponse, Unanswered
-from broker.metadata_follower import MetadataFollower
-from broker.peers import PeerChannels
 from metadata_log.configuration import Configuration
 from metadata_log.image import Image, Partition
 from metadata_log.records import (
@@ -35,7 +23,6 @@ from metadata_log.records import (
     Operation,
 )
 from metadata_log.types import (
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     Endpoint,
@@ -43,8 +30,9 @@ from metadata_log.types import (
     TopicPartition,
 )
 from quorate_proto.v1 import admin_pb2, control_pb2
-from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
+from tests.support.local_quorum import LocalQuorum
 from tests.support.virtual_time import until
+from tests.unit.controller.fake_broker import FakeBroker
 
 NO_CONTEXT: Any = None
 """The services under test look at no call's context."""
@@ -69,102 +57,6 @@ class Sent(NamedTuple):
     kind: ControlKind
     body: bytes
     request: ControlRequest
-
-
-class RecordedReplicas:
-    """A replica manager that does as told and says so."""
-
-    def __init__(self) -> None:
-        self.led: list[control_pb2.LeaderAndIsrRequest] = []
-        self.stopped: list[control_pb2.StopReplicaRequest] = []
-
-    async def apply_leader_and_isr(
-        self, request: control_pb2.LeaderAndIsrRequest
-    ) -> list[control_pb2.PartitionOutcome]:
-        self.led.append(request)
-        return [
-            control_pb2.PartitionOutcome(topic=topic.topic, partition=one.partition)
-            for topic in request.topics
-            for one in topic.partitions
-        ]
-
-    async def stop_replicas(
-        self, request: control_pb2.StopReplicaRequest
-    ) -> list[control_pb2.PartitionOutcome]:
-        self.stopped.append(request)
-        return [
-            control_pb2.PartitionOutcome(topic=one.topic, partition=one.partition)
-            for one in request.partitions
-        ]
-
-
-class FakeBroker:
-    """One incarnation of one broker."""
-
-    def __init__(self, cluster: "Cluster", broker_id: int, incarnation: int) -> None:
-        self.broker_id = BrokerId(broker_id)
-        self.quorum: LocalQuorumClient = cluster.quorum.client(f"broker {broker_id}")
-        self.follower = MetadataFollower(self.quorum)
-        self.replicas = RecordedReplicas()
-        self.cache = MetadataCache()
-        self.fence = ControlFence()
-        self.endpoint = Endpoint(f"broker{broker_id}.{incarnation}", 9192)
-        self.registrar = BrokerRegistrar(
-            self.quorum,
-            broker_id=self.broker_id,
-            incarnation_id=f"process {broker_id:3}{incarnation:5}".encode(),
-            kafka=Endpoint(f"kafka{broker_id}", 9092),
-            grpc=self.endpoint,
-            images=self.follower,
-            log_may_be_lost=cluster.log_may_be_lost,
-        )
-        self.service = BrokerControlService(
-            own_epoch=lambda: self.registrar.broker_epoch,
-            replicas=self.replicas,
-            cache=self.cache,
-            images=self.follower,
-            fence=self.fence,
-        )
-        self.elector = ControllerElector(
-            broker_id=self.broker_id,
-            config=cluster.config,
-            quorum=self.quorum,
-            images=self.follower,
-            channels=PeerChannels(),
-            transport=cluster,
-            draw=cluster.draw,
-            clock_ms=lambda: 1_593_330_804_078,
-        )
-        self.admin = AdminService(
-            cluster_id=lambda: self.quorum.cluster_id,
-            own_epoch=lambda: self.registrar.broker_epoch,
-            images=self.follower,
-            quorum=self.quorum,
-            controller=lambda: self.elector.active,
-        )
-        self.duty = ControllerDutyService(lambda: self.elector.active)
-
-    @property
-    def controller(self) -> Controller | None:
-        return self.elector.active
-
-    @property
-    def epoch(self) -> BrokerEpoch:
-        """Its registration, as it knows it."""
-        assert self.registrar.broker_epoch is not None
-        return self.registrar.broker_epoch
-
-    async def start(self) -> None:
-        await self.quorum.start()
-        await self.follower.start()
-        await self.registrar.start()
-        await self.elector.start()
-
-    async def halt(self) -> None:
-        """As kill -9: nothing more comes from here; the session is still open."""
-        await self.elector.close()
-        await self.registrar.close()
-        await self.follower.close()
 
 
 class Cluster:

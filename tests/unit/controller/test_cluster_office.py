@@ -1,0 +1,128 @@
+"""A controller among brokers: elected, deposed, handed over, failing (E1 to E5)."""
+
+import pytest
+
+from broker.controller.transport import ControlKind
+from metadata_log.records import ControllerRemoved, Operation
+from metadata_log.types import NO_BROKER, BrokerId
+from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
+from tests.unit.controller.cluster import Cluster, new_topic
+
+
+async def test_e2_e4_c9_the_next_controller_starts_from_the_image(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    cluster.sent.clear()
+    await cluster.kill(1)
+    await cluster.at_rest()
+    assert cluster.image.controller_epoch == 2
+    assert cluster.image.controller_id in (2, 3)
+    assert len(cluster.controllers) == 1
+    partition = cluster.partition("orders")
+    assert (partition.leader, partition.isr, partition.controller_epoch) == (2, (2, 3), 2)
+    for broker_id in (2, 3):
+        first, *rest = cluster.requests(ControlKind.LEADER_AND_ISR, broker_id)
+        assert isinstance(first.request, control_pb2.LeaderAndIsrRequest)
+        assert first.request.is_init
+        assert first.request.topics[0].partitions[0].leader == 1, "as read from the image"
+        assert rest[-1].request.topics[0].partitions[0].leader == 2  # type: ignore[union-attr]
+        assert not rest[-1].request.is_init  # type: ignore[union-attr]
+
+
+async def test_e5_the_controller_resigns_and_another_takes_over(cluster: Cluster) -> None:
+    before = cluster.active
+    for broker_id in (2, 3):
+        cluster.brokers[broker_id].quorum.far_away_s = 0.5
+    await before.resign()
+    await cluster.at_rest()
+    assert cluster.image.controller_id in (2, 3)
+    assert cluster.image.controller_epoch == 2
+    answer = await before.create_topics(
+        admin_pb2.CreateTopicsRequest(topics=[new_topic("late", (1,))])
+    )
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+
+
+async def test_e3_a_deposed_controller_is_refused_and_steps_down(cluster: Cluster) -> None:
+    """Broker 1 stops hearing from the quorum while a request of its is still unanswered."""
+    deposed = cluster.active
+    cluster.silent.add(3)
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.brokers[1].follower.close()
+    cluster.quorum.expire(cluster.brokers[1].quorum.session_id, tell=False)
+    await cluster.when(
+        lambda: cluster.brokers[1].elector.active is deposed and len(cluster.controllers) == 2
+    )
+    await cluster.at_rest()
+    cluster.silent.clear()
+    await cluster.when(lambda: cluster.brokers[1].elector.active is None)
+    assert cluster.image.controller_epoch == 2
+    assert cluster.image.controller_id in (2, 3)
+    await cluster.when(lambda: cluster.brokers[3].replicas.led[-1].header.controller_epoch == 2)
+    assert deposed.alerts == [], "it says no more"
+
+
+async def test_e1_first_claim_wins_and_the_others_know_the_winner() -> None:
+    cluster = Cluster()
+    for broker_id in (1, 2, 3):
+        await cluster.start_broker(broker_id)
+    await cluster.at_rest()
+    holder = cluster.image.controller
+    assert holder is not None
+    assert (holder.broker_id, holder.timestamp_ms) == (1, 1_593_330_804_078)
+    assert cluster.image.controller_epoch == 1
+    assert len(cluster.controllers) == 1
+    assert {one.follower.image.controller_id for one in cluster.brokers.values()} == {1}
+    await cluster.stop()
+
+
+async def test_e5_deleting_controller_by_hand_forces_an_election(cluster: Cluster) -> None:
+    cluster.quorum.write(Operation(records=(ControllerRemoved(broker_id=NO_BROKER),)))
+    await cluster.at_rest()
+    assert cluster.image.controller_epoch == 2
+    assert len(cluster.controllers) == 1
+
+
+async def test_e5_the_office_is_handed_to_another_broker(cluster: Cluster) -> None:
+    cluster.hand_over(1, 3)
+    await cluster.at_rest()
+    assert [one.broker_id for one in cluster.controllers] == [3]
+    assert (await cluster.create_topic("orders", (2,))).error_code == errors_pb2.NONE
+
+
+async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(
+    cluster: Cluster,
+) -> None:
+    """It has not seen the handover: its watch is behind."""
+    deposed = cluster.active
+    cluster.brokers[1].quorum.watch_may_go_on.clear()
+    cluster.hand_over(1, 3)
+    request = admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
+    answer = await deposed.create_topics(request)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+    assert cluster.brokers[1].controller is None
+    assert "orders" not in cluster.image.topics
+
+
+async def test_e4_a_controller_that_cannot_decide_gives_up_its_office(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = cluster.active
+    monkeypatch.setattr(faulty, "_settle_brokers", lambda: 1 / 0)
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.kill(2)
+    await cluster.at_rest()
+    assert cluster.image.controller_id == 3
+    assert cluster.partition("orders").leader == 3
+
+
+async def test_e4_a_controller_that_loses_its_session_stops_before_it_stands_again(
+    cluster: Cluster,
+) -> None:
+    before = cluster.active
+    cluster.quorum.expire(cluster.brokers[1].quorum.session_id)
+    assert cluster.brokers[1].controller is None, "at once"
+    await cluster.at_rest()
+    assert cluster.image.controller_epoch == 2
+    assert cluster.brokers[1].epoch == cluster.image.brokers[BrokerId(1)].epoch
+    answer = await before.allocate_producer_ids(admin_pb2.AllocateProducerIdsRequest())
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
