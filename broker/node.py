@@ -112,6 +112,7 @@ class BrokerNode:
     async def stop(self) -> None:
         """Hand the leaderships over, finish what is in flight, close everything."""
         if self._broker_epoch() is not None:
+            self._replicas.prepare_to_stop()
             await request_controlled_shutdown(
                 broker_id=self._broker_id,
                 broker_epoch=self._broker_epoch,

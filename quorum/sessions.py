@@ -15,8 +15,11 @@ from typing import Final
 
 from metadata_log.types import SessionId
 
-CLOSED_STREAM_MS: Final = 1_000
-"""What is left to a session whose keep-alive stream closed: its process is probably gone."""
+CLOSED_STREAM_MS: Final = 500
+"""What is left to a session whose keep-alive stream closed: its process is probably gone.
+
+Enough to open another stream, and no more: Kafka's C client looks for new leaders once a second and
+may need two looks, so every failover takes it this long and up to two seconds."""
 
 TICK_MS: Final = 50
 _LONGEST_STEP_MS: Final = 4 * TICK_MS
