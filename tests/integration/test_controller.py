@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+from confluent_kafka import Producer
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import NewTopic, PartitionInfo
@@ -34,6 +35,13 @@ def partitions(cluster: RunningCluster, name: str) -> Sequence[PartitionInfo]:
 
 def leaders(cluster: RunningCluster, name: str) -> list[int]:
     return [partition.leader for partition in partitions(cluster, name)]
+
+
+def write_one(cluster: RunningCluster, topic: str) -> None:
+    """One record, durable on every member of the ISR."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    producer.produce(topic, b"a record")
+    assert producer.flush(20) == 0
 
 
 def test_c2_e1_e2_c9_the_controllers_broker_dies_and_all_it_held_moves(
@@ -104,6 +112,7 @@ def test_c5_a_topic_deleted_while_a_broker_is_down_is_gone_there_too(
     cluster: RunningCluster,
 ) -> None:
     create(cluster, "orders", (1, 2, 3))
+    write_one(cluster, "orders")
     cluster.kill_broker(3)
     cluster.wait_until(lambda: len(cluster.status().brokers) == 2, "broker 3 to be missed")
     with cluster.admin() as admin:
