@@ -16,7 +16,6 @@ import immutables
 from metadata_log.draft import Changes, Draft
 from metadata_log.image import ClientResults, Image
 from metadata_log.paths import version_at
-from metadata_log.record_rules import Refused, apply_record, needs_controller
 from metadata_log.records import (
     Absent,
     AtVersion,
@@ -29,6 +28,8 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
+from metadata_log.rules.requirements import Refused
+from metadata_log.rules.table import apply_record, needs_controller
 from metadata_log.types import NO_SESSION, MetadataOffset
 
 

@@ -12,15 +12,7 @@ from typing import Any, Final
 import immutables
 from google.protobuf.message import DecodeError
 
-from metadata_log.codec import (
-    brokers,
-    decode_registration,
-    decode_session,
-    encode_registration,
-    encode_session,
-    result_from_proto,
-    result_to_proto,
-)
+from metadata_log.codec import result_from_proto, result_to_proto
 from metadata_log.image import (
     Broker,
     ClientResults,
@@ -30,6 +22,13 @@ from metadata_log.image import (
     Partition,
     Topic,
     TopicDeletion,
+)
+from metadata_log.record_codec import (
+    brokers,
+    decode_registration,
+    decode_session,
+    encode_registration,
+    encode_session,
 )
 from metadata_log.records import SessionOpened
 from metadata_log.types import (

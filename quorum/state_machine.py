@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from metadata_log.apply import apply
-from metadata_log.codec import MalformedTransaction, decode_transaction
+from metadata_log.codec import decode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
+from metadata_log.record_codec import MalformedTransaction
 from metadata_log.records import TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset

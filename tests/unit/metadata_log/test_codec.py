@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from metadata_log import records as r
 from metadata_log.codec import (
-    MalformedTransaction,
     decode_transaction,
     encode_transaction,
     result_from_proto,
     result_to_proto,
 )
+from metadata_log.record_codec import MalformedTransaction
 from metadata_log.types import BrokerId, Endpoint, MetadataOffset
 from quorate_proto.v1 import metadata_pb2 as pb
 

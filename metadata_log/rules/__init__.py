@@ -1,0 +1,1 @@
+"""What each record does to the draft, and when it is refused: one small function per record."""

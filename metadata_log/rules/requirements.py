@@ -1,0 +1,59 @@
+"""What a record must satisfy before it takes effect; a refusal is a verdict, not a fault."""
+
+from metadata_log.draft import Draft
+from metadata_log.image import Topic
+from metadata_log.records import ResultCode
+from metadata_log.types import (
+    ID_BYTES,
+    NO_BROKER,
+    BrokerId,
+    ControllerEpoch,
+    SessionId,
+    TopicId,
+)
+
+
+class Refused(Exception):
+    """An operation is refused; becomes its ``OperationResult``."""
+
+    def __init__(self, code: ResultCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+def require_session(draft: Draft, session_id: SessionId) -> None:
+    if draft.sessions.get(session_id) is None:
+        raise Refused(ResultCode.SESSION_GONE, f"session {session_id.hex()} is closed")
+
+
+def require_topic(draft: Draft, name: str, topic_id: TopicId) -> Topic:
+    topic = draft.topics.get(name)
+    if topic is None or topic.topic_id != topic_id:
+        raise Refused(ResultCode.UNKNOWN_TOPIC, f"no topic {name!r} with id {topic_id.hex()}")
+    return topic
+
+
+def require_isr(
+    leader: BrokerId, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
+) -> None:
+    """Invariant: a leader is in its ISR, the ISR is among the replicas, nobody is twice."""
+    if len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
+        raise Refused(ResultCode.INVALID, f"ISR {list(isr)} is not among replicas {list(replicas)}")
+    if leader != NO_BROKER and leader not in isr:
+        raise Refused(ResultCode.INVALID, f"leader {leader} is not in the ISR {list(isr)}")
+
+
+def require_controller(draft: Draft, broker_id: BrokerId, epoch: ControllerEpoch) -> None:
+    controller = draft.controller
+    if controller is None or controller.broker_id != broker_id or draft.controller_epoch != epoch:
+        raise Refused(
+            ResultCode.CONTROLLER_FENCED,
+            f"broker {broker_id} is not the controller of epoch {epoch}: "
+            f"the current epoch is {draft.controller_epoch}",
+        )
+
+
+def require_id(what: str, value: bytes) -> None:
+    if len(value) != ID_BYTES:
+        raise Refused(ResultCode.INVALID, f"{what} has {len(value)} bytes, not {ID_BYTES}")
