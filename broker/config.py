@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration
+from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
 
 BROKER_ID: Final = ConfigKey(
@@ -157,20 +158,13 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = ConfigKey(
     at_least=0,
     doc="How long a stopping broker waits for its leaderships to move; 0: not at all.",
 )
-LOG_LEVEL: Final = ConfigKey(
-    name="log.level",
-    type=str,
-    default="INFO",
-    one_of=("DEBUG", "INFO", "WARNING", "ERROR"),
-    doc="How much this process tells.",
-)
 
-BROKER_SPEC: Final = ConfigSpec(
-    "broker", [value for value in list(globals().values()) if isinstance(value, ConfigKey)]
-)
+_DECLARED_HERE = [value for value in list(globals().values()) if isinstance(value, ConfigKey)]
+
+BROKER_SPEC: Final = ConfigSpec("broker", [*_DECLARED_HERE, LOG_LEVEL])
 
 
-def load_config(path: Path, overrides: Mapping[str, object] = {}) -> Configuration:
+def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     """The broker configuration in the TOML file at ``path``, with ``overrides`` on top.
 
     Raises:
