@@ -84,11 +84,11 @@ class LoneNode:
         self.journal = LmdbJournal(folder / "journal.lmdb")
         self.node = RaftNode(
             RaftOptions(**options),
+            self.own,
+            self.others,
             self.journal,
             poller,
             self.transport,
-            self.own,
-            self.others,
             self.snapshots,
             self.machine,
         )

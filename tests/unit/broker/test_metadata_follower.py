@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
-
 from broker.metadata_follower import MetadataFollower, changes_between
 from metadata_log.codec import decode_transaction
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import BrokerId, MetadataOffset
+from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
 from tests.support.metadata import MetadataLogBuilder
 
 
