@@ -118,6 +118,7 @@ async def test_follower_names_the_leader(tmp_path: Path) -> None:
         async with connected(quorum) as client:
             leader = quorum.wait_for_leader()
             follower = next(each for each in quorum.voter_ids if each != leader)
+            quorum.wait_until_known(follower, leader)
             (reply,) = await send(quorum.address(follower), transaction(client, new_key(), 1_000))
             assert (reply.status, reply.leader_id) == (pb.TRANSACT_NOT_LEADER, leader)
 

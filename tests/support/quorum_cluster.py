@@ -196,6 +196,14 @@ class QuorumCluster:
             time.sleep(0.02)
         raise TimeoutError(f"no leader within {timeout_s} s:\n{self._logs()}")
 
+    def wait_until_known(self, voter_id: int, leader: int) -> None:
+        """Until ``voter_id`` has heard from ``leader``: a voter learns of an election later."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (status := self.status(voter_id)) is None or status.leader_id != leader:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"voter {voter_id} has not heard of {leader}:\n{self._logs()}")
+            time.sleep(0.02)
+
     def _check_running(self) -> None:
         for voter_id, process in self.processes.items():
             if process.poll() is not None:
