@@ -222,6 +222,7 @@ class BrokerNode:
             images=self._follower,
             quorum=self._quorum,
             controller=self._active_controller,
+            broker_alerts=self._alerts,
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
         add_replication_to_server(server, self._replicas)
@@ -270,6 +271,16 @@ class BrokerNode:
 
     def _active_controller(self) -> ActiveController | None:
         return None if self._elector is None else self._elector.active
+
+    def _alerts(self) -> list[str]:
+        """Out of the quorum's sight a leader goes on leading, with its ISRs frozen (rule 6)."""
+        silent_ms = monotonic_ms() - self._quorum.last_keep_alive_ms
+        if silent_ms < self._config[BROKER_SESSION_TIMEOUT_MS]:
+            return []
+        return [
+            f"broker {self._broker_id} has not heard from the quorum for {silent_ms} ms: "
+            "it goes on leading, and its ISRs are frozen until the quorum answers"
+        ]
 
     def _min_insync_replicas(self, topic: str) -> int:
         image = self._follower.image
