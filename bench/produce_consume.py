@@ -39,7 +39,7 @@ class Case:
         with AdminClient(self._cluster.bootstrap) as admin:
             new = NewTopic(name=topic, num_partitions=PARTITIONS, replication_factor=self._replicas)
             admin.create_topics([new])[0].raise_for_error()
-            full = self._produce(topic, self._bench.pick(full=256 << 20, quick=64 << 20), 0.0)
+            full = self._produce(topic, self._bench.pick(full=512 << 20, quick=64 << 20), 0.0)
             consumed = in_own_process(
                 consume, self._cluster.bootstrap, topic, PARTITIONS, full.records
             )
