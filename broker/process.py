@@ -10,9 +10,9 @@ from typing import Final
 
 import uvloop
 
+from broker.allocation import keep_freed_memory
 from broker.config import BROKER_ID, load_config
 from broker.control.registration import RegistrationRefused
-from broker.kafka.allocation import keep_freed_memory
 from broker.node import BrokerNode, ListenError
 from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL
