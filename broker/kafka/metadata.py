@@ -13,7 +13,8 @@ from broker.kafka.auto_create import AutoCreation
 from broker.kafka.codec import Message
 from broker.kafka.metadata_answer import MetadataAnswer
 from broker.kafka.requests import Buffers, CloseConnection, RequestContext
-from broker.kafka.services import KafkaServices, KnownBroker, Metadata
+from broker.kafka.services import KafkaServices
+from broker.told_metadata import KnownBroker, ToldMetadata
 from metadata_log.types import BrokerId
 
 _CACHE_BYTES_MAX: Final = 32 << 20
@@ -77,7 +78,7 @@ class MetadataApi:
             self._remember((version, names), encoded)
         return encoded
 
-    def _forget_outdated(self, metadata: Metadata) -> None:
+    def _forget_outdated(self, metadata: ToldMetadata) -> None:
         """Every UpdateMetadata replaces the mapping of brokers: its identity tells them apart."""
         if metadata.brokers is not self._brokers:
             self._brokers = metadata.brokers

@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from broker.kafka.codec import Encoded, append_uvarint
-from broker.kafka.services import KnownPartition
+from broker.told_metadata import KnownPartition
 from metadata_log.types import NO_BROKER, BrokerId
 from quorate_proto.v1 import errors_pb2
 

@@ -4,7 +4,7 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,12 +16,10 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Configuration
 from metadata_log.types import (
     BrokerId,
-    Endpoint,
-    LeaderEpoch,
-    TopicId,
     TopicPartition,
 )
 from quorate_proto.v1 import admin_pb2
@@ -51,55 +49,6 @@ class Replicas(Protocol):
     ) -> EpochEnd: ...
 
 
-class KnownPartition(Protocol):
-    """One partition as UpdateMetadata told it. ``leader`` -1: none."""
-
-    @property
-    def leader(self) -> BrokerId: ...
-    @property
-    def leader_epoch(self) -> LeaderEpoch: ...
-    @property
-    def replicas(self) -> tuple[BrokerId, ...]: ...
-    @property
-    def isr(self) -> tuple[BrokerId, ...]: ...
-
-
-class KnownTopic(Protocol):
-    """One topic; partition number = position."""
-
-    @property
-    def topic_id(self) -> TopicId: ...
-    @property
-    def partitions(self) -> Sequence[KnownPartition]: ...
-
-
-class KnownBroker(Protocol):
-    """One live broker. ``rack`` empty: none."""
-
-    @property
-    def kafka(self) -> Endpoint: ...
-    @property
-    def grpc(self) -> Endpoint: ...
-    @property
-    def rack(self) -> str: ...
-
-
-class Metadata(Protocol):
-    """What clients are told (C19): changed by UpdateMetadata alone.
-
-    Every change comes with a new mapping of ``brokers``, so answers may be cached by its identity.
-    """
-
-    @property
-    def controller_id(self) -> BrokerId: ...
-    @property
-    def brokers(self) -> Mapping[BrokerId, KnownBroker]: ...
-    @property
-    def topics(self) -> Mapping[str, KnownTopic]: ...
-
-    def topic_name(self, topic_id: TopicId) -> str | None: ...
-
-
 class Forwarder(Protocol):
     """Changes of topics, carried out by the controller: here, or one hop away (F2)."""
 
@@ -126,6 +75,6 @@ class KafkaServices:
     broker_id: BrokerId
     cluster_id: str
     replicas: Replicas
-    metadata: Metadata
+    metadata: ToldMetadata
     forwarder: Forwarder
     producer_ids: ProducerIdSource

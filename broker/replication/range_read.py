@@ -5,8 +5,8 @@ the leader alone, and only what is committed.
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -18,13 +18,10 @@ from broker.replication.hosted import HostedPartition
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import not_leader
+from broker.told_metadata import KnownBroker, ToldMetadata
 from metadata_log.types import (
     NO_BROKER,
-    BrokerEpoch,
     BrokerId,
-    Endpoint,
-    LeaderEpoch,
-    TopicId,
     TopicPartition,
 )
 from quorate_proto.v1 import errors_pb2, metadata_pb2, replication_pb2
@@ -38,56 +35,10 @@ FRAME_BYTES_DEFAULT = 1 << 20
 FRAME_BYTES_MAX = 16 << 20
 
 
-class KnownPartition(Protocol):
-    """Leadership as clients are told it."""
-
-    @property
-    def leader(self) -> BrokerId: ...
-    @property
-    def leader_epoch(self) -> LeaderEpoch: ...
-    @property
-    def replicas(self) -> Sequence[BrokerId]: ...
-    @property
-    def isr(self) -> Sequence[BrokerId]: ...
-
-
-class KnownTopic(Protocol):
-    """A topic as clients are told it."""
-
-    @property
-    def topic_id(self) -> TopicId: ...
-    @property
-    def partitions(self) -> Sequence[KnownPartition]: ...
-
-
-class KnownBroker(Protocol):
-    """A live broker as clients are told it."""
-
-    @property
-    def kafka(self) -> Endpoint: ...
-    @property
-    def grpc(self) -> Endpoint: ...
-    @property
-    def rack(self) -> str: ...
-    @property
-    def epoch(self) -> BrokerEpoch: ...
-
-
-class Metadata(Protocol):
-    """What UpdateMetadata told; ``control.metadata_cache`` is the real one."""
-
-    @property
-    def controller_id(self) -> BrokerId: ...
-    @property
-    def brokers(self) -> Mapping[BrokerId, KnownBroker]: ...
-    @property
-    def topics(self) -> Mapping[str, KnownTopic]: ...
-
-
 class RangeReadService:
     """Answers readers of ranges. Records go out as raw frames, joined once."""
 
-    def __init__(self, table: PartitionTable, metadata: Metadata) -> None:
+    def __init__(self, table: PartitionTable, metadata: ToldMetadata) -> None:
         self._table = table
         self._metadata = metadata
         self._consuming = Consuming(table)
@@ -231,7 +182,7 @@ def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.Broke
 
 
 def add_range_read_to_server(
-    server: grpc.aio.Server, manager: ReplicaManager, metadata: Metadata
+    server: grpc.aio.Server, manager: ReplicaManager, metadata: ToldMetadata
 ) -> None:
     """Register by hand: frames of ``Read`` are raw bytes, not messages."""
     service = RangeReadService(manager.table, metadata)

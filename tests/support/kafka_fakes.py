@@ -24,6 +24,7 @@ from broker.replication.api import (
     ProduceOutcome,
 )
 from metadata_log.types import (
+    BrokerEpoch,
     BrokerId,
     Endpoint,
     LeaderEpoch,
@@ -173,11 +174,15 @@ class FakeTopic:
     partitions: tuple[FakePartition, ...]
 
 
+FIRST_EPOCH = BrokerEpoch(1)
+
+
 @dataclass(frozen=True)
 class FakeBroker:
     kafka: Endpoint
     grpc: Endpoint
     rack: str = ""
+    epoch: BrokerEpoch = FIRST_EPOCH
 
 
 class FakeMetadata:

@@ -1,0 +1,61 @@
+"""The cluster as a broker was told it by UpdateMetadata, as narrow protocols (C19).
+
+``control.metadata_cache`` is the real one. The Kafka listener and range reads answer from it, and
+tests bring fakes of the same surface.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicId
+
+
+class KnownPartition(Protocol):
+    """Leadership of one partition. ``leader`` -1: none."""
+
+    @property
+    def leader(self) -> BrokerId: ...
+    @property
+    def leader_epoch(self) -> LeaderEpoch: ...
+    @property
+    def replicas(self) -> tuple[BrokerId, ...]: ...
+    @property
+    def isr(self) -> tuple[BrokerId, ...]: ...
+
+
+class KnownTopic(Protocol):
+    """One topic; partition number = position."""
+
+    @property
+    def topic_id(self) -> TopicId: ...
+    @property
+    def partitions(self) -> Sequence[KnownPartition]: ...
+
+
+class KnownBroker(Protocol):
+    """One live broker. ``rack`` empty: none."""
+
+    @property
+    def kafka(self) -> Endpoint: ...
+    @property
+    def grpc(self) -> Endpoint: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def epoch(self) -> BrokerEpoch: ...
+
+
+class ToldMetadata(Protocol):
+    """Brokers, topics and the controller.
+
+    Every change comes with a new mapping of ``brokers``, so answers may be cached by its identity.
+    """
+
+    @property
+    def controller_id(self) -> BrokerId: ...
+    @property
+    def brokers(self) -> Mapping[BrokerId, KnownBroker]: ...
+    @property
+    def topics(self) -> Mapping[str, KnownTopic]: ...
+
+    def topic_name(self, topic_id: TopicId) -> str | None: ...
