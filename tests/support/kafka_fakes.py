@@ -35,6 +35,7 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 
 BROKER = BrokerId(1)
 FIRST_EPOCH = LeaderEpoch(0)
+BROKER_EPOCH = BrokerEpoch(1)
 _BASE_OFFSET = struct.Struct(">q")
 
 
@@ -174,15 +175,12 @@ class FakeTopic:
     partitions: tuple[FakePartition, ...]
 
 
-FIRST_EPOCH = BrokerEpoch(1)
-
-
 @dataclass(frozen=True)
 class FakeBroker:
     kafka: Endpoint
     grpc: Endpoint
     rack: str = ""
-    epoch: BrokerEpoch = FIRST_EPOCH
+    epoch: BrokerEpoch = BROKER_EPOCH
 
 
 class FakeMetadata:
