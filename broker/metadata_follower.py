@@ -2,7 +2,7 @@
 
 Every broker runs one: the active controller decides from it, standby controllers are ready with it,
 and admin state (configs, ACLs, quotas, tokens, features) reaches the broker by it alone (F3).
-Leadership does not: that comes by control requests (DESIGN section 5).
+Leadership does not: that comes by control requests.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ and every one of its records is valid. An atomic transaction takes effect whole 
 otherwise each operation stands alone and reports its own result (the ``multi()`` the seeds wanted).
 
 The safety rules live here, where no client can walk around them: only the controller of the current
-epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15, DESIGN
+epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15,
 rule 5), nothing bound to a closed session is accepted (rule 9), a retry never applies twice.
 """
 

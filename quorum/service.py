@@ -1,4 +1,4 @@
-"""The gRPC service of one voter: what brokers see of the quorum (DESIGN section 3).
+"""The gRPC service of one voter: what brokers see of the quorum.
 
 Any voter takes sessions and reads, and passes to the leader what only the leader can do, once.
 Transactions and keep-alives go to the leader directly; elsewhere they are told who that is.

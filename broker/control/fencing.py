@@ -1,4 +1,4 @@
-"""Whether a control request may be obeyed: DESIGN section 5, rules 1, 2 and 4, as one pure unit.
+"""Whether a control request may be obeyed: rules 1, 2 and 4 of docs/RULES.md, as one pure unit.
 
 A request can be stale in three ways, and each has its own guard:
 - from a deposed controller: its controller epoch is below the highest known (rule 1, E3);

@@ -236,7 +236,7 @@ class BrokerRegistration(google.protobuf.message.Message):
     rack: builtins.str
     """Rack, empty if none."""
     log_may_be_lost: builtins.bool
-    """DESIGN rule 8: leaves every ISR before it is eligible."""
+    """rule 8: leaves every ISR before it is eligible."""
     inter_broker_protocol_max: builtins.int
     """Highest control protocol level this build understands."""
     @property
