@@ -2,7 +2,7 @@
 
 Pure and deterministic. A transaction is a list of operations; each holds if all its conditions do
 and every one of its records is valid. An atomic transaction takes effect whole or not at all;
-otherwise each operation stands alone and reports its own result (the ``multi()`` the seeds wanted).
+otherwise each operation stands alone and reports its own result (ZooKeeper's ``multi()``).
 
 The safety rules live here, where no client can walk around them: only the controller of the current
 epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15,

@@ -38,7 +38,7 @@ class ControlHeader(google.protobuf.message.Message):
     version: builtins.int
     """LeaderAndIsr 5, UpdateMetadata 7, StopReplica 4; one less at protocol level 1."""
     controller_id: builtins.int
-    """The seeds' client_id."""
+    """Who sends it; client_id in the original design."""
     controller_epoch: builtins.int
     """Lower than known: refused. Higher: adopted."""
     max_broker_epoch: builtins.int
@@ -84,7 +84,7 @@ class PartitionLeadership(google.protobuf.message.Message):
     leader_epoch: builtins.int
     """Leader epoch."""
     record_version: builtins.int
-    """Version of the leaderAndISR record (the seeds' zkVersion)."""
+    """Version of the leaderAndISR record (ZooKeeper's zkVersion)."""
     @property
     def isr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """ISR."""
