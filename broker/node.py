@@ -7,7 +7,6 @@ Stop: the leaderships move away, then the doors close, then the log, and the ses
 
 import logging
 import os
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 
 import grpc.aio
 
+from broker.clock import monotonic_ms
 from broker.config import (
     ADVERTISED_LISTENERS,
     BROKER_ID,
@@ -71,10 +71,6 @@ STOP_GRACE_S: Final = 2.0
 
 class ListenError(RuntimeError):
     """An address this broker was told to listen on cannot be used."""
-
-
-def monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 class BrokerNode:

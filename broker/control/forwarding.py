@@ -10,12 +10,12 @@ as with Kafka.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc.aio
 
+from broker.clock import monotonic_ms
 from broker.control.ports import ActiveController, CurrentController, Images
 from broker.errors import KafkaError
 from broker.peers import PeerChannels
@@ -36,10 +36,6 @@ class _Answer(Protocol):
 
 
 Answer = TypeVar("Answer", bound=_Answer)
-
-
-def monotonic_ms() -> float:
-    return time.monotonic() * 1000
 
 
 class ControllerForwarder:
