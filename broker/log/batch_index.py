@@ -75,10 +75,6 @@ class BatchIndex:
         """Position of the first batch with a record at or after ``timestamp_ms``, or ``len``."""
         return bisect_left(self._greatest_timestamps, timestamp_ms)
 
-    def segment_of(self, base_offset: int) -> Segment:
-        """The segment of a flushed batch."""
-        return self._run_segments[bisect_right(self._run_bases, base_offset) - 1]
-
     def spans(self, first: int, end: int) -> Iterator[tuple[Segment, int, int]]:
         """The flushed batches at positions ``first`` to ``end``: (segment, its first, its end)."""
         while first < end:

@@ -22,11 +22,11 @@ from broker.log.segment_files import (
     remove_unfinished_segments,
     segment_id_of,
     segment_name,
-    sync_directory,
 )
 from broker.log.table import FILE_NAME, Run, StoreTable, Void
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
+from quorum.data_folder import sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
     """
     if not directory.exists():
         directory.mkdir(parents=True)
-        sync_directory(directory.parent)
+        sync_folder(directory.parent)
     remove_unfinished_segments(directory)
     _check_not_orphaned(directory)
     table = StoreTable.open(directory)

@@ -31,10 +31,10 @@ from broker.log.segment_files import (
     remove_segment_files,
     segment_id_of,
     segment_name,
-    sync_directory,
 )
 from broker.log.work import PendingBatch
 from quorate_proto.v1 import errors_pb2
+from quorum.data_folder import sync_folder
 
 FORMAT: Final = 1
 CHUNK_BYTES: Final = (256 << 10) - 16
@@ -98,7 +98,7 @@ class Segment:
         environment.close()
         unfinished.rename(path)
         lock_file(unfinished).unlink(missing_ok=True)
-        sync_directory(directory)
+        sync_folder(directory)
         return cls.open(path, flush, segment_bytes)
 
     @classmethod

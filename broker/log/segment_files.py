@@ -1,6 +1,5 @@
 """Names of segments in the log folder, and what a crash may leave there."""
 
-import os
 import re
 from pathlib import Path
 from typing import Final
@@ -30,15 +29,6 @@ def remove_unfinished_segments(directory: Path) -> None:
     """Remove what a crash left of segments that never got their name."""
     for path in directory.glob(f"segment-*{UNFINISHED}*"):
         path.unlink(missing_ok=True)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def lock_file(path: Path) -> Path:
