@@ -59,13 +59,21 @@ def decode_session(message: pb.SessionOpened) -> r.SessionOpened:
     )
 
 
+def encode_endpoint(endpoint: Endpoint) -> pb.Endpoint:
+    return pb.Endpoint(host=endpoint.host, port=endpoint.port)
+
+
+def decode_endpoint(message: pb.Endpoint) -> Endpoint:
+    return Endpoint(message.host, message.port)
+
+
 def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
     return pb.BrokerRegistration(
         broker_id=record.broker_id,
         session_id=record.session_id,
         incarnation_id=record.incarnation_id,
-        kafka=pb.Endpoint(host=record.kafka.host, port=record.kafka.port),
-        grpc=pb.Endpoint(host=record.grpc.host, port=record.grpc.port),
+        kafka=encode_endpoint(record.kafka),
+        grpc=encode_endpoint(record.grpc),
         rack=record.rack,
         log_may_be_lost=record.log_may_be_lost,
         inter_broker_protocol_max=record.inter_broker_protocol_max,
@@ -77,8 +85,8 @@ def decode_registration(message: pb.BrokerRegistration) -> r.BrokerRegistration:
         broker_id=BrokerId(message.broker_id),
         session_id=SessionId(message.session_id),
         incarnation_id=message.incarnation_id,
-        kafka=Endpoint(message.kafka.host, message.kafka.port),
-        grpc=Endpoint(message.grpc.host, message.grpc.port),
+        kafka=decode_endpoint(message.kafka),
+        grpc=decode_endpoint(message.grpc),
         rack=message.rack,
         log_may_be_lost=message.log_may_be_lost,
         inter_broker_protocol_max=message.inter_broker_protocol_max,

@@ -9,14 +9,14 @@ import grpc.aio
 
 from broker.control.ports import CurrentController, Images, QuorumStatusSource
 from metadata_log.image import Image, Partition
-from metadata_log.types import BrokerEpoch, Endpoint
+from metadata_log.record_codec import encode_endpoint
+from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
     admin_pb2_grpc,
     control_pb2,
     control_pb2_grpc,
     errors_pb2,
-    metadata_pb2,
     replication_pb2,
 )
 from quorum.errors import QuorumError
@@ -144,8 +144,8 @@ def cluster_status(image: Image) -> admin_pb2.ClusterStatusResponse:
         brokers=[
             replication_pb2.BrokerEndpoint(
                 broker_id=broker_id,
-                grpc=_endpoint(broker.grpc),
-                kafka=_endpoint(broker.kafka),
+                grpc=encode_endpoint(broker.grpc),
+                kafka=encode_endpoint(broker.kafka),
                 broker_epoch=broker.epoch,
                 rack=broker.registration.rack,
             )
@@ -165,7 +165,3 @@ def _partitions(
         for number, partition in enumerate(topic.partitions):
             if wanted(partition):
                 yield admin_pb2.PartitionRef(topic=name, partition=number)
-
-
-def _endpoint(endpoint: Endpoint) -> metadata_pb2.Endpoint:
-    return metadata_pb2.Endpoint(host=endpoint.host, port=endpoint.port)

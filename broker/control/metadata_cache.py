@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from metadata_log.image import interned
+from metadata_log.record_codec import decode_endpoint
 from metadata_log.types import (
     NO_BROKER,
     BrokerEpoch,
@@ -124,8 +125,8 @@ def _broker(message: PeerBroker) -> CachedBroker:
     return CachedBroker(
         broker_id=BrokerId(message.broker_id),
         epoch=BrokerEpoch(message.broker_epoch),
-        kafka=Endpoint(message.kafka.host, message.kafka.port),
-        grpc=Endpoint(message.grpc.host, message.grpc.port),
+        kafka=decode_endpoint(message.kafka),
+        grpc=decode_endpoint(message.grpc),
         rack=message.rack,
     )
 

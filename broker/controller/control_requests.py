@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from broker.controller.managers.office import Office
 from metadata_log.image import Broker, Image, Partition, Topic
+from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import BrokerId, MetadataOffset, TopicId, TopicIdPartition
-from quorate_proto.v1 import control_pb2, metadata_pb2
+from quorate_proto.v1 import control_pb2
 
 LEADER_AND_ISR_KEY: Final = 4
 STOP_REPLICA_KEY: Final = 5
@@ -211,7 +212,7 @@ def _peer(broker: Broker) -> control_pb2.PeerBroker:
     return control_pb2.PeerBroker(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
-        kafka=metadata_pb2.Endpoint(host=broker.kafka.host, port=broker.kafka.port),
-        grpc=metadata_pb2.Endpoint(host=broker.grpc.host, port=broker.grpc.port),
+        kafka=encode_endpoint(broker.kafka),
+        grpc=encode_endpoint(broker.grpc),
         rack=broker.registration.rack,
     )

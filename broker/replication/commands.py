@@ -16,10 +16,10 @@ from broker.replication.partition.effects import Leadership
 from broker.replication.partition_table import PartitionTable
 from broker.replication.strays import ConfirmUnassigned, StrayPartitions
 from metadata_log.image import Image
+from metadata_log.record_codec import decode_endpoint
 from metadata_log.types import (
     NO_BROKER,
     BrokerId,
-    Endpoint,
     LeaderEpoch,
     TopicId,
     TopicIdPartition,
@@ -154,7 +154,7 @@ class ControlCommands:
             self._fetchers.follow(hosted)
 
     def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:
-        endpoint = Endpoint(broker.grpc.host, broker.grpc.port)
+        endpoint = decode_endpoint(broker.grpc)
         self._fetchers.learn_endpoint(BrokerId(broker.broker_id), endpoint)
 
     def _set_aside_unlisted(self, listed: set[TopicIdPartition], metadata_offset: int) -> None:

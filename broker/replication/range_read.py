@@ -19,12 +19,13 @@ from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import not_leader
 from broker.told_metadata import KnownBroker, ToldMetadata
+from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import (
     NO_BROKER,
     BrokerId,
     TopicPartition,
 )
-from quorate_proto.v1 import errors_pb2, metadata_pb2, replication_pb2
+from quorate_proto.v1 import errors_pb2, replication_pb2
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +175,8 @@ class RangeReadService:
 def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.BrokerEndpoint:
     return replication_pb2.BrokerEndpoint(
         broker_id=broker_id,
-        grpc=metadata_pb2.Endpoint(host=broker.grpc.host, port=broker.grpc.port),
-        kafka=metadata_pb2.Endpoint(host=broker.kafka.host, port=broker.kafka.port),
+        grpc=encode_endpoint(broker.grpc),
+        kafka=encode_endpoint(broker.kafka),
         broker_epoch=broker.epoch,
         rack=broker.rack,
     )
