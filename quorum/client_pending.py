@@ -69,10 +69,6 @@ class PendingTransactions:
         self._unsent.append(pending)
         return pending
 
-    @property
-    def has_unsent(self) -> bool:
-        return bool(self._unsent)
-
     def take_unsent(self, max_bytes: int) -> list[PendingTransaction]:
         """What is to be sent now, about ``max_bytes`` at most; counts as sent."""
         taken, size = 0, 0

@@ -118,14 +118,6 @@ class ClusterConnection:
             self._controller = None
             deadline.pause_or_raise(f"{self._description} has no reachable controller", failures)
 
-    def status_of(self, address: str, timeout_ms: int) -> ClusterStatus | None:
-        """What the broker at a gRPC address knows; None if it does not answer in time."""
-        try:
-            return _status(self._stub(address), timeout_ms / 1000)
-        except grpc.RpcError as error:
-            log.debug("no status from %s", _say(address, error))
-            return None
-
     def _find_controller(self, deadline: "_Deadline", failures: list[str]) -> str | None:
         """The controller's address as the broker with the newest image knows it."""
         best: ClusterStatus | None = None

@@ -112,7 +112,6 @@ class Columns:
         rows_max = int(plain.table[:, COUNT].sum())
         bytes_max = len(plain.body)
         self._wanted = wanted
-        self._body = plain.body
         self._offsets = np.empty(rows_max, dtype=np.int64)
         self._timestamps = np.empty(rows_max, dtype=np.int64)
         self._timestamp_types = np.empty(rows_max, dtype=np.int32)
