@@ -19,7 +19,8 @@ from quorum.data_folder import DataFolderError, claim_data_folder, release_data_
 from quorum.peers import SERVER_OPTIONS, Peers
 from quorum.raft.driver import RaftDriver
 from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
-from quorum.raft.journal import JournalError, LmdbJournal
+from quorum.raft.journal import JournalError
+from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.node import RaftNode
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotCorrupt

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
-from quorum.raft.journal import LmdbJournal
+from quorum.raft.journal import Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotPosition
@@ -39,7 +39,7 @@ class CompactingVoter(ElectingVoter):
         options: RaftOptions,
         own: VoterNode,
         others: list[VoterNode],
-        journal: LmdbJournal,
+        journal: Journal,
         poller: DrivenPoller,
         transport: VoterTransport,
         snapshots: SnapshotStore,

@@ -76,7 +76,10 @@ class Leadership(NamedTuple):
 
 
 class RaftDriver:
-    """Runs a ``RaftNode``; proposals and questions come from other threads."""
+    """Runs a ``RaftNode``; proposals and questions come from other threads.
+
+    A round is ``read`` and ``decide``; ``start`` begins a thread that does nothing else.
+    """
 
     def __init__(
         self,
@@ -133,7 +136,8 @@ class RaftDriver:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._round()
+                self.read()
+                self.decide()
         except BaseException as error:
             log.critical("the voter cannot go on", exc_info=True)
             self._stopping = True
@@ -143,10 +147,15 @@ class RaftDriver:
                 future.cancel()
             self._node.transport.destroy()
 
-    def _round(self) -> None:
+    def read(self) -> None:
+        """First half of a round: wait, read the sockets, make durable and acknowledge."""
         node = self._node
         node.poller.wait(0 if self._queue or self._calls else node.wait_s())
         node.settle()
+
+    def decide(self) -> None:
+        """Second half: proposals, the library's tick, what goes out, our own fsync, the news."""
+        node = self._node
         self._accept()
         node.tick()
         node.send_new_entries()

@@ -11,7 +11,7 @@ import random
 
 from quorum.raft.frames import Message
 from quorum.raft.guards import Vote, grants_pre_vote
-from quorum.raft.journal import LmdbJournal
+from quorum.raft.journal import Journal
 from quorum.raft.library import FOLLOWER, LibraryVoter, clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -26,7 +26,7 @@ class ElectingVoter(LibraryVoter):
         options: RaftOptions,
         own: VoterNode,
         others: list[VoterNode],
-        journal: LmdbJournal,
+        journal: Journal,
         poller: DrivenPoller,
         transport: VoterTransport,
     ) -> None:

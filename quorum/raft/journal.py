@@ -1,39 +1,21 @@
-"""The durable journal of one voter: term, vote and entries in LMDB (P2, P10, P18).
+"""The journal of one voter: term, vote and entries, and when they are on disk (P2, P10, P18).
 
 PySyncObj reads its log as a list, so the retained entries are held in memory as one. Changes are
 collected and reach the disk with ``sync()``: truncation, new entries and the meta record in one
-LMDB transaction, so a crash leaves either the state before or the state after. Who calls ``sync()``
-when is the node's business; term and vote alone are synced here, before ``setCurrentTerm`` returns.
+``Change`` that the store writes as a whole, so a crash leaves either the state before or the state
+after. Who calls ``sync()`` when is the node's business; term and vote alone are synced here, before
+``setCurrentTerm`` returns.
 
-Compaction moves ``first`` in the meta record; the keys below it are then garbage and are removed a
-few at a time, so that no sync takes long.
-
-On disk: key = index (u64), value = CRC-32C (u32), term (u64), command; the checksum covers index
-and term too. The meta record is checksummed as well.
+Compaction moves ``first`` in the meta record; what the store holds below it is then garbage and is
+removed a few entries at a time, so that no sync takes long.
 """
 
-import struct
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final, NamedTuple, overload
-
-import lmdb
-from crc32c import crc32c
-
-from quorum.data_folder import sync_folder
-
-FORMAT: Final = 1
-MAP_BYTES: Final = 64 << 30
-"""Virtual address space, not disk: the file grows as needed."""
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, overload
 
 NO_OP: Final = b"\x01"
 """The library's command of an entry that changes nothing."""
 
-_KEY = struct.Struct(">Q")
-_VALUE_HEAD = struct.Struct(">IQ")
-_CHECKED_HEAD = struct.Struct(">QQ")
-_META = struct.Struct(">IHQQQ")
-_META_KEY: Final = b"meta"
 _GARBAGE_PER_SYNC: Final = 2_000
 
 Entry = tuple[bytes, int, int]
@@ -48,50 +30,71 @@ class JournalCorrupt(JournalError):
     """What is on disk is not what was written."""
 
 
-class _Meta(NamedTuple):
+class Meta(NamedTuple):
+    """What is kept beside the entries."""
+
     term: int
     voted_for: str | None
     first: int
+    """Index of the first entry that belongs to the log."""
     commit_index: int
 
 
-class LmdbJournal:
-    """Implements the library's ``Journal``. Used on the raft thread alone once it runs."""
+class Stored(NamedTuple):
+    """What a store holds."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the journal in the file ``path``, creating it if it is missing.
+    meta: Meta
+    entries: list[Entry]
+    """From ``meta.first`` on, without a gap."""
+    garbage_from: int
+    """Entries from here up to ``meta.first`` are still to be removed."""
+
+
+class Change(NamedTuple):
+    """One write, in this order: truncate, append, remove garbage, replace the meta record."""
+
+    truncate_from: int | None
+    appended: Sequence[Entry]
+    garbage_below: int
+    meta: Meta
+
+
+class JournalStore(Protocol):
+    """Where a journal survives crashes."""
+
+    def load(self) -> Stored | None:
+        """What is there; None: nothing was ever written.
 
         Raises:
-            JournalCorrupt: checksums, order or format are wrong.
-            JournalError: the file cannot be opened.
+            JournalCorrupt: it is not what was written.
         """
-        self._path = path
-        is_new = not path.exists()
-        try:
-            self._env = lmdb.open(
-                str(path),
-                subdir=False,
-                map_size=MAP_BYTES,
-                max_dbs=2,
-                sync=True,
-                metasync=True,
-                writemap=False,
-            )
-            with self._env.begin(write=True) as txn:
-                self._entries_db = self._env.open_db(b"entries", txn=txn)
-                self._meta_db = self._env.open_db(b"meta", txn=txn)
-            if is_new:
-                sync_folder(path.parent)
-        except lmdb.Error as error:
-            raise JournalError(f"cannot open journal {path}: {error}") from error
-        self._entries: list[Entry] = []
+
+    def write(self, change: Change) -> None:
+        """All of it is on disk when this returns; after a crash before that, all or nothing.
+
+        Raises:
+            JournalError: the disk is full or failed.
+        """
+
+    def close(self) -> None: ...
+
+
+class Journal:
+    """Implements the library's ``Journal``. Used on the raft thread alone once it runs."""
+
+    def __init__(self, store: JournalStore) -> None:
+        """Go on with what the store holds.
+
+        Raises:
+            JournalCorrupt: as ``JournalStore.load``.
+        """
+        self._store = store
         self._pending: list[Entry] = []
         self._truncate_from: int | None = None
         self._dirty = False
-        self._meta = _Meta(term=0, voted_for=None, first=1, commit_index=1)
-        self._commit_on_disk = 1
-        self._garbage_from = 1
-        self._load()
+        stored = store.load() or Stored(Meta(0, None, first=1, commit_index=1), [], 1)
+        self._meta, self._entries, self._garbage_from = stored
+        self._commit_on_disk = self._meta.commit_index
 
     # -- what PySyncObj reads --------------------------------------------------------------------
 
@@ -195,11 +198,9 @@ class LmdbJournal:
         """
         if not self._dirty:
             return
-        try:
-            with self._env.begin(write=True) as txn:
-                self._write(txn)
-        except (lmdb.Error, OSError) as error:
-            raise JournalError(f"cannot write journal {self._path}: {error}") from error
+        garbage_below = min(self._meta.first, self._garbage_from + _GARBAGE_PER_SYNC)
+        self._store.write(Change(self._truncate_from, self._pending, garbage_below, self._meta))
+        self._garbage_from = max(self._garbage_from, garbage_below)
         self._pending = []
         self._truncate_from = None
         self._commit_on_disk = self._meta.commit_index
@@ -221,94 +222,7 @@ class LmdbJournal:
         self.sync()
 
     def close(self) -> None:
-        self._env.close()
-
-    # -- disk ------------------------------------------------------------------------------------
-
-    def _write(self, txn: lmdb.Transaction) -> None:
-        with txn.cursor(self._entries_db) as cursor:
-            if self._truncate_from is not None and cursor.set_range(_KEY.pack(self._truncate_from)):
-                while cursor.delete():
-                    pass
-            if self._pending:
-                _, added = cursor.putmulti(map(_encoded, self._pending), append=True)
-                if added != len(self._pending):
-                    raise JournalError(f"journal {self._path} refused {self._pending[added][1]}")
-            self._remove_garbage(cursor)
-        txn.put(_META_KEY, _encode_meta(self._meta), db=self._meta_db)
+        self._store.close()
 
     def _has_garbage(self) -> bool:
         return self._garbage_from < self._meta.first
-
-    def _remove_garbage(self, cursor: lmdb.Cursor) -> None:
-        end = min(self._meta.first, self._garbage_from + _GARBAGE_PER_SYNC)
-        if self._garbage_from >= end or not cursor.first():
-            return
-        limit = _KEY.pack(end)
-        while bytes(cursor.key()) < limit and cursor.delete():
-            pass
-        self._garbage_from = end
-
-    def _load(self) -> None:
-        with self._env.begin() as txn:
-            raw = txn.get(_META_KEY, db=self._meta_db)
-            stored = txn.stat(self._entries_db)["entries"]
-            if raw is None:
-                if stored:
-                    raise JournalCorrupt(f"journal {self._path} has entries and no meta record")
-                return
-            self._meta = _decode_meta(self._path, raw)
-            self._commit_on_disk = self._meta.commit_index
-            self._entries = list(self._read_entries(txn))
-            if not self._entries:
-                raise JournalCorrupt(
-                    f"journal {self._path} lacks entry {self._meta.first}, its first"
-                )
-            with txn.cursor(self._entries_db) as cursor:
-                cursor.first()
-                self._garbage_from = _KEY.unpack(cursor.key())[0]
-
-    def _read_entries(self, txn: lmdb.Transaction) -> Iterator[Entry]:
-        expected = self._meta.first
-        with txn.cursor(self._entries_db) as cursor:
-            if not cursor.set_range(_KEY.pack(expected)):
-                return
-            for key, value in cursor:
-                (index,) = _KEY.unpack(key)
-                if index != expected:
-                    raise JournalCorrupt(
-                        f"journal {self._path} goes from entry {expected - 1} to {index}"
-                    )
-                yield self._decoded(index, bytes(value))
-                expected += 1
-
-    def _decoded(self, index: int, value: bytes) -> Entry:
-        checksum, term = _VALUE_HEAD.unpack_from(value)
-        command = value[_VALUE_HEAD.size :]
-        if crc32c(command, crc32c(_CHECKED_HEAD.pack(index, term))) != checksum:
-            raise JournalCorrupt(
-                f"journal {self._path}: checksum of entry {index} is wrong. Move the data folder "
-                "aside only if the other voters are healthy: they then bring this one up again"
-            )
-        return command, index, term
-
-
-def _encoded(entry: Entry) -> tuple[bytes, bytes]:
-    command, index, term = entry
-    checksum = crc32c(command, crc32c(_CHECKED_HEAD.pack(index, term)))
-    return _KEY.pack(index), _VALUE_HEAD.pack(checksum, term) + command
-
-
-def _encode_meta(meta: _Meta) -> bytes:
-    body = _META.pack(0, FORMAT, meta.term, meta.first, meta.commit_index)[4:]
-    body += (meta.voted_for or "").encode()
-    return crc32c(body).to_bytes(4, "big") + body
-
-
-def _decode_meta(path: Path, raw: bytes) -> _Meta:
-    if len(raw) < _META.size or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
-        raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong")
-    _, version, term, first, commit_index = _META.unpack_from(raw)
-    if version != FORMAT:
-        raise JournalCorrupt(f"journal {path} has format {version}, this version reads {FORMAT}")
-    return _Meta(term, raw[_META.size :].decode() or None, first, commit_index)

@@ -12,7 +12,7 @@ import pysyncobj.syncobj as library
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.monotonic import monotonic
 
-from quorum.raft.journal import LmdbJournal
+from quorum.raft.journal import Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.transport import VoterNode, VoterTransport
@@ -51,7 +51,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         own: VoterNode,
         others: list[VoterNode],
         options: RaftOptions,
-        journal: LmdbJournal,
+        journal: Journal,
         poller: DrivenPoller,
         transport: VoterTransport,
     ) -> None:

@@ -17,7 +17,7 @@ from pysyncobj import FAIL_REASON
 from quorum.raft.compaction import CompactingVoter, ReplicatedState
 from quorum.raft.frames import NO_OP_KIND, REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
-from quorum.raft.journal import LmdbJournal
+from quorum.raft.journal import Journal
 from quorum.raft.library import clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -41,7 +41,7 @@ class RaftNode(CompactingVoter):
         options: RaftOptions,
         own: VoterNode,
         others: list[VoterNode],
-        journal: LmdbJournal,
+        journal: Journal,
         poller: DrivenPoller,
         transport: VoterTransport,
         snapshots: SnapshotStore,

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from quorum.raft.snapshot_file import (
     IncomingSnapshot,
@@ -30,11 +30,28 @@ Piece = tuple[bytes, bool, bool]
 """(data, first, last), as the library has it."""
 
 
+class Writer(Protocol):
+    """Work that goes on in the background; a thread, but in simulations."""
+
+    def is_alive(self) -> bool: ...
+    def join(self) -> None: ...
+
+
+def in_a_thread(work: Callable[[], None]) -> Writer:
+    thread = threading.Thread(target=work, name="raft-snapshot", daemon=True)
+    thread.start()
+    return thread
+
+
 class SnapshotStore:
     """The newest snapshot in a folder. All but the background writer on the raft thread."""
 
     def __init__(
-        self, folder: Path, can_send: Callable[[VoterNode], bool], wake: Callable[[], None]
+        self,
+        folder: Path,
+        can_send: Callable[[VoterNode], bool],
+        wake: Callable[[], None],
+        in_background: Callable[[Callable[[], None]], Writer] = in_a_thread,
     ) -> None:
         self.path = folder / SNAPSHOT_FILE
         self._incoming = IncomingSnapshot(folder / f"{SNAPSHOT_FILE}.incoming")
@@ -42,7 +59,8 @@ class SnapshotStore:
         self._wake = wake
         self._sending: dict[VoterNode, tuple[BinaryIO, SnapshotPosition]] = {}
         self.sent: dict[VoterNode, SnapshotPosition] = {}
-        self._writer: threading.Thread | None = None
+        self._in_background = in_background
+        self._writer: Writer | None = None
         self._written: SnapshotPosition | None = None
         self._failure: Exception | None = None
         self.received = SnapshotPosition(0, 0)
@@ -80,8 +98,7 @@ class SnapshotStore:
                 self._failure = error
             self._wake()
 
-        self._writer = threading.Thread(target=write, name="raft-snapshot", daemon=True)
-        self._writer.start()
+        self._writer = self._in_background(write)
 
     def finished(self) -> SnapshotPosition | None:
         """The snapshot that has become durable since the last call, if any.

@@ -8,8 +8,8 @@ from pysyncobj.transport import Transport
 
 from metadata_log.types import Endpoint, VoterId
 from quorum.raft.frames import Message
-from quorum.raft.journal import LmdbJournal
 from quorum.raft.library import clock_s
+from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.node import RaftNode
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.raft.journal import Entry, JournalCorrupt, LmdbJournal
+from quorum.raft.journal import Entry, JournalCorrupt
+from quorum.raft.lmdb_journal import LmdbJournal
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quorum.raft.guards import SafetyViolation
-from quorum.raft.journal import LmdbJournal
 from quorum.raft.library import CANDIDATE, clock_s
+from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.poller import READ
 from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
 from tests.support.raft_node import LoneNode
