@@ -1,11 +1,10 @@
 """Snapshots: an image as a stream of length-prefixed records, and back.
 
-``u32 big-endian length | SnapshotRecord``, header first, footer last. Nothing in between depends on
-order, and chunks may be cut anywhere. A stream without its footer, or with another count than the
-footer says, is refused: a truncated snapshot must never become somebody's state (P11).
+``u32 big-endian length | SnapshotRecord``, header first, footer last. In between only topics
+depend on order, and chunks may be cut anywhere. A stream without its footer, or with another count
+than the footer says, is refused: a truncated snapshot must never become somebody's state (P11).
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -23,8 +22,8 @@ from metadata_log.image import (
     Topic,
     TopicDeletion,
 )
+from metadata_log.partition_columns import ColumnsDecoder, ColumnsEncoder
 from metadata_log.record_codec import (
-    brokers,
     decode_registration,
     decode_session,
     encode_registration,
@@ -35,14 +34,13 @@ from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    LeaderEpoch,
     MetadataOffset,
     SessionId,
     TopicId,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _LENGTH_BYTES: Final = 4
 
 
@@ -73,9 +71,7 @@ def decode_snapshot(chunks: Iterable[bytes]) -> Image:
     builder = _Builder()
     for record in _unframed(chunks):
         builder.add(record)
-    image = builder.finish()
-    gc.freeze()
-    return image
+    return builder.finish()
 
 
 def _frame(chunk: bytearray, record: pb.SnapshotRecord) -> None:
@@ -128,8 +124,10 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
         )
     if image.controller is not None:
         yield pb.SnapshotRecord(controller=_controller_state(image.controller))
+    columns = ColumnsEncoder()
     for topic in image.topics.values():
-        yield pb.SnapshotRecord(topic=_topic_state(topic))
+        for state in columns.states(topic):
+            yield pb.SnapshotRecord(topic=state)
     for name, deletion in image.deletions.items():
         yield pb.SnapshotRecord(
             deletion=pb.TopicDeletionState(
@@ -171,26 +169,6 @@ def _controller_state(controller: Controller) -> pb.ControllerState:
     )
 
 
-def _topic_state(topic: Topic) -> pb.TopicState:
-    return pb.TopicState(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        version=topic.version,
-        partitions=[
-            pb.PartitionState(
-                replicas=partition.replicas,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                isr=partition.isr,
-                controller_id=partition.controller_id,
-                controller_epoch=partition.controller_epoch,
-                version=partition.version,
-            )
-            for partition in topic.partitions
-        ],
-    )
-
-
 # --- decoding -----------------------------------------------------------------------------------
 
 
@@ -204,23 +182,12 @@ class _Builder:
         self._controller: Controller | None = None
         self._sessions: dict[SessionId, SessionOpened] = {}
         self._brokers: dict[BrokerId, Broker] = {}
-        self._topics: dict[str, Topic] = {}
-        self._topic_names: dict[TopicId, str] = {}
+        self._columns = ColumnsDecoder()
+        self._topics: dict[str, tuple[TopicId, MetadataOffset, list[Partition]]] = {}
         self._deletions: dict[str, TopicDeletion] = {}
         self._features: dict[str, int] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
-        self._adders: dict[str, Callable[[Any], None]] = {
-            "header": self._check_header,
-            "session": self._add_session,
-            "broker": self._add_broker,
-            "controller": self._add_controller,
-            "topic": self._add_topic,
-            "deletion": self._add_deletion,
-            "config": self._add_config,
-            "feature": self._add_feature,
-            "result": self._add_result,
-        }
 
     def add(self, record: pb.SnapshotRecord) -> None:
         kind = record.WhichOneof("kind")
@@ -232,10 +199,10 @@ class _Builder:
             self._check_footer(record.footer)
             return
         self._count += 1
-        add = self._adders.get(kind or "")
+        add = _ADDERS.get(kind or "")
         if add is None:
             raise InvalidSnapshot("a record of a kind this version does not know")
-        add(getattr(record, kind or ""))
+        add(self, getattr(record, kind or ""))
 
     def finish(self) -> Image:
         if self._header is None or not self._whole:
@@ -247,8 +214,15 @@ class _Builder:
             next_producer_id=self._header.next_producer_id,
             sessions=immutables.Map(self._sessions),
             brokers=immutables.Map(self._brokers),
-            topics=immutables.Map(self._topics),
-            topic_names=immutables.Map(self._topic_names),
+            topics=immutables.Map(
+                {
+                    name: Topic(name, topic_id, tuple(partitions), version)
+                    for name, (topic_id, version, partitions) in self._topics.items()
+                }
+            ),
+            topic_names=immutables.Map(
+                {topic_id: name for name, (topic_id, _, _) in self._topics.items()}
+            ),
             deletions=immutables.Map(self._deletions),
             configs=immutables.Map(
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
@@ -302,11 +276,17 @@ class _Builder:
         )
 
     def _add_topic(self, state: pb.TopicState) -> None:
-        topic_id = TopicId(state.topic_id)
-        partitions = tuple(_partition(partition) for partition in state.partitions)
-        topic = Topic(state.name, topic_id, partitions, MetadataOffset(state.version))
-        self._topics[state.name] = topic
-        self._topic_names[topic_id] = state.name
+        new = TopicId(state.topic_id), MetadataOffset(state.version), list[Partition]()
+        _, _, partitions = self._topics.setdefault(state.name, new)
+        if state.first_partition != len(partitions):
+            raise InvalidSnapshot(
+                f"partition {state.first_partition} of topic {state.name} follows "
+                f"{len(partitions)} partitions"
+            )
+        try:
+            partitions += self._columns.partitions(state.partitions)
+        except ValueError as error:
+            raise InvalidSnapshot(f"partitions of topic {state.name}: {error}") from error
 
     def _add_deletion(self, state: pb.TopicDeletionState) -> None:
         deletion = TopicDeletion(TopicId(state.topic_id), MetadataOffset(state.version))
@@ -319,13 +299,15 @@ class _Builder:
             kept[state.sequence] = state.result
 
 
-def _partition(state: pb.PartitionState) -> Partition:
-    return Partition(
-        replicas=brokers(state.replicas),
-        leader=BrokerId(state.leader),
-        leader_epoch=LeaderEpoch(state.leader_epoch),
-        isr=brokers(state.isr),
-        controller_id=BrokerId(state.controller_id),
-        controller_epoch=ControllerEpoch(state.controller_epoch),
-        version=state.version,
-    )
+# Not in the builder: bound methods there would be a cycle, and the whole image garbage for long.
+_ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
+    "header": _Builder._check_header,
+    "session": _Builder._add_session,
+    "broker": _Builder._add_broker,
+    "controller": _Builder._add_controller,
+    "topic": _Builder._add_topic,
+    "deletion": _Builder._add_deletion,
+    "config": _Builder._add_config,
+    "feature": _Builder._add_feature,
+    "result": _Builder._add_result,
+}

@@ -865,63 +865,102 @@ class TransactionResult(google.protobuf.message.Message):
 Global___TransactionResult: typing_extensions.TypeAlias = TransactionResult
 
 @typing.final
-class PartitionState(google.protobuf.message.Message):
+class BrokerIds(google.protobuf.message.Message):
     """--- Snapshots: the image as a sequence of length-prefixed SnapshotRecord messages. -------------
 
-    One partition leaf of a snapshot.
+    A list of broker ids.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    REPLICAS_FIELD_NUMBER: builtins.int
-    LEADER_FIELD_NUMBER: builtins.int
-    LEADER_EPOCH_FIELD_NUMBER: builtins.int
-    ISR_FIELD_NUMBER: builtins.int
-    CONTROLLER_ID_FIELD_NUMBER: builtins.int
-    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
-    VERSION_FIELD_NUMBER: builtins.int
-    leader: builtins.int
-    """Leader, -1 for none."""
-    leader_epoch: builtins.int
-    """Leader epoch."""
-    controller_id: builtins.int
-    """Who made the last leadership decision."""
-    controller_epoch: builtins.int
-    """In which epoch."""
-    version: builtins.int
-    """Counter of changes."""
+    IDS_FIELD_NUMBER: builtins.int
     @property
-    def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """AR."""
-
-    @property
-    def isr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """ISR."""
+    def ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """In order."""
 
     def __init__(
         self,
         *,
-        replicas: collections.abc.Iterable[builtins.int] | None = ...,
-        leader: builtins.int = ...,
-        leader_epoch: builtins.int = ...,
-        isr: collections.abc.Iterable[builtins.int] | None = ...,
-        controller_id: builtins.int = ...,
-        controller_epoch: builtins.int = ...,
-        version: builtins.int = ...,
+        ids: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "replicas", b"replicas", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ids", b"ids"]) -> None: ...
 
-Global___PartitionState: typing_extensions.TypeAlias = PartitionState
+Global___BrokerIds: typing_extensions.TypeAlias = BrokerIds
+
+@typing.final
+class PartitionColumns(google.protobuf.message.Message):
+    """Consecutive partitions of a topic in columns of equal length. Few distinct replica lists exist in
+    any cluster: each is written once per snapshot, and a partition holds the numbers of its lists.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NEW_LISTS_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    ISRS_FIELD_NUMBER: builtins.int
+    LEADERS_FIELD_NUMBER: builtins.int
+    LEADER_EPOCHS_FIELD_NUMBER: builtins.int
+    CONTROLLER_IDS_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCHS_FIELD_NUMBER: builtins.int
+    VERSIONS_FIELD_NUMBER: builtins.int
+    @property
+    def new_lists(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BrokerIds]:
+        """Lists that no earlier columns had; numbered on from those."""
+
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """AR, as the number of a list."""
+
+    @property
+    def isrs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """ISR, as the number of a list."""
+
+    @property
+    def leaders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Leader, -1 for none."""
+
+    @property
+    def leader_epochs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Leader epoch."""
+
+    @property
+    def controller_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Who made the last leadership decision."""
+
+    @property
+    def controller_epochs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """In which epoch."""
+
+    @property
+    def versions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Counter of changes."""
+
+    def __init__(
+        self,
+        *,
+        new_lists: collections.abc.Iterable[Global___BrokerIds] | None = ...,
+        replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        isrs: collections.abc.Iterable[builtins.int] | None = ...,
+        leaders: collections.abc.Iterable[builtins.int] | None = ...,
+        leader_epochs: collections.abc.Iterable[builtins.int] | None = ...,
+        controller_ids: collections.abc.Iterable[builtins.int] | None = ...,
+        controller_epochs: collections.abc.Iterable[builtins.int] | None = ...,
+        versions: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epochs", b"controller_epochs", "controller_ids", b"controller_ids", "isrs", b"isrs", "leader_epochs", b"leader_epochs", "leaders", b"leaders", "new_lists", b"new_lists", "replicas", b"replicas", "versions", b"versions"]) -> None: ...
+
+Global___PartitionColumns: typing_extensions.TypeAlias = PartitionColumns
 
 @typing.final
 class TopicState(google.protobuf.message.Message):
-    """One topic of a snapshot."""
+    """Some partitions of one topic of a snapshot. A topic of many takes several, in order."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     NAME_FIELD_NUMBER: builtins.int
     TOPIC_ID_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    FIRST_PARTITION_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Topic name."""
@@ -929,9 +968,11 @@ class TopicState(google.protobuf.message.Message):
     """Topic id."""
     version: builtins.int
     """Metadata offset of its creation or last change of assignment."""
+    first_partition: builtins.int
+    """Number of the first partition in the columns."""
     @property
-    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionState]:
-        """Partition 0, 1, 2, ..."""
+    def partitions(self) -> Global___PartitionColumns:
+        """That partition and the next ones."""
 
     def __init__(
         self,
@@ -939,9 +980,11 @@ class TopicState(google.protobuf.message.Message):
         name: builtins.str = ...,
         topic_id: builtins.bytes = ...,
         version: builtins.int = ...,
-        partitions: collections.abc.Iterable[Global___PartitionState] | None = ...,
+        first_partition: builtins.int = ...,
+        partitions: Global___PartitionColumns | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name", "partitions", b"partitions", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["partitions", b"partitions"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
 
 Global___TopicState: typing_extensions.TypeAlias = TopicState
 
@@ -1175,7 +1218,7 @@ class SnapshotRecord(google.protobuf.message.Message):
 
     @property
     def topic(self) -> Global___TopicState:
-        """One per topic."""
+        """One or more per topic."""
 
     @property
     def deletion(self) -> Global___TopicDeletionState:

@@ -1,12 +1,15 @@
 """An image survives its snapshot; a snapshot that is not whole becomes nobody's state (P11)."""
 
+import gc
 import itertools
 
+import immutables
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log.image import Image
+from metadata_log.image import Image, Partition, Topic
+from metadata_log.partition_columns import SLICE
 from metadata_log.records import (
     BrokerAdmitted,
     ConfigSet,
@@ -16,7 +19,13 @@ from metadata_log.records import (
     TopicDeletionPending,
 )
 from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
-from metadata_log.types import BrokerId
+from metadata_log.types import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+)
 from quorate_proto.v1 import metadata_pb2 as pb
 from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
 
@@ -67,7 +76,70 @@ def framed(*records: pb.SnapshotRecord) -> bytes:
     return b"".join(len(one).to_bytes(4, "big") + one for one in encoded)
 
 
-HEADER = pb.SnapshotRecord(header=pb.SnapshotHeader(format=1, offset=5))
+def image_of_topics(*sizes: int) -> Image:
+    """Topics of so many partitions, whose leaves differ in every field."""
+    topics = {
+        f"t{number}": Topic(
+            f"t{number}",
+            TopicId(bytes([number]) * 16),
+            tuple(
+                Partition(
+                    replicas=(BrokerId(leaf % 7), BrokerId(leaf % 5 + 7)),
+                    leader=BrokerId(leaf % 8 - 1),
+                    leader_epoch=LeaderEpoch(leaf),
+                    isr=(BrokerId(leaf % 7),) * (leaf % 3),
+                    controller_id=BrokerId(leaf % 4 - 1),
+                    controller_epoch=ControllerEpoch(leaf % 9),
+                    version=leaf << 33,
+                )
+                for leaf in range(size)
+            ),
+            MetadataOffset(number),
+        )
+        for number, size in enumerate(sizes)
+    }
+    return Image(
+        topics=immutables.Map(topics),
+        topic_names=immutables.Map({topic.topic_id: name for name, topic in topics.items()}),
+    )
+
+
+def test_topics_of_any_size_survive() -> None:
+    image = image_of_topics(0, 1, SLICE - 1, SLICE, SLICE + 1, 2 * SLICE + 3)
+    assert decode_snapshot(encode_snapshot(image)) == image
+
+
+def test_a_partition_takes_few_bytes() -> None:
+    size = 10 * SLICE
+    assert sum(map(len, encode_snapshot(image_of_topics(size)))) < 20 * size
+
+
+def test_decoding_leaves_no_garbage_behind() -> None:
+    """A cycle would keep a second image of 200,000 partitions until the collector comes by."""
+    decode_snapshot([ENCODED])
+    gc.collect()
+    decode_snapshot([ENCODED])
+    assert gc.collect() == 0
+
+
+def topic(**fields: list[int]) -> pb.SnapshotRecord:
+    columns: dict[str, list[int]] = {
+        name: [0]
+        for name in (
+            "replicas",
+            "isrs",
+            "leaders",
+            "leader_epochs",
+            "controller_ids",
+            "controller_epochs",
+            "versions",
+        )
+    }
+    partitions = pb.PartitionColumns(new_lists=[pb.BrokerIds(ids=[1])], **(columns | fields))
+    return pb.SnapshotRecord(topic=pb.TopicState(name="t", partitions=partitions))
+
+
+HEADER = pb.SnapshotRecord(header=pb.SnapshotHeader(format=2, offset=5))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +154,9 @@ HEADER = pb.SnapshotRecord(header=pb.SnapshotHeader(format=1, offset=5))
             framed(HEADER, pb.SnapshotRecord(footer=pb.SnapshotFooter(records=1)), HEADER),
             "after its footer",
         ),
+        (framed(HEADER, topic(), topic()), "partition 0 of topic t follows 1"),
+        (framed(HEADER, topic(isrs=[1])), "beyond the 1 given"),
+        (framed(HEADER, topic(versions=[1, 2])), "the columns have"),
         (b"\x00\x00\x00\x03\xff\xff\xff", "malformed"),
     ],
 )
