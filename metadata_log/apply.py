@@ -9,12 +9,11 @@ epoch changes a leader, only a leader changes its own ISR and by compare-and-set
 rule 5), nothing bound to a closed session is accepted (rule 9), a retry never applies twice.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import immutables
-
 from metadata_log.draft import Changes, Draft
-from metadata_log.image import ClientResults, Image
+from metadata_log.image import Image
 from metadata_log.paths import version_at
 from metadata_log.records import (
     Absent,
@@ -23,6 +22,7 @@ from metadata_log.records import (
     ControllerEpochIs,
     Operation,
     OperationResult,
+    Record,
     ResultCode,
     SessionAlive,
     Transaction,
@@ -41,42 +41,70 @@ class Applied(NamedTuple):
     changes: Changes
 
 
+class AppliedRun(NamedTuple):
+    """Outcome of several: the image after the last, each one's result, what changed in all."""
+
+    image: Image
+    results: list[TransactionResult]
+    changes: Changes
+
+
 def apply(image: Image, offset: MetadataOffset, transaction: Transaction) -> Applied:
-    """Apply ``transaction`` at metadata offset ``offset`` to ``image``.
+    """Apply ``transaction`` at metadata offset ``offset`` to ``image``: a run of one.
 
     ``offset`` must be greater than ``image.offset``; offsets between are no-ops of the quorum.
     A refusal is a result, never an exception: it is part of the replicated state.
     """
-    if offset <= image.offset:
-        raise ValueError(f"offset {offset} was applied already: the image is at {image.offset}")
-    known = _known_result(image, offset, transaction)
+    after, results, changes = apply_run(image, ((offset, transaction),))
+    return Applied(after, results[0], changes)
+
+
+def apply_run(
+    image: Image, transactions: Iterable[tuple[MetadataOffset, Transaction]]
+) -> AppliedRun:
+    """Apply one transaction after the other, as ``apply`` would, and make one image of it.
+
+    The persistent maps are changed once for the whole run: most of what one transaction costs.
+    """
     draft = Draft(image)
-    if known is not None:
-        result = known
-    else:
-        result = TransactionResult(offset=offset, results=_run(image, draft, offset, transaction))
-        _keep_result(draft, transaction, result)
-    next_image, changes = draft.finish(offset)
-    return Applied(next_image, result, changes)
+    results: list[TransactionResult] = []
+    last = image.offset
+    for offset, transaction in transactions:
+        if offset <= last:
+            raise ValueError(f"offset {offset} was applied already: the image is at {last}")
+        results.append(_apply_one(draft, offset, transaction))
+        last = offset
+    return AppliedRun(draft.folded(last), results, draft.changes())
+
+
+def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
+    client = transaction.client_id
+    if client != NO_SESSION:
+        known = _known_result(draft, offset, transaction)
+        if known is not None:
+            return known
+    draft.begin_transaction()
+    result = TransactionResult(offset=offset, results=_run(draft, offset, transaction))
+    if client != NO_SESSION and draft.sessions.get(client) is not None:
+        draft.results.open(client).keep(transaction.sequence, result, transaction.low_water)
+    return result
 
 
 # --- exactly once -------------------------------------------------------------------------------
 
 
 def _known_result(
-    image: Image, offset: MetadataOffset, transaction: Transaction
+    draft: Draft, offset: MetadataOffset, transaction: Transaction
 ) -> TransactionResult | None:
     """What a client's retry is told without being applied; None if it is to be applied."""
     client = transaction.client_id
-    if client == NO_SESSION:
-        return None
-    if client not in image.sessions:
+    if draft.sessions.get(client) is None:
         detail = f"session {client.hex()} is closed"
         return _refused_whole(offset, transaction, ResultCode.SESSION_GONE, detail)
-    kept = image.results.get(client)
+    kept = draft.results.get(client)
     if kept is None:
         return None
-    result = kept.by_sequence.get(transaction.sequence)
+    result = kept.get(transaction.sequence)
     if result is None and transaction.sequence < kept.low_water:
         detail = f"the result of {transaction.sequence} was forgotten below {kept.low_water}"
         return _refused_whole(offset, transaction, ResultCode.OUTCOME_UNKNOWN, detail)
@@ -90,100 +118,93 @@ def _refused_whole(
     return TransactionResult(offset=offset, results=(result,) * len(transaction.operations))
 
 
-def _keep_result(draft: Draft, transaction: Transaction, result: TransactionResult) -> None:
-    """Remember the result for retries, and forget what the client no longer asks for."""
-    client = transaction.client_id
-    if client == NO_SESSION or draft.sessions.get(client) is None:
-        return
-    kept = draft.results.get(client) or ClientResults(0, immutables.Map())
-    low_water = max(kept.low_water, transaction.low_water)
-    with kept.by_sequence.mutate() as results:
-        for sequence in _forgotten(kept, low_water):
-            del results[sequence]
-        results[transaction.sequence] = result
-        draft.results.put(client, ClientResults(low_water, results.finish()))
-
-
-def _forgotten(kept: ClientResults, low_water: int) -> list[int]:
-    """Kept sequences below the new low-water mark.
-
-    Sequences are dense as a rule, so walking the step is cheaper than walking what is kept; a mark
-    that jumps far (a client may choose any) must not cost more than what is kept.
-    """
-    if low_water - kept.low_water <= len(kept.by_sequence):
-        return [s for s in range(kept.low_water, low_water) if s in kept.by_sequence]
-    return [s for s in kept.by_sequence if s < low_water]
-
-
 # --- operations ---------------------------------------------------------------------------------
 
 
 def _run(
-    image: Image, draft: Draft, offset: MetadataOffset, transaction: Transaction
+    draft: Draft, offset: MetadataOffset, transaction: Transaction
 ) -> tuple[OperationResult, ...]:
-    results: list[OperationResult] = []
-    for operation in transaction.operations:
-        mark = draft.mark()
-        try:
-            version = _run_operation(image, draft, offset, operation)
-        except Refused as refusal:
-            draft.undo_to(mark)
-            results.append(OperationResult(code=refusal.code, detail=refusal.detail))
-        else:
-            results.append(OperationResult(version=version))
-    if transaction.atomic and not all(result.ok for result in results):
+    """Conditions speak of the state before the transaction, records see the operations before."""
+    operations = transaction.operations
+    unmet = [_unmet_condition(draft, operation.conditions) for operation in operations]
+    results = [
+        refused or _run_operation(draft, offset, operation)
+        for operation, refused in zip(operations, unmet, strict=True)
+    ]
+    if transaction.atomic and len(results) > 1 and not all(result.ok for result in results):
         draft.undo_to(0)
-        aborted = OperationResult(
-            code=ResultCode.ABORTED, detail="another operation of the transaction was refused"
-        )
-        results = [aborted if result.ok else result for result in results]
+        results = [_ABORTED if result.ok else result for result in results]
     return tuple(results)
 
 
-def _run_operation(image: Image, draft: Draft, offset: MetadataOffset, operation: Operation) -> int:
-    """Version of the last record written.
+_ABORTED = OperationResult(
+    code=ResultCode.ABORTED, detail="another operation of the transaction was refused"
+)
 
-    Conditions speak of the image before the transaction; records see the operations before them.
-    """
-    for condition in operation.conditions:
-        _check(image, condition)
-    has_epoch = any(isinstance(c, ControllerEpochIs) for c in operation.conditions)
+
+def _unmet_condition(draft: Draft, conditions: tuple[Condition, ...]) -> OperationResult | None:
+    """What an operation is told whose conditions do not hold; None if they do."""
+    if not conditions:
+        return None
+    try:
+        for condition in conditions:
+            _check(draft, condition)
+    except Refused as refusal:
+        return OperationResult(code=refusal.code, detail=refusal.detail)
+    return None
+
+
+def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -> OperationResult:
+    """Its result has the version of the last record written."""
+    mark = draft.mark()
     version = 0
-    for record in operation.records:
-        if needs_controller(record) and not has_epoch:
-            raise Refused(
-                ResultCode.INVALID,
-                f"{type(record).__name__} is the controller's to write: it must carry its epoch",
-            )
-        version = apply_record(draft, offset, record)
-    return version
+    try:
+        for record in operation.records:
+            if needs_controller(record):
+                _require_epoch_given(operation, record)
+            version = apply_record(draft, offset, record)
+    except Refused as refusal:
+        draft.undo_to(mark)
+        return OperationResult(code=refusal.code, detail=refusal.detail)
+    return OperationResult(version=version)
 
 
-def _check(image: Image, condition: Condition) -> None:
+def _require_epoch_given(operation: Operation, record: Record) -> None:
+    for condition in operation.conditions:
+        if isinstance(condition, ControllerEpochIs):
+            return
+    raise Refused(
+        ResultCode.INVALID,
+        f"{type(record).__name__} is the controller's to write: it must carry its epoch",
+    )
+
+
+def _check(draft: Draft, condition: Condition) -> None:
     match condition:
         case ControllerEpochIs(controller_epoch=epoch):
-            if image.controller is None or image.controller_epoch != epoch:
-                holder = "nobody" if image.controller is None else f"broker {image.controller_id}"
+            controller = draft.controller
+            if controller is None or draft.controller_epoch != epoch:
+                holder = "nobody" if controller is None else f"broker {controller.broker_id}"
                 raise Refused(
                     ResultCode.CONTROLLER_FENCED,
                     f"controller epoch {epoch} is not current: {holder} holds /controller "
-                    f"at epoch {image.controller_epoch}",
+                    f"at epoch {draft.controller_epoch}",
                 )
         case Absent(path=path):
-            if (found := _version(image, path)) is not None:
+            if (found := _version(draft, path)) is not None:
                 raise Refused(ResultCode.CONDITION_FAILED, f"{path} exists at version {found}")
         case AtVersion(path=path, version=version):
-            if (found := _version(image, path)) != version:
+            if (found := _version(draft, path)) != version:
                 raise Refused(
                     ResultCode.CONDITION_FAILED, f"{path} is at version {found}, not {version}"
                 )
         case SessionAlive(session_id=session):
-            if session not in image.sessions:
+            if draft.sessions.get(session) is None:
                 raise Refused(ResultCode.SESSION_GONE, f"session {session.hex()} is closed")
 
 
-def _version(image: Image, path: str) -> int | None:
+def _version(draft: Draft, path: str) -> int | None:
     try:
-        return version_at(image, path)
+        return version_at(draft, path)
     except ValueError as error:
         raise Refused(ResultCode.INVALID, str(error)) from error

@@ -1,8 +1,8 @@
 """A draft of the next image: reads fall through to the base, writes can be undone per operation.
 
-A transaction costs what it changes: written keys lie in plain dictionaries over the base image's
-persistent maps and are folded in once, at the end. Partition leaves are drafted one by one and
-joined into their topic's tuple at that moment.
+A run of transactions costs what it changes: written keys lie in plain dictionaries over the base
+image's persistent maps and are folded in once, at the end. Partition leaves are drafted one by one
+and joined into their topic's tuple at that moment.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from metadata_log.image import (
     Topic,
     TopicDeletion,
 )
-from metadata_log.records import SessionOpened
+from metadata_log.records import SessionOpened, TransactionResult
 from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
@@ -50,10 +50,10 @@ class Table(Generic[K, V]):
         self.written: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        value = self.written.get(key, _UNWRITTEN)
-        if value is _UNWRITTEN:
+        if key not in self.written:
             return self._base.get(key)
-        return None if value is _GONE else cast("V", value)
+        value = self.written[key]
+        return None if value is _GONE else value
 
     def put(self, key: K, value: V) -> None:
         self._undo.append((self.written, key, self.written.get(key, _UNWRITTEN)))
@@ -84,6 +84,90 @@ class Table(Generic[K, V]):
         return mutation.finish()
 
 
+class OpenResults:
+    """Results kept for one client, open for change: one mutation of the map for a whole run."""
+
+    __slots__ = ("_by_sequence", "low_water")
+
+    def __init__(self, kept: ClientResults) -> None:
+        self.low_water = kept.low_water
+        self._by_sequence = kept.by_sequence.mutate()
+
+    def get(self, sequence: int) -> TransactionResult | None:
+        return self._by_sequence.get(sequence)
+
+    def keep(self, sequence: int, result: TransactionResult, low_water: int) -> None:
+        """Remember the result for retries, and forget what the client no longer asks for."""
+        if low_water > self.low_water:
+            self._forget_below(low_water)
+        self._by_sequence[sequence] = result
+
+    def _forget_below(self, low_water: int) -> None:
+        """Drop results below the client's new low-water mark.
+
+        Sequences are dense as a rule, so walking the step is cheaper than walking what is kept; a
+        mark that jumps far (a client may choose any) must not cost more than what is kept.
+        """
+        results = self._by_sequence
+        if low_water - self.low_water <= len(results):
+            for sequence in range(self.low_water, low_water):
+                results.pop(sequence, None)
+        else:
+            kept = results.finish()
+            self._by_sequence = kept.mutate()
+            for sequence in kept:
+                if sequence < low_water:
+                    del self._by_sequence[sequence]
+        self.low_water = low_water
+
+    def folded(self) -> ClientResults:
+        return ClientResults(self.low_water, self._by_sequence.finish())
+
+
+class ResultsTable:
+    """Kept results by client. Keeping is final; only ``remove`` is part of what may be undone."""
+
+    __slots__ = ("_base", "_undo", "_written")
+
+    def __init__(self, base: "immutables.Map[SessionId, ClientResults]", undo: UndoLog) -> None:
+        self._base = base
+        self._undo = undo
+        self._written: dict[SessionId, Any] = {}
+
+    def get(self, client: SessionId) -> OpenResults | None:
+        """The client's results, to look at or to change; None if none are kept."""
+        results = self._written.get(client)
+        if results is None:
+            kept = self._base.get(client)
+            if kept is None:
+                return None
+            results = self._written[client] = OpenResults(kept)
+        return None if results is _GONE else cast("OpenResults", results)
+
+    def open(self, client: SessionId) -> OpenResults:
+        """As ``get``, beginning where none are kept."""
+        results = self.get(client)
+        if results is None:
+            results = self._written[client] = OpenResults(ClientResults(0, immutables.Map()))
+        return results
+
+    def remove(self, client: SessionId) -> None:
+        self._undo.append((self._written, client, self._written.get(client, _UNWRITTEN)))
+        self._written[client] = _GONE
+
+    def folded(self) -> "immutables.Map[SessionId, ClientResults]":
+        """The base with everything that was kept and forgotten since."""
+        if not self._written:
+            return self._base
+        mutation = self._base.mutate()
+        for client, results in self._written.items():
+            if results is not _GONE:
+                mutation[client] = results.folded()
+            elif client in mutation:
+                del mutation[client]
+        return mutation.finish()
+
+
 class Changes(NamedTuple):
     """What differs between two successive images, by key, for those who react to changes."""
 
@@ -97,7 +181,7 @@ class Changes(NamedTuple):
 
 
 class Draft:
-    """The image under construction by one transaction."""
+    """The image under construction by a run of transactions. Reads as an ``Image`` does."""
 
     def __init__(self, base: Image) -> None:
         self._base = base
@@ -111,7 +195,7 @@ class Draft:
         self.deletions: Table[str, TopicDeletion] = Table(base.deletions, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
-        self.results: Table[SessionId, ClientResults] = Table(base.results, self._undo)
+        self.results = ResultsTable(base.results, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
 
@@ -169,8 +253,12 @@ class Draft:
 
     # -- undoing and folding ---------------------------------------------------------------------
 
+    def begin_transaction(self) -> None:
+        """What was written so far stays: ``undo_to(0)`` comes back to here."""
+        self._undo.clear()
+
     def mark(self) -> int:
-        """A point to go back to with ``undo_to``."""
+        """A point of this transaction to go back to with ``undo_to``."""
         return len(self._undo)
 
     def undo_to(self, mark: int) -> None:
@@ -182,16 +270,10 @@ class Draft:
             else:
                 written[key] = before
 
-    def finish(self, offset: MetadataOffset) -> tuple[Image, Changes]:
-        """The next image, and what changed."""
-        by_topic: dict[str, dict[int, Partition]] = {}
-        for tp, partition in self._partitions.items():
-            by_topic.setdefault(tp.topic, {})[tp.partition] = partition
-        for name, leaves in by_topic.items():
-            topic = self.topics.get(name)
-            if topic is not None:
-                self.topics.put(name, _with_leaves(topic, leaves))
-        image = Image(
+    def folded(self, offset: MetadataOffset) -> Image:
+        """The image after ``offset``."""
+        self._join_leaves()
+        return Image(
             offset=offset,
             controller=self.controller,
             controller_epoch=self.controller_epoch,
@@ -205,7 +287,10 @@ class Draft:
             features=self.features.folded(),
             results=self.results.folded(),
         )
-        changes = Changes(
+
+    def changes(self) -> Changes:
+        """What was written, once ``folded``."""
+        return Changes(
             controller="controller" in self._scalars,
             brokers=frozenset(self.brokers.written),
             topics=frozenset(self.topics.written),
@@ -214,7 +299,15 @@ class Draft:
             features=frozenset(self.features.written),
             sessions=frozenset(self.sessions.written),
         )
-        return image, changes
+
+    def _join_leaves(self) -> None:
+        by_topic: dict[str, dict[int, Partition]] = {}
+        for tp, partition in self._partitions.items():
+            by_topic.setdefault(tp.topic, {})[tp.partition] = partition
+        for name, leaves in by_topic.items():
+            topic = self.topics.get(name)
+            if topic is not None:
+                self.topics.put(name, _with_leaves(topic, leaves))
 
 
 def _with_leaves(topic: Topic, leaves: dict[int, Partition]) -> Topic:

@@ -1,5 +1,6 @@
 """Metadata paths, as ZooKeeper users know them, and the version of what lies there."""
 
+from metadata_log.draft import Draft
 from metadata_log.image import Image
 from metadata_log.types import BrokerId, TopicPartition
 
@@ -24,7 +25,7 @@ def deletion_path(name: str) -> str:
     return f"/admin/delete_topics/{name}"
 
 
-def version_at(image: Image, path: str) -> int | None:
+def version_at(image: Image | Draft, path: str) -> int | None:
     """Version of the record at ``path``, None if there is none.
 
     The version is the metadata offset of the record's last change, but for counters, which are

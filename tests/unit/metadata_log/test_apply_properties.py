@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 
 from metadata_log import records as r
-from metadata_log.apply import Applied, apply
+from metadata_log.apply import Applied, apply, apply_run
 from metadata_log.image import Image
 from metadata_log.types import (
     NO_BROKER,
@@ -164,6 +164,27 @@ def same_state(one: Image, other: Image) -> bool:
 def test_one_log_gives_one_image_and_one_sequence_of_results(log: list[r.Transaction]) -> None:
     first, second = list(replay(log)), list(replay(log))
     assert [applied for *_, applied in first] == [applied for *_, applied in second]
+
+
+@given(logs, st.lists(st.integers(1, 5), max_size=8))
+@settings(max_examples=150)
+def test_a_run_gives_what_its_transactions_give_one_by_one(
+    log: list[r.Transaction], lengths: list[int]
+) -> None:
+    one_by_one = [applied for *_, applied in replay(log)]
+    image, start = WORLD, 0
+    for length in (*lengths, len(log)):
+        singles, start = one_by_one[start : start + length], start + length
+        run = apply_run(
+            image,
+            [(each.image.offset, log[each.image.offset - 1 - WORLD.offset]) for each in singles],
+        )
+        assert run.results == [each.result for each in singles]
+        assert run.image == (singles[-1].image if singles else image)
+        for table in ("brokers", "topics", "deletions", "configs", "features", "sessions"):
+            changed = frozenset().union(*(getattr(each.changes, table) for each in singles))
+            assert getattr(run.changes, table) == changed, table
+        image = run.image
 
 
 @given(logs)

@@ -304,6 +304,13 @@ def test_client_that_closes_its_own_session_keeps_no_result(log: MetadataLogBuil
     assert numbered(log, 1, closing) == [ResultCode.SESSION_GONE]
 
 
+def test_session_whose_closing_is_refused_keeps_its_results(log: MetadataLogBuilder) -> None:
+    first = log.transact(as_controller(set_config("a")), client_id=CLIENT, sequence=1)
+    assert not log.transact(Operation(records=(SessionClosed(session_id=CLIENT),)), STALE).ok
+    again = log.transact(as_controller(set_config("b")), client_id=CLIENT, sequence=1)
+    assert again == first, "the retry is known"
+
+
 def test_an_offset_is_applied_once(log: MetadataLogBuilder) -> None:
     with pytest.raises(ValueError, match="was applied already"):
         apply(log.image, MetadataOffset(log.image.offset), Transaction(operations=()))
