@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import MetadataOffset
@@ -38,11 +39,12 @@ async def watch(
     told_offset = start - 1
     while True:
         if next_offset < 1:
-            snapshot_at = voter.image.offset
-            async for event in _snapshot(voter):
+            # Go on behind the no-ops after the image's last transaction: they may be compacted
+            # away. The watcher is told of them by an event without transactions.
+            image, next_offset = voter.image, MetadataOffset(voter.applied_offset + 1)
+            async for event in _snapshot(image):
                 yield event
-            next_offset = MetadataOffset(snapshot_at + 1)
-            told_offset = snapshot_at
+            told_offset = image.offset
             continue
         entries, through = await _entries(voter, next_offset)
         if through is None:
@@ -84,8 +86,7 @@ async def _wait_for_news(voter: Voter, known: MetadataOffset) -> None:
             continue
 
 
-async def _snapshot(voter: Voter) -> AsyncIterator[pb.WatchEvent]:
-    image = voter.image
+async def _snapshot(image: Image) -> AsyncIterator[pb.WatchEvent]:
     for chunk in encode_snapshot(image, SNAPSHOT_CHUNK_BYTES):
         yield pb.WatchEvent(snapshot_chunk=chunk)
         await asyncio.sleep(0)
