@@ -83,7 +83,7 @@ def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -
         known = _known_result(draft, offset, transaction)
         if known is not None:
             return known
-    draft.begin_transaction()
+    draft.begin_transaction(by_quorum=client == NO_SESSION and not transaction.from_client)
     result = TransactionResult(offset=offset, results=_run(draft, offset, transaction))
     if client != NO_SESSION and draft.sessions.get(client) is not None:
         draft.results.open(client).keep(transaction.sequence, result, transaction.low_water)

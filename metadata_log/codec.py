@@ -16,6 +16,7 @@ def encode_transaction(transaction: r.Transaction) -> bytes:
         low_water=transaction.low_water,
         atomic=transaction.atomic,
         timestamp_ms=transaction.timestamp_ms,
+        from_client=[True] if transaction.from_client else [],
         operations=[
             pb.Operation(
                 conditions=[_encode_condition(c) for c in operation.conditions],
@@ -42,6 +43,7 @@ def decode_transaction(encoded: bytes) -> r.Transaction:
         low_water=message.low_water,
         atomic=message.atomic,
         timestamp_ms=message.timestamp_ms,
+        from_client=bool(message.from_client),
         operations=tuple(
             r.Operation(
                 conditions=tuple(_decode_condition(c) for c in operation.conditions),

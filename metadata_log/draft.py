@@ -19,6 +19,7 @@ from metadata_log.image import (
     Partition,
     Topic,
     TopicDeletion,
+    VoterSet,
 )
 from metadata_log.records import SessionOpened, TransactionResult
 from metadata_log.types import (
@@ -185,6 +186,8 @@ class Draft:
 
     def __init__(self, base: Image) -> None:
         self._base = base
+        self.by_quorum = False
+        """The quorum's leader wrote the present transaction, not a client of it."""
         self._undo: UndoLog = []
         self._scalars: dict[str, Any] = {}
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -225,6 +228,14 @@ class Draft:
     def next_producer_id(self, value: int) -> None:
         self._put_scalar("next_producer_id", value)
 
+    @property
+    def voter_set(self) -> VoterSet:
+        return cast("VoterSet", self._scalars.get("voter_set", self._base.voter_set))
+
+    @voter_set.setter
+    def voter_set(self, value: VoterSet) -> None:
+        self._put_scalar("voter_set", value)
+
     def _put_scalar(self, name: str, value: object) -> None:
         self._undo.append((self._scalars, name, self._scalars.get(name, _UNWRITTEN)))
         self._scalars[name] = value
@@ -253,8 +264,9 @@ class Draft:
 
     # -- undoing and folding ---------------------------------------------------------------------
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self, *, by_quorum: bool) -> None:
         """What was written so far stays: ``undo_to(0)`` comes back to here."""
+        self.by_quorum = by_quorum
         self._undo.clear()
 
     def mark(self) -> int:
@@ -278,6 +290,7 @@ class Draft:
             controller=self.controller,
             controller_epoch=self.controller_epoch,
             next_producer_id=self.next_producer_id,
+            voter_set=self.voter_set,
             sessions=self.sessions.folded(),
             brokers=self.brokers.folded(),
             topics=self.topics.folded(),

@@ -11,7 +11,12 @@ from typing import NewType
 import immutables
 import msgspec
 
-from metadata_log.records import BrokerRegistration, SessionOpened, TransactionResult
+from metadata_log.records import (
+    BrokerRegistration,
+    QuorumVoter,
+    SessionOpened,
+    TransactionResult,
+)
 from metadata_log.types import (
     NO_BROKER,
     BrokerEpoch,
@@ -110,6 +115,21 @@ class TopicDeletion(msgspec.Struct, frozen=True, gc=False):
     version: MetadataOffset
 
 
+class VoterSet(msgspec.Struct, frozen=True, gc=False):
+    """/quorum/voters: who has a vote in the metadata quorum, and who is on the way to one.
+
+    ``version`` is the metadata offset of its last change. 0: none was committed yet, and the
+    quorum consists of the voters in the configuration files.
+    """
+
+    voters: tuple[QuorumVoter, ...] = ()
+    version: int = 0
+
+    def voter(self, voter_id: int) -> QuorumVoter | None:
+        """The member with this id, observers included."""
+        return next((voter for voter in self.voters if voter.voter_id == voter_id), None)
+
+
 class ClientResults(msgspec.Struct, frozen=True):
     """Results kept for a client's retries, from its low-water mark on."""
 
@@ -124,6 +144,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     controller: Controller | None = None
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     next_producer_id: int = 0
+    voter_set: VoterSet = VoterSet()
     sessions: "immutables.Map[SessionId, SessionOpened]" = immutables.Map()
     brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
     topics: "immutables.Map[str, Topic]" = immutables.Map()

@@ -7,6 +7,7 @@ from metadata_log.types import BrokerId, TopicPartition
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_IDS = "/producer_ids"
+QUORUM_VOTERS = "/quorum/voters"
 
 
 def broker_path(broker_id: BrokerId) -> str:
@@ -41,6 +42,8 @@ def version_at(image: Image | Draft, path: str) -> int | None:
             return image.controller_epoch or None
         case ["producer_ids"]:
             return image.next_producer_id
+        case ["quorum", "voters"]:
+            return image.voter_set.version or None
         case ["brokers", "ids", number] if number.isdecimal():
             broker = image.brokers.get(BrokerId(int(number)))
             return None if broker is None else broker.epoch

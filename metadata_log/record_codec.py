@@ -18,6 +18,7 @@ from metadata_log.types import (
     LeaderEpoch,
     SessionId,
     TopicId,
+    VoterId,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
 
@@ -285,6 +286,39 @@ def _decode_producer_ids(message: pb.ProducerIdBlock) -> r.ProducerIdBlock:
     return r.ProducerIdBlock(next_producer_id=message.next_producer_id)
 
 
+def encode_voter(voter: r.QuorumVoter) -> pb.QuorumVoter:
+    return pb.QuorumVoter(
+        voter_id=voter.voter_id,
+        raft=encode_endpoint(voter.raft),
+        grpc=encode_endpoint(voter.grpc),
+        directory_id=voter.directory_id,
+        observer=voter.observer,
+    )
+
+
+def decode_voter(message: pb.QuorumVoter) -> r.QuorumVoter:
+    return r.QuorumVoter(
+        voter_id=VoterId(message.voter_id),
+        raft=decode_endpoint(message.raft),
+        grpc=decode_endpoint(message.grpc),
+        directory_id=message.directory_id,
+        observer=message.observer,
+    )
+
+
+def _encode_voter_set(record: r.QuorumVoterSet) -> pb.QuorumVoterSet:
+    return pb.QuorumVoterSet(
+        expected_version=record.expected_version, voters=map(encode_voter, record.voters)
+    )
+
+
+def _decode_voter_set(message: pb.QuorumVoterSet) -> r.QuorumVoterSet:
+    return r.QuorumVoterSet(
+        expected_version=message.expected_version,
+        voters=tuple(map(decode_voter, message.voters)),
+    )
+
+
 _CODECS: dict[type, tuple[str, Callable[[Any], Message], Callable[[Any], Any]]] = {
     r.SessionOpened: ("session_opened", encode_session, decode_session),
     r.SessionClosed: ("session_closed", _encode_session_closed, _decode_session_closed),
@@ -304,6 +338,7 @@ _CODECS: dict[type, tuple[str, Callable[[Any], Message], Callable[[Any], Any]]] 
     r.ConfigSet: ("config_set", _encode_config, _decode_config),
     r.FeatureLevel: ("feature_level", _encode_feature, _decode_feature),
     r.ProducerIdBlock: ("producer_id_block", _encode_producer_ids, _decode_producer_ids),
+    r.QuorumVoterSet: ("quorum_voter_set", _encode_voter_set, _decode_voter_set),
 }
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {

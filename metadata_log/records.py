@@ -19,6 +19,7 @@ from metadata_log.types import (
     MetadataOffset,
     SessionId,
     TopicId,
+    VoterId,
 )
 
 
@@ -132,6 +133,19 @@ class ProducerIdBlock(_Value, frozen=True, gc=False, kw_only=True):
     next_producer_id: int
 
 
+class QuorumVoter(_Value, frozen=True, gc=False, kw_only=True):
+    voter_id: VoterId
+    raft: Endpoint
+    grpc: Endpoint
+    directory_id: bytes = b""
+    observer: bool = False
+
+
+class QuorumVoterSet(_Value, frozen=True, gc=False, kw_only=True):
+    expected_version: int
+    voters: tuple[QuorumVoter, ...]
+
+
 Record = (
     SessionOpened
     | SessionClosed
@@ -147,6 +161,7 @@ Record = (
     | ConfigSet
     | FeatureLevel
     | ProducerIdBlock
+    | QuorumVoterSet
 )
 
 
@@ -196,6 +211,7 @@ class Transaction(_Value, frozen=True, gc=False, kw_only=True):
     sequence: int = 0
     low_water: int = 0
     timestamp_ms: int = 0
+    from_client: bool = False
 
 
 class ResultCode(IntEnum):

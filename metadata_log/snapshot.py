@@ -21,13 +21,16 @@ from metadata_log.image import (
     Partition,
     Topic,
     TopicDeletion,
+    VoterSet,
 )
 from metadata_log.partition_columns import ColumnsDecoder, ColumnsEncoder
 from metadata_log.record_codec import (
     decode_registration,
     decode_session,
+    decode_voter,
     encode_registration,
     encode_session,
+    encode_voter,
 )
 from metadata_log.records import SessionOpened
 from metadata_log.types import (
@@ -134,6 +137,12 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
                 name=name, topic_id=deletion.topic_id, version=deletion.version
             )
         )
+    if image.voter_set.version:
+        yield pb.SnapshotRecord(
+            voter_set=pb.VoterSetState(
+                voters=map(encode_voter, image.voter_set.voters), version=image.voter_set.version
+            )
+        )
     yield from _admin_records(image)
 
 
@@ -180,6 +189,7 @@ class _Builder:
         self._whole = False
         self._count = 0
         self._controller: Controller | None = None
+        self._voter_set = VoterSet()
         self._sessions: dict[SessionId, SessionOpened] = {}
         self._brokers: dict[BrokerId, Broker] = {}
         self._columns = ColumnsDecoder()
@@ -212,6 +222,7 @@ class _Builder:
             controller=self._controller,
             controller_epoch=ControllerEpoch(self._header.controller_epoch),
             next_producer_id=self._header.next_producer_id,
+            voter_set=self._voter_set,
             sessions=immutables.Map(self._sessions),
             brokers=immutables.Map(self._brokers),
             topics=immutables.Map(
@@ -275,6 +286,9 @@ class _Builder:
             MetadataOffset(state.version),
         )
 
+    def _add_voter_set(self, state: pb.VoterSetState) -> None:
+        self._voter_set = VoterSet(tuple(map(decode_voter, state.voters)), state.version)
+
     def _add_topic(self, state: pb.TopicState) -> None:
         new = TopicId(state.topic_id), MetadataOffset(state.version), list[Partition]()
         _, _, partitions = self._topics.setdefault(state.name, new)
@@ -310,4 +324,5 @@ _ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
     "config": _Builder._add_config,
     "feature": _Builder._add_feature,
     "result": _Builder._add_result,
+    "voter_set": _Builder._add_voter_set,
 }

@@ -14,6 +14,7 @@ from metadata_log.records import (
     IsrChange,
     PartitionChange,
     ProducerIdBlock,
+    QuorumVoterSet,
     Record,
     SessionClosed,
     SessionOpened,
@@ -31,6 +32,7 @@ from metadata_log.rules.membership import (
     session_closed,
     session_opened,
 )
+from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
 from metadata_log.types import MetadataOffset
 
@@ -77,4 +79,5 @@ _RULES: dict[type, Callable[[Draft, MetadataOffset, Any], int]] = {
     ConfigSet: config_set,
     FeatureLevel: feature_level,
     ProducerIdBlock: producer_id_block,
+    QuorumVoterSet: quorum_voter_set,
 }

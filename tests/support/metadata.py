@@ -10,6 +10,7 @@ from metadata_log.records import (
     ControllerEpochIs,
     NewPartition,
     Operation,
+    QuorumVoter,
     Record,
     SessionClosed,
     SessionOpened,
@@ -25,6 +26,7 @@ from metadata_log.types import (
     MetadataOffset,
     SessionId,
     TopicId,
+    VoterId,
 )
 
 
@@ -35,6 +37,17 @@ def session_of(broker_id: int, incarnation: int = 0) -> SessionId:
 
 def topic_id_of(name: str, generation: int = 0) -> TopicId:
     return TopicId(f"{name}/{generation}".encode().ljust(16, b".")[:16])
+
+
+def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> QuorumVoter:
+    """A voter with addresses of its own; ``folder`` tells its data folders apart."""
+    return QuorumVoter(
+        voter_id=VoterId(voter_id),
+        raft=Endpoint(f"voter{voter_id}", 7001),
+        grpc=Endpoint(f"voter{voter_id}", 7101),
+        directory_id=f"folder {voter_id:3}.{folder:5}".encode(),
+        observer=observer,
+    )
 
 
 class MetadataLogBuilder:

@@ -591,6 +591,69 @@ class ProducerIdBlock(google.protobuf.message.Message):
 Global___ProducerIdBlock: typing_extensions.TypeAlias = ProducerIdBlock
 
 @typing.final
+class QuorumVoter(google.protobuf.message.Message):
+    """A member of the metadata quorum."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: builtins.int
+    RAFT_FIELD_NUMBER: builtins.int
+    GRPC_FIELD_NUMBER: builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: builtins.int
+    OBSERVER_FIELD_NUMBER: builtins.int
+    voter_id: builtins.int
+    """Its id."""
+    directory_id: builtins.bytes
+    """16 random bytes in its data folder; empty: not known yet."""
+    observer: builtins.bool
+    """It receives the log, and has no vote yet."""
+    @property
+    def raft(self) -> Global___Endpoint:
+        """Where the other voters reach it."""
+
+    @property
+    def grpc(self) -> Global___Endpoint:
+        """Where clients of the quorum reach it."""
+
+    def __init__(
+        self,
+        *,
+        voter_id: builtins.int = ...,
+        raft: Global___Endpoint | None = ...,
+        grpc: Global___Endpoint | None = ...,
+        directory_id: builtins.bytes = ...,
+        observer: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["grpc", b"grpc", "raft", b"raft"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["directory_id", b"directory_id", "grpc", b"grpc", "observer", b"observer", "raft", b"raft", "voter_id", b"voter_id"]) -> None: ...
+
+Global___QuorumVoter: typing_extensions.TypeAlias = QuorumVoter
+
+@typing.final
+class QuorumVoterSet(google.protobuf.message.Message):
+    """/quorum/voters: the whole set, in place of the one before. Written by the quorum's leader alone."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXPECTED_VERSION_FIELD_NUMBER: builtins.int
+    VOTERS_FIELD_NUMBER: builtins.int
+    expected_version: builtins.int
+    """Compare-and-set: the version it replaces; 0 = there was none."""
+    @property
+    def voters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuorumVoter]:
+        """Differs from the set before by one change of one member."""
+
+    def __init__(
+        self,
+        *,
+        expected_version: builtins.int = ...,
+        voters: collections.abc.Iterable[Global___QuorumVoter] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expected_version", b"expected_version", "voters", b"voters"]) -> None: ...
+
+Global___QuorumVoterSet: typing_extensions.TypeAlias = QuorumVoterSet
+
+@typing.final
 class Record(google.protobuf.message.Message):
     """One typed record."""
 
@@ -610,6 +673,7 @@ class Record(google.protobuf.message.Message):
     FEATURE_LEVEL_FIELD_NUMBER: builtins.int
     PRODUCER_ID_BLOCK_FIELD_NUMBER: builtins.int
     BROKER_ADMITTED_FIELD_NUMBER: builtins.int
+    QUORUM_VOTER_SET_FIELD_NUMBER: builtins.int
     @property
     def session_opened(self) -> Global___SessionOpened:
         """/sessions"""
@@ -666,6 +730,10 @@ class Record(google.protobuf.message.Message):
     def broker_admitted(self) -> Global___BrokerAdmitted:
         """/brokers/ids"""
 
+    @property
+    def quorum_voter_set(self) -> Global___QuorumVoterSet:
+        """/quorum/voters"""
+
     def __init__(
         self,
         *,
@@ -683,10 +751,11 @@ class Record(google.protobuf.message.Message):
         feature_level: Global___FeatureLevel | None = ...,
         producer_id_block: Global___ProducerIdBlock | None = ...,
         broker_admitted: Global___BrokerAdmitted | None = ...,
+        quorum_voter_set: Global___QuorumVoterSet | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["session_opened", "session_closed", "controller_claim", "controller_removed", "broker_registration", "topic_created", "topic_removed", "topic_deletion_pending", "partition_change", "isr_change", "config_set", "feature_level", "producer_id_block", "broker_admitted"] | None: ...
+    def HasField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "quorum_voter_set", b"quorum_voter_set", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_admitted", b"broker_admitted", "broker_registration", b"broker_registration", "config_set", b"config_set", "controller_claim", b"controller_claim", "controller_removed", b"controller_removed", "feature_level", b"feature_level", "isr_change", b"isr_change", "kind", b"kind", "partition_change", b"partition_change", "producer_id_block", b"producer_id_block", "quorum_voter_set", b"quorum_voter_set", "session_closed", b"session_closed", "session_opened", b"session_opened", "topic_created", b"topic_created", "topic_deletion_pending", b"topic_deletion_pending", "topic_removed", b"topic_removed"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["session_opened", "session_closed", "controller_claim", "controller_removed", "broker_registration", "topic_created", "topic_removed", "topic_deletion_pending", "partition_change", "isr_change", "config_set", "feature_level", "producer_id_block", "broker_admitted", "quorum_voter_set"] | None: ...
 
 Global___Record: typing_extensions.TypeAlias = Record
 
@@ -786,6 +855,7 @@ class Transaction(google.protobuf.message.Message):
     ATOMIC_FIELD_NUMBER: builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: builtins.int
     OPERATIONS_FIELD_NUMBER: builtins.int
+    FROM_CLIENT_FIELD_NUMBER: builtins.int
     client_id: builtins.bytes
     """The client's session; empty for the quorum's own transactions."""
     sequence: builtins.int
@@ -800,6 +870,10 @@ class Transaction(google.protobuf.message.Message):
     def operations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Operation]:
         """In order."""
 
+    @property
+    def from_client(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bool]:
+        """Put in front by the voter that took it from a client; repeated,"""
+
     def __init__(
         self,
         *,
@@ -809,8 +883,9 @@ class Transaction(google.protobuf.message.Message):
         atomic: builtins.bool = ...,
         timestamp_ms: builtins.int = ...,
         operations: collections.abc.Iterable[Global___Operation] | None = ...,
+        from_client: collections.abc.Iterable[builtins.bool] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["atomic", b"atomic", "client_id", b"client_id", "low_water", b"low_water", "operations", b"operations", "sequence", b"sequence", "timestamp_ms", b"timestamp_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["atomic", b"atomic", "client_id", b"client_id", "from_client", b"from_client", "low_water", b"low_water", "operations", b"operations", "sequence", b"sequence", "timestamp_ms", b"timestamp_ms"]) -> None: ...
 
 Global___Transaction: typing_extensions.TypeAlias = Transaction
 
@@ -1137,6 +1212,30 @@ class TopicDeletionState(google.protobuf.message.Message):
 Global___TopicDeletionState: typing_extensions.TypeAlias = TopicDeletionState
 
 @typing.final
+class VoterSetState(google.protobuf.message.Message):
+    """/quorum/voters of a snapshot."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VOTERS_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    """Metadata offset of its last change."""
+    @property
+    def voters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuorumVoter]:
+        """All members."""
+
+    def __init__(
+        self,
+        *,
+        voters: collections.abc.Iterable[Global___QuorumVoter] | None = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["version", b"version", "voters", b"voters"]) -> None: ...
+
+Global___VoterSetState: typing_extensions.TypeAlias = VoterSetState
+
+@typing.final
 class SnapshotHeader(google.protobuf.message.Message):
     """First record of a snapshot."""
 
@@ -1200,6 +1299,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     FEATURE_FIELD_NUMBER: builtins.int
     RESULT_FIELD_NUMBER: builtins.int
     FOOTER_FIELD_NUMBER: builtins.int
+    VOTER_SET_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -1240,6 +1340,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def footer(self) -> Global___SnapshotFooter:
         """Last."""
 
+    @property
+    def voter_set(self) -> Global___VoterSetState:
+        """At most one."""
+
     def __init__(
         self,
         *,
@@ -1253,9 +1357,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         feature: Global___FeatureLevel | None = ...,
         result: Global___ResultState | None = ...,
         footer: Global___SnapshotFooter | None = ...,
+        voter_set: Global___VoterSetState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer"] | None: ...
+    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -56,6 +56,30 @@ TRANSACT_INVALID: TransactStatus.ValueType  # 5
 """Surely not applied; malformed."""
 Global___TransactStatus: typing_extensions.TypeAlias = TransactStatus
 
+class _AddVoterPhase:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _AddVoterPhaseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_AddVoterPhase.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ADD_VOTER_CONNECTING: _AddVoterPhase.ValueType  # 0
+    """It is an observer; no connection yet."""
+    ADD_VOTER_CATCHING_UP: _AddVoterPhase.ValueType  # 1
+    """It receives the log."""
+    ADD_VOTER_DONE: _AddVoterPhase.ValueType  # 2
+    """It is a voter."""
+
+class AddVoterPhase(_AddVoterPhase, metaclass=_AddVoterPhaseEnumTypeWrapper):
+    """Steps from an unknown process to a voter."""
+
+ADD_VOTER_CONNECTING: AddVoterPhase.ValueType  # 0
+"""It is an observer; no connection yet."""
+ADD_VOTER_CATCHING_UP: AddVoterPhase.ValueType  # 1
+"""It receives the log."""
+ADD_VOTER_DONE: AddVoterPhase.ValueType  # 2
+"""It is a voter."""
+Global___AddVoterPhase: typing_extensions.TypeAlias = AddVoterPhase
+
 @typing.final
 class OpenSessionRequest(google.protobuf.message.Message):
     """Asks for a session."""
@@ -432,6 +456,10 @@ class VoterStatus(google.protobuf.message.Message):
     GRPC_ADDRESS_FIELD_NUMBER: builtins.int
     CONNECTED_FIELD_NUMBER: builtins.int
     MATCH_OFFSET_FIELD_NUMBER: builtins.int
+    OBSERVER_FIELD_NUMBER: builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: builtins.int
+    LAG_FIELD_NUMBER: builtins.int
+    LAST_HEARD_MS_FIELD_NUMBER: builtins.int
     voter_id: builtins.int
     """Id."""
     raft_address: builtins.str
@@ -442,6 +470,14 @@ class VoterStatus(google.protobuf.message.Message):
     """Whether the answering voter is connected to it."""
     match_offset: builtins.int
     """Replicated up to here, as the leader knows; -1 if unknown."""
+    observer: builtins.bool
+    """It receives the log, and has no vote yet."""
+    directory_id: builtins.bytes
+    """Of its data folder; empty if unknown."""
+    lag: builtins.int
+    """Entries it is behind the leader's log, as the leader knows; -1 if unknown."""
+    last_heard_ms: builtins.int
+    """Since it answered the leader, as the leader knows; -1 if unknown."""
     def __init__(
         self,
         *,
@@ -450,8 +486,12 @@ class VoterStatus(google.protobuf.message.Message):
         grpc_address: builtins.str = ...,
         connected: builtins.bool = ...,
         match_offset: builtins.int = ...,
+        observer: builtins.bool = ...,
+        directory_id: builtins.bytes = ...,
+        lag: builtins.int = ...,
+        last_heard_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["connected", b"connected", "grpc_address", b"grpc_address", "match_offset", b"match_offset", "raft_address", b"raft_address", "voter_id", b"voter_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["connected", b"connected", "directory_id", b"directory_id", "grpc_address", b"grpc_address", "lag", b"lag", "last_heard_ms", b"last_heard_ms", "match_offset", b"match_offset", "observer", b"observer", "raft_address", b"raft_address", "voter_id", b"voter_id"]) -> None: ...
 
 Global___VoterStatus: typing_extensions.TypeAlias = VoterStatus
 
@@ -470,6 +510,7 @@ class QuorumStatusResponse(google.protobuf.message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: builtins.int
     VOTERS_FIELD_NUMBER: builtins.int
     SESSIONS_FIELD_NUMBER: builtins.int
+    VOTER_SET_VERSION_FIELD_NUMBER: builtins.int
     voter_id: builtins.int
     """Who answers."""
     cluster_id: builtins.str
@@ -486,6 +527,8 @@ class QuorumStatusResponse(google.protobuf.message.Message):
     """First entry still in the journal."""
     sessions: builtins.int
     """Open sessions."""
+    voter_set_version: builtins.int
+    """Of the voter set it has applied; 0: none yet, voters are as configured."""
     @property
     def voters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___VoterStatus]:
         """All voters, itself included."""
@@ -502,7 +545,140 @@ class QuorumStatusResponse(google.protobuf.message.Message):
         log_start_offset: builtins.int = ...,
         voters: collections.abc.Iterable[Global___VoterStatus] | None = ...,
         sessions: builtins.int = ...,
+        voter_set_version: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "cluster_id", b"cluster_id", "commit_offset", b"commit_offset", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "sessions", b"sessions", "term", b"term", "voter_id", b"voter_id", "voters", b"voters"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "cluster_id", b"cluster_id", "commit_offset", b"commit_offset", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "sessions", b"sessions", "term", b"term", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version", "voters", b"voters"]) -> None: ...
 
 Global___QuorumStatusResponse: typing_extensions.TypeAlias = QuorumStatusResponse
+
+@typing.final
+class AddVoterRequest(google.protobuf.message.Message):
+    """Asks the leader to make a voter of a process that was started with an empty data folder."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: builtins.int
+    RAFT_ADDRESS_FIELD_NUMBER: builtins.int
+    GRPC_ADDRESS_FIELD_NUMBER: builtins.int
+    voter_id: builtins.int
+    """Its id, used by no other voter."""
+    raft_address: builtins.str
+    """host:port of its raft port."""
+    grpc_address: builtins.str
+    """host:port of its gRPC port."""
+    def __init__(
+        self,
+        *,
+        voter_id: builtins.int = ...,
+        raft_address: builtins.str = ...,
+        grpc_address: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["grpc_address", b"grpc_address", "raft_address", b"raft_address", "voter_id", b"voter_id"]) -> None: ...
+
+Global___AddVoterRequest: typing_extensions.TypeAlias = AddVoterRequest
+
+@typing.final
+class AddVoterProgress(google.protobuf.message.Message):
+    """How far it is."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PHASE_FIELD_NUMBER: builtins.int
+    MATCH_OFFSET_FIELD_NUMBER: builtins.int
+    LAST_OFFSET_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    phase: Global___AddVoterPhase.ValueType
+    """What is being waited for."""
+    match_offset: builtins.int
+    """Replicated to it up to here; -1 if unknown."""
+    last_offset: builtins.int
+    """End of the leader's log."""
+    detail: builtins.str
+    """For people."""
+    def __init__(
+        self,
+        *,
+        phase: Global___AddVoterPhase.ValueType = ...,
+        match_offset: builtins.int = ...,
+        last_offset: builtins.int = ...,
+        detail: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "last_offset", b"last_offset", "match_offset", b"match_offset", "phase", b"phase"]) -> None: ...
+
+Global___AddVoterProgress: typing_extensions.TypeAlias = AddVoterProgress
+
+@typing.final
+class RemoveVoterRequest(google.protobuf.message.Message):
+    """Asks for a voter to be taken out."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: builtins.int
+    voter_id: builtins.int
+    """The voter or observer."""
+    def __init__(
+        self,
+        *,
+        voter_id: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["voter_id", b"voter_id"]) -> None: ...
+
+Global___RemoveVoterRequest: typing_extensions.TypeAlias = RemoveVoterRequest
+
+@typing.final
+class RemoveVoterResponse(google.protobuf.message.Message):
+    """It is out."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: builtins.int
+    offset: builtins.int
+    """Metadata offset of the change."""
+    def __init__(
+        self,
+        *,
+        offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["offset", b"offset"]) -> None: ...
+
+Global___RemoveVoterResponse: typing_extensions.TypeAlias = RemoveVoterResponse
+
+@typing.final
+class TransferLeadershipRequest(google.protobuf.message.Message):
+    """Asks for another leader."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: builtins.int
+    voter_id: builtins.int
+    """Who is to lead."""
+    def __init__(
+        self,
+        *,
+        voter_id: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["voter_id", b"voter_id"]) -> None: ...
+
+Global___TransferLeadershipRequest: typing_extensions.TypeAlias = TransferLeadershipRequest
+
+@typing.final
+class TransferLeadershipResponse(google.protobuf.message.Message):
+    """It leads."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEADER_ID_FIELD_NUMBER: builtins.int
+    TERM_FIELD_NUMBER: builtins.int
+    leader_id: builtins.int
+    """The leader."""
+    term: builtins.int
+    """Its term."""
+    def __init__(
+        self,
+        *,
+        leader_id: builtins.int = ...,
+        term: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["leader_id", b"leader_id", "term", b"term"]) -> None: ...
+
+Global___TransferLeadershipResponse: typing_extensions.TypeAlias = TransferLeadershipResponse

@@ -70,6 +70,21 @@ class QuorumStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusResponse.FromString,
                 _registered_method=True)
+        self.AddVoter = channel.unary_stream(
+                '/quorate.v1.Quorum/AddVoter',
+                request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.AddVoterRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.AddVoterProgress.FromString,
+                _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/quorate.v1.Quorum/RemoveVoter',
+                request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterResponse.FromString,
+                _registered_method=True)
+        self.TransferLeadership = channel.unary_unary(
+                '/quorate.v1.Quorum/TransferLeadership',
+                request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipResponse.FromString,
+                _registered_method=True)
 
 
 class QuorumServicer(object):
@@ -125,6 +140,27 @@ class QuorumServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddVoter(self, request, context):
+        """At the leader: makes a voter of a new process. Called again, it goes on where it was.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveVoter(self, request, context):
+        """Takes a voter out of the quorum. Any voter takes it and passes it to the leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TransferLeadership(self, request, context):
+        """Makes another voter the leader. Any voter takes it and passes it to the leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QuorumServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -162,6 +198,21 @@ def add_QuorumServicer_to_server(servicer, server):
                     servicer.QuorumStatus,
                     request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusResponse.SerializeToString,
+            ),
+            'AddVoter': grpc.unary_stream_rpc_method_handler(
+                    servicer.AddVoter,
+                    request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.AddVoterRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.AddVoterProgress.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterResponse.SerializeToString,
+            ),
+            'TransferLeadership': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferLeadership,
+                    request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +405,87 @@ class Quorum(object):
             '/quorate.v1.Quorum/QuorumStatus',
             quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusRequest.SerializeToString,
             quorate__proto_dot_v1_dot_quorum__pb2.QuorumStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quorate.v1.Quorum/AddVoter',
+            quorate__proto_dot_v1_dot_quorum__pb2.AddVoterRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_quorum__pb2.AddVoterProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Quorum/RemoveVoter',
+            quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_quorum__pb2.RemoveVoterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferLeadership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Quorum/TransferLeadership',
+            quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_quorum__pb2.TransferLeadershipResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -137,7 +137,55 @@ _QuorumQuorumStatusType = typing_extensions.TypeVar(
     ],
 )
 
-class QuorumStub(typing.Generic[_QuorumOpenSessionType, _QuorumKeepAliveType, _QuorumCloseSessionType, _QuorumTransactType, _QuorumReadType, _QuorumWatchType, _QuorumQuorumStatusType]):
+_QuorumAddVoterType = typing_extensions.TypeVar(
+    '_QuorumAddVoterType',
+    grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.AddVoterRequest,
+        quorate_proto.v1.quorum_pb2.AddVoterProgress,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.AddVoterRequest,
+        quorate_proto.v1.quorum_pb2.AddVoterProgress,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.AddVoterRequest,
+        quorate_proto.v1.quorum_pb2.AddVoterProgress,
+    ],
+)
+
+_QuorumRemoveVoterType = typing_extensions.TypeVar(
+    '_QuorumRemoveVoterType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+        quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+        quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+        quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+    ],
+)
+
+_QuorumTransferLeadershipType = typing_extensions.TypeVar(
+    '_QuorumTransferLeadershipType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+        quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+        quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+        quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
+    ],
+)
+
+class QuorumStub(typing.Generic[_QuorumOpenSessionType, _QuorumKeepAliveType, _QuorumCloseSessionType, _QuorumTransactType, _QuorumReadType, _QuorumWatchType, _QuorumQuorumStatusType, _QuorumAddVoterType, _QuorumRemoveVoterType, _QuorumTransferLeadershipType]):
     """Sessions, transactions, reads and watches over the replicated metadata log."""
 
     @typing.overload
@@ -169,6 +217,18 @@ class QuorumStub(typing.Generic[_QuorumOpenSessionType, _QuorumKeepAliveType, _Q
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.quorum_pb2.QuorumStatusRequest,
             quorate_proto.v1.quorum_pb2.QuorumStatusResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            quorate_proto.v1.quorum_pb2.AddVoterRequest,
+            quorate_proto.v1.quorum_pb2.AddVoterProgress,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+            quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+            quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -202,6 +262,18 @@ class QuorumStub(typing.Generic[_QuorumOpenSessionType, _QuorumKeepAliveType, _Q
             quorate_proto.v1.quorum_pb2.QuorumStatusRequest,
             quorate_proto.v1.quorum_pb2.QuorumStatusResponse,
         ],
+        grpc.aio.UnaryStreamMultiCallable[
+            quorate_proto.v1.quorum_pb2.AddVoterRequest,
+            quorate_proto.v1.quorum_pb2.AddVoterProgress,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+            quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+            quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     OpenSession: _QuorumOpenSessionType
@@ -224,6 +296,15 @@ class QuorumStub(typing.Generic[_QuorumOpenSessionType, _QuorumKeepAliveType, _Q
 
     QuorumStatus: _QuorumQuorumStatusType
     """State of this voter and of its peers as it sees them."""
+
+    AddVoter: _QuorumAddVoterType
+    """At the leader: makes a voter of a new process. Called again, it goes on where it was."""
+
+    RemoveVoter: _QuorumRemoveVoterType
+    """Takes a voter out of the quorum. Any voter takes it and passes it to the leader."""
+
+    TransferLeadership: _QuorumTransferLeadershipType
+    """Makes another voter the leader. Any voter takes it and passes it to the leader."""
 
 QuorumAsyncStub: typing_extensions.TypeAlias = QuorumStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -253,6 +334,18 @@ QuorumAsyncStub: typing_extensions.TypeAlias = QuorumStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.quorum_pb2.QuorumStatusRequest,
         quorate_proto.v1.quorum_pb2.QuorumStatusResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.AddVoterRequest,
+        quorate_proto.v1.quorum_pb2.AddVoterProgress,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+        quorate_proto.v1.quorum_pb2.RemoveVoterResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+        quorate_proto.v1.quorum_pb2.TransferLeadershipResponse,
     ],
 ]
 
@@ -314,5 +407,29 @@ class QuorumServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.quorum_pb2.QuorumStatusResponse, collections.abc.Awaitable[quorate_proto.v1.quorum_pb2.QuorumStatusResponse]]:
         """State of this voter and of its peers as it sees them."""
+
+    @abc.abstractmethod
+    def AddVoter(
+        self,
+        request: quorate_proto.v1.quorum_pb2.AddVoterRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[quorate_proto.v1.quorum_pb2.AddVoterProgress], collections.abc.AsyncIterator[quorate_proto.v1.quorum_pb2.AddVoterProgress]]:
+        """At the leader: makes a voter of a new process. Called again, it goes on where it was."""
+
+    @abc.abstractmethod
+    def RemoveVoter(
+        self,
+        request: quorate_proto.v1.quorum_pb2.RemoveVoterRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.quorum_pb2.RemoveVoterResponse, collections.abc.Awaitable[quorate_proto.v1.quorum_pb2.RemoveVoterResponse]]:
+        """Takes a voter out of the quorum. Any voter takes it and passes it to the leader."""
+
+    @abc.abstractmethod
+    def TransferLeadership(
+        self,
+        request: quorate_proto.v1.quorum_pb2.TransferLeadershipRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.quorum_pb2.TransferLeadershipResponse, collections.abc.Awaitable[quorate_proto.v1.quorum_pb2.TransferLeadershipResponse]]:
+        """Makes another voter the leader. Any voter takes it and passes it to the leader."""
 
 def add_QuorumServicer_to_server(servicer: QuorumServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -24,19 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bquorate_proto/v1/raft.proto\x12\nquorate.v1\"R\n\tRaftHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x04 \x01(\x05\"C\n\x0bRaftEntries\x12\x13\n\x0b\x66irst_index\x18\x01 \x01(\x03\x12\r\n\x05terms\x18\x02 \x03(\x03\x12\x10\n\x08\x63ommands\x18\x03 \x03(\x0c\"\xf7\x02\n\x0bRaftMessage\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x03\x12\x16\n\x0elast_log_index\x18\x03 \x01(\x03\x12\x15\n\rlast_log_term\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ommit_index\x18\x05 \x01(\x03\x12\x1b\n\x0eprev_log_index\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rprev_log_term\x18\x07 \x01(\x03\x12(\n\x07\x65ntries\x18\x08 \x01(\x0b\x32\x17.quorate.v1.RaftEntries\x12\x17\n\x0fnext_node_index\x18\t \x01(\x03\x12\r\n\x05reset\x18\n \x01(\x08\x12\x0f\n\x07success\x18\x0b \x01(\x08\x12\x1b\n\x0esnapshot_chunk\x18\x0c \x01(\x0cH\x01\x88\x01\x01\x12\x16\n\x0esnapshot_first\x18\r \x01(\x08\x12\x15\n\rsnapshot_last\x18\x0e \x01(\x08\x42\x11\n\x0f_prev_log_indexB\x11\n\x0f_snapshot_chunk\"g\n\tRaftFrame\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.quorate.v1.RaftHelloH\x00\x12*\n\x07message\x18\x02 \x01(\x0b\x32\x17.quorate.v1.RaftMessageH\x00\x42\x06\n\x04kindb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bquorate_proto/v1/raft.proto\x12\nquorate.v1\"\xc9\x01\n\tRaftHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x04 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x05 \x01(\x0c\x12\r\n\x05\x66resh\x18\x06 \x01(\x08\x12\x19\n\x11voter_set_version\x18\x07 \x01(\x03\x12\x16\n\x0eknows_receiver\x18\x08 \x01(\x08\x12\x1d\n\x15receiver_directory_id\x18\t \x01(\x0c\"g\n\x0bRaftRefusal\x12-\n\x06reason\x18\x01 \x01(\x0e\x32\x1d.quorate.v1.RaftRefusalReason\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x19\n\x11voter_set_version\x18\x03 \x01(\x03\"C\n\x0bRaftEntries\x12\x13\n\x0b\x66irst_index\x18\x01 \x01(\x03\x12\r\n\x05terms\x18\x02 \x03(\x03\x12\x10\n\x08\x63ommands\x18\x03 \x03(\x0c\"\xf7\x02\n\x0bRaftMessage\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x03\x12\x16\n\x0elast_log_index\x18\x03 \x01(\x03\x12\x15\n\rlast_log_term\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ommit_index\x18\x05 \x01(\x03\x12\x1b\n\x0eprev_log_index\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rprev_log_term\x18\x07 \x01(\x03\x12(\n\x07\x65ntries\x18\x08 \x01(\x0b\x32\x17.quorate.v1.RaftEntries\x12\x17\n\x0fnext_node_index\x18\t \x01(\x03\x12\r\n\x05reset\x18\n \x01(\x08\x12\x0f\n\x07success\x18\x0b \x01(\x08\x12\x1b\n\x0esnapshot_chunk\x18\x0c \x01(\x0cH\x01\x88\x01\x01\x12\x16\n\x0esnapshot_first\x18\r \x01(\x08\x12\x15\n\rsnapshot_last\x18\x0e \x01(\x08\x42\x11\n\x0f_prev_log_indexB\x11\n\x0f_snapshot_chunk\"\x93\x01\n\tRaftFrame\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.quorate.v1.RaftHelloH\x00\x12*\n\x07message\x18\x02 \x01(\x0b\x32\x17.quorate.v1.RaftMessageH\x00\x12*\n\x07refusal\x18\x03 \x01(\x0b\x32\x17.quorate.v1.RaftRefusalH\x00\x42\x06\n\x04kind*c\n\x11RaftRefusalReason\x12\x18\n\x14RAFT_REFUSAL_UNKNOWN\x10\x00\x12\x1c\n\x18RAFT_REFUSAL_NOT_A_VOTER\x10\x01\x12\x16\n\x12RAFT_REFUSAL_WIPED\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quorate_proto.v1.raft_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RAFTHELLO']._serialized_start=43
-  _globals['_RAFTHELLO']._serialized_end=125
-  _globals['_RAFTENTRIES']._serialized_start=127
-  _globals['_RAFTENTRIES']._serialized_end=194
-  _globals['_RAFTMESSAGE']._serialized_start=197
-  _globals['_RAFTMESSAGE']._serialized_end=572
-  _globals['_RAFTFRAME']._serialized_start=574
-  _globals['_RAFTFRAME']._serialized_end=677
+  _globals['_RAFTREFUSALREASON']._serialized_start=949
+  _globals['_RAFTREFUSALREASON']._serialized_end=1048
+  _globals['_RAFTHELLO']._serialized_start=44
+  _globals['_RAFTHELLO']._serialized_end=245
+  _globals['_RAFTREFUSAL']._serialized_start=247
+  _globals['_RAFTREFUSAL']._serialized_end=350
+  _globals['_RAFTENTRIES']._serialized_start=352
+  _globals['_RAFTENTRIES']._serialized_end=419
+  _globals['_RAFTMESSAGE']._serialized_start=422
+  _globals['_RAFTMESSAGE']._serialized_end=797
+  _globals['_RAFTFRAME']._serialized_start=800
+  _globals['_RAFTFRAME']._serialized_end=947
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import typing
@@ -18,6 +19,30 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _RaftRefusalReason:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RaftRefusalReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RaftRefusalReason.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RAFT_REFUSAL_UNKNOWN: _RaftRefusalReason.ValueType  # 0
+    """Says nothing."""
+    RAFT_REFUSAL_NOT_A_VOTER: _RaftRefusalReason.ValueType  # 1
+    """The sender's voter set does not name the receiver."""
+    RAFT_REFUSAL_WIPED: _RaftRefusalReason.ValueType  # 2
+    """It names the receiver with another data folder."""
+
+class RaftRefusalReason(_RaftRefusalReason, metaclass=_RaftRefusalReasonEnumTypeWrapper):
+    """Why a voter does not talk to another."""
+
+RAFT_REFUSAL_UNKNOWN: RaftRefusalReason.ValueType  # 0
+"""Says nothing."""
+RAFT_REFUSAL_NOT_A_VOTER: RaftRefusalReason.ValueType  # 1
+"""The sender's voter set does not name the receiver."""
+RAFT_REFUSAL_WIPED: RaftRefusalReason.ValueType  # 2
+"""It names the receiver with another data folder."""
+Global___RaftRefusalReason: typing_extensions.TypeAlias = RaftRefusalReason
+
 @typing.final
 class RaftHello(google.protobuf.message.Message):
     """First frame of a connection between voters."""
@@ -28,6 +53,11 @@ class RaftHello(google.protobuf.message.Message):
     VOTER_ID_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
     FORMAT_FIELD_NUMBER: builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: builtins.int
+    FRESH_FIELD_NUMBER: builtins.int
+    VOTER_SET_VERSION_FIELD_NUMBER: builtins.int
+    KNOWS_RECEIVER_FIELD_NUMBER: builtins.int
+    RECEIVER_DIRECTORY_ID_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """Must be equal on both sides."""
     voter_id: builtins.int
@@ -36,6 +66,16 @@ class RaftHello(google.protobuf.message.Message):
     """Its raft address as configured."""
     format: builtins.int
     """Version of this protocol: 1."""
+    directory_id: builtins.bytes
+    """Of the sender's data folder."""
+    fresh: builtins.bool
+    """The sender has never voted nor written an entry."""
+    voter_set_version: builtins.int
+    """Of the voter set it has applied; 0: none."""
+    knows_receiver: builtins.bool
+    """The receiver is in that set."""
+    receiver_directory_id: builtins.bytes
+    """Its directory id there."""
     def __init__(
         self,
         *,
@@ -43,10 +83,41 @@ class RaftHello(google.protobuf.message.Message):
         voter_id: builtins.int = ...,
         address: builtins.str = ...,
         format: builtins.int = ...,
+        directory_id: builtins.bytes = ...,
+        fresh: builtins.bool = ...,
+        voter_set_version: builtins.int = ...,
+        knows_receiver: builtins.bool = ...,
+        receiver_directory_id: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "format", b"format", "voter_id", b"voter_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "directory_id", b"directory_id", "format", b"format", "fresh", b"fresh", "knows_receiver", b"knows_receiver", "receiver_directory_id", b"receiver_directory_id", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version"]) -> None: ...
 
 Global___RaftHello: typing_extensions.TypeAlias = RaftHello
+
+@typing.final
+class RaftRefusal(google.protobuf.message.Message):
+    """In place of a hello, or at the end of a connection."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    VOTER_SET_VERSION_FIELD_NUMBER: builtins.int
+    reason: Global___RaftRefusalReason.ValueType
+    """Why."""
+    detail: builtins.str
+    """For people."""
+    voter_set_version: builtins.int
+    """Of the voter set that this follows from."""
+    def __init__(
+        self,
+        *,
+        reason: Global___RaftRefusalReason.ValueType = ...,
+        detail: builtins.str = ...,
+        voter_set_version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "reason", b"reason", "voter_set_version", b"voter_set_version"]) -> None: ...
+
+Global___RaftRefusal: typing_extensions.TypeAlias = RaftRefusal
 
 @typing.final
 class RaftEntries(google.protobuf.message.Message):
@@ -163,6 +234,7 @@ class RaftFrame(google.protobuf.message.Message):
 
     HELLO_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
+    REFUSAL_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___RaftHello:
         """First frame."""
@@ -171,14 +243,19 @@ class RaftFrame(google.protobuf.message.Message):
     def message(self) -> Global___RaftMessage:
         """All others."""
 
+    @property
+    def refusal(self) -> Global___RaftRefusal:
+        """Last frame."""
+
     def __init__(
         self,
         *,
         hello: Global___RaftHello | None = ...,
         message: Global___RaftMessage | None = ...,
+        refusal: Global___RaftRefusal | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["hello", b"hello", "kind", b"kind", "message", b"message"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["hello", b"hello", "kind", b"kind", "message", b"message"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "message"] | None: ...
+    def HasField(self, field_name: typing.Literal["hello", b"hello", "kind", b"kind", "message", b"message", "refusal", b"refusal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["hello", b"hello", "kind", b"kind", "message", b"message", "refusal", b"refusal"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "message", "refusal"] | None: ...
 
 Global___RaftFrame: typing_extensions.TypeAlias = RaftFrame

@@ -19,7 +19,7 @@ from metadata_log.types import (
     LeaderEpoch,
     MetadataOffset,
 )
-from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
+from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of, topic_id_of
 
 TABLES = (
     "sessions",
@@ -30,7 +30,7 @@ TABLES = (
     "configs",
     "features",
 )
-SCALARS = ("controller", "controller_epoch", "next_producer_id")
+SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
 
 
 def world() -> Image:
@@ -54,6 +54,7 @@ topic_ids = st.builds(topic_id_of, topics, st.sampled_from([0, 0, 0, 1]))
 versions = st.integers(0, 3)
 epochs = st.integers(0, 3)
 controller_epochs = st.integers(1, 2)
+voters = st.builds(quorum_voter, st.integers(1, 3), observer=st.booleans())
 endpoint = st.just(Endpoint("host", 1))
 
 records = st.one_of(
@@ -128,6 +129,11 @@ records = st.one_of(
     ),
     st.builds(r.FeatureLevel, name=st.just("f"), level=epochs),
     st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
+    st.builds(
+        r.QuorumVoterSet,
+        expected_version=st.just(0) | versions,
+        voters=st.lists(voters, min_size=1, max_size=3, unique_by=lambda v: v.voter_id).map(tuple),
+    ),
 )
 conditions = st.lists(
     st.builds(r.ControllerEpochIs, controller_epoch=st.just(ControllerEpoch(1))), max_size=1

@@ -26,6 +26,14 @@ partitions = st.builds(
     r.NewPartition, replicas=broker_lists, leader=st.integers(-1, 9), isr=broker_lists
 )
 members = st.builds(r.IsrMember, broker_id=int31, broker_epoch=st.integers(-1, 2**40))
+voters = st.builds(
+    r.QuorumVoter,
+    voter_id=int31,
+    raft=endpoints,
+    grpc=endpoints,
+    directory_id=st.just(b"") | ids,
+    observer=st.booleans(),
+)
 records = st.one_of(
     st.builds(r.SessionOpened, session_id=ids, timeout_ms=int31, description=texts),
     st.builds(r.SessionClosed, session_id=ids, reason=texts),
@@ -91,6 +99,9 @@ records = st.one_of(
     ),
     st.builds(r.FeatureLevel, name=texts, level=int31),
     st.builds(r.ProducerIdBlock, next_producer_id=int63),
+    st.builds(
+        r.QuorumVoterSet, expected_version=int63, voters=st.lists(voters, max_size=3).map(tuple)
+    ),
 )
 conditions = st.one_of(
     st.builds(r.ControllerEpochIs, controller_epoch=int31),
@@ -111,6 +122,7 @@ transactions = st.builds(
     sequence=int63,
     low_water=int63,
     timestamp_ms=int63,
+    from_client=st.booleans(),
 )
 
 

@@ -7,15 +7,21 @@ from metadata_log.paths import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     PRODUCER_IDS,
+    QUORUM_VOTERS,
     broker_path,
     deletion_path,
     leader_and_isr_path,
     topic_path,
     version_at,
 )
-from metadata_log.records import PartitionChange, ProducerIdBlock, TopicDeletionPending
+from metadata_log.records import (
+    PartitionChange,
+    ProducerIdBlock,
+    QuorumVoterSet,
+    TopicDeletionPending,
+)
 from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
-from tests.support.metadata import MetadataLogBuilder, topic_id_of
+from tests.support.metadata import MetadataLogBuilder, quorum_voter, topic_id_of
 
 TP = TopicPartition("a.b_c-1", 1)
 
@@ -106,6 +112,8 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
     assert version_at(log.image, leader_and_isr_path(TP)) == 1
     log.write_as_controller(ProducerIdBlock(next_producer_id=7))
     assert version_at(log.image, PRODUCER_IDS) == 7
+    log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1),)))
+    assert version_at(log.image, QUORUM_VOTERS) == log.image.offset
     log.write_as_controller(TopicDeletionPending(name=TP.topic, topic_id=topic_id_of(TP.topic)))
     assert version_at(log.image, deletion_path(TP.topic)) == log.image.offset
 
@@ -115,6 +123,7 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
     [
         CONTROLLER,
         CONTROLLER_EPOCH,
+        QUORUM_VOTERS,
         broker_path(BrokerId(1)),
         topic_path("t"),
         leader_and_isr_path(TopicPartition("t", 0)),

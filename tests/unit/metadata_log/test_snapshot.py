@@ -16,6 +16,7 @@ from metadata_log.records import (
     FeatureLevel,
     Operation,
     ProducerIdBlock,
+    QuorumVoterSet,
     TopicDeletionPending,
 )
 from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
@@ -27,7 +28,7 @@ from metadata_log.types import (
     TopicId,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
-from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
+from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of, topic_id_of
 
 
 def image_with_everything() -> Image:
@@ -47,6 +48,7 @@ def image_with_everything() -> Image:
         )
     log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
     log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1), quorum_voter(2))))
     log.transact(Operation(records=()), client_id=session_of(1), sequence=7, low_water=3)
     log.transact(Operation(records=()), client_id=session_of(1), sequence=8, low_water=7)
     assert all(getattr(log.image, name) for name in Image.__struct_fields__)
