@@ -53,6 +53,7 @@ from broker.peers import PeerChannels
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
+from broker.replication.strays import may_be_deleted
 from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.image import Image
@@ -291,10 +292,12 @@ class BrokerNode:
             store.loss_handled()
 
     async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
-        """Whether the quorum, asked now, no longer assigns ``tip`` to this broker (rule 7)."""
+        """Whether the quorum, asked now, has taken ``tip`` from this broker (rule 7)."""
         image = await self._follower.wait_for(await self._quorum.read_offset())
-        partition = image.partition_by_id(tip)
-        return partition is None or self._broker_id not in partition.replicas
+        hosted = self._replicas.table.get(tip)
+        return hosted is not None and may_be_deleted(
+            image, self._broker_id, tip, assigned_at=hosted.log.assigned_at
+        )
 
 
 def _taken(key: str, endpoint: Endpoint) -> str:

@@ -291,6 +291,7 @@ class Draft:
             controller_epoch=self.controller_epoch,
             next_producer_id=self.next_producer_id,
             voter_set=self.voter_set,
+            restored_offset=self._base.restored_offset,
             sessions=self.sessions.folded(),
             brokers=self.brokers.folded(),
             topics=self.topics.folded(),

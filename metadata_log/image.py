@@ -145,6 +145,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     next_producer_id: int = 0
     voter_set: VoterSet = VoterSet()
+    restored_offset: MetadataOffset = MetadataOffset(0)
+    """Where this history begins if the quorum was restored from a backup; 0: it never was. What
+    happened after the backup is not in it, and was numbered below this (rule 7)."""
     sessions: "immutables.Map[SessionId, SessionOpened]" = immutables.Map()
     brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
     topics: "immutables.Map[str, Topic]" = immutables.Map()

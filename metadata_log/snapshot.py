@@ -113,6 +113,7 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
             offset=image.offset,
             controller_epoch=image.controller_epoch,
             next_producer_id=image.next_producer_id,
+            restored_offset=image.restored_offset,
         )
     )
     for session in image.sessions.values():
@@ -223,6 +224,7 @@ class _Builder:
             controller_epoch=ControllerEpoch(self._header.controller_epoch),
             next_producer_id=self._header.next_producer_id,
             voter_set=self._voter_set,
+            restored_offset=MetadataOffset(self._header.restored_offset),
             sessions=immutables.Map(self._sessions),
             brokers=immutables.Map(self._brokers),
             topics=immutables.Map(

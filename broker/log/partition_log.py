@@ -69,6 +69,7 @@ class PartitionLog:
     ) -> None:
         self.tip = TopicIdPartition(TopicId(row.topic_id), row.partition)
         self.topic = row.topic
+        self.assigned_at = row.assigned_at
         self.number = row.number
         self.log_start_offset = row.log_start_offset
         self.log_end_offset = log_end_offset

@@ -124,8 +124,10 @@ class LogStore:
         """Every log there is."""
         return self._logs
 
-    def create(self, tip: TopicIdPartition, topic: str) -> PartitionLog:
+    def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> PartitionLog:
         """The log of ``tip``, created empty if there is none.
+
+        ``assigned_at``: metadata offset of what told this broker to hold it; kept with a new one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -134,7 +136,9 @@ class LogStore:
         if existing is not None:
             return existing
         self.check_writable()
-        row = PartitionRow(self._next_number, tip.topic_id, tip.partition, topic)
+        row = PartitionRow(
+            self._next_number, tip.topic_id, tip.partition, topic, assigned_at=assigned_at
+        )
         self._next_number += 1
         self._commit.submit(Creation(row))
         return self._add(row, BatchIndex(), LeaderEpochHistory(), 0, 0)

@@ -15,6 +15,8 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     topic: str
     log_start_offset: int = 0
+    assigned_at: int = 0
+    """Metadata offset at which this broker was given the partition; 0: not recorded."""
 
 
 class PendingBatch:

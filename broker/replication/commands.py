@@ -96,7 +96,7 @@ class ControlCommands:
                         leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas
                     )
                     if leaf.leader == own and log_may_be_lost:
-                        self._table.host(tip, topic.name)
+                        self._table.host(tip, topic.name, image.offset)
                     else:
                         await self._lead_or_follow(tip, topic.name, told, image.offset)
             self._set_aside_unlisted(assigned, image.offset)
@@ -117,7 +117,7 @@ class ControlCommands:
         if told.leader_epoch <= self._deleted.get(tip, NO_EPOCH_CHECK):
             return errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            hosted = self._table.host(tip, topic)
+            hosted = self._table.host(tip, topic, metadata_offset)
         except KafkaError as error:
             log.error("cannot host %s-%d: %s", topic, tip.partition, error)
             return error.code

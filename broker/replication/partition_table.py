@@ -66,9 +66,14 @@ class PartitionTable:
         """The partition that bears this name now."""
         return self._by_name.get(tp)
 
-    def host(self, tip: TopicIdPartition, topic: str) -> HostedPartition:
-        """The partition of this id, with a new log if there is none; it takes the name (C6)."""
-        hosted = self._by_id.get(tip) or self._add(self.store.create(tip, topic))
+    def host(self, tip: TopicIdPartition, topic: str, metadata_offset: int = 0) -> HostedPartition:
+        """The partition of this id, with a new log if there is none; it takes the name (C6).
+
+        ``metadata_offset``: of the command or image that names it.
+        """
+        hosted = self._by_id.get(tip) or self._add(
+            self.store.create(tip, topic, assigned_at=metadata_offset)
+        )
         self._by_name[hosted.tp] = hosted
         return hosted
 

@@ -1,8 +1,8 @@
 """Local partitions that a controller or an image did not mention (C7, C10, rule 7).
 
 They are set aside at once, so that they serve nobody. They are deleted only when the quorum
-confirms that this broker has no assignment for them: an INIT made from an old image, or a restored
-quorum, must not destroy data by leaving something out.
+confirms that this broker's assignment has ended: an INIT made from an old image must not destroy
+data by leaving something out, nor a restored quorum, which cannot know what its backup did not.
 """
 
 import asyncio
@@ -11,15 +11,30 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
-from metadata_log.types import TopicIdPartition
+from metadata_log.image import Image
+from metadata_log.types import BrokerId, TopicIdPartition
 from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
 ConfirmUnassigned = Callable[[TopicIdPartition], Awaitable[bool]]
-"""Whether the quorum, read now, assigns nothing of this partition to this broker."""
+"""Whether the quorum, read now, has ended this broker's assignment of the partition."""
 
 RETRY_S = 2.0
+
+
+def may_be_deleted(
+    image: Image, broker_id: BrokerId, tip: TopicIdPartition, assigned_at: int
+) -> bool:
+    """Whether ``image`` shows that this broker's assignment of ``tip``, made then, has ended.
+
+    A restored quorum says nothing of what was made before its history began: the partition may be
+    younger than the backup, and this the only copy. It is kept for the operator (rule 7).
+    """
+    if assigned_at <= image.restored_offset and image.restored_offset:
+        return False
+    partition = image.partition_by_id(tip)
+    return partition is None or broker_id not in partition.replicas
 
 
 class StrayPartitions:
@@ -74,4 +89,4 @@ class StrayPartitions:
                     log.info("%s is not assigned to this broker: deleting its log", hosted.tp)
                     await self._delete(hosted)
                 else:
-                    log.warning("%s is assigned to this broker: kept until told", hosted.tp)
+                    log.warning("%s is kept: the quorum does not confirm its removal", hosted.tp)

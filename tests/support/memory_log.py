@@ -16,9 +16,10 @@ from quorate_proto.v1 import errors_pb2
 class MemoryLog:
     """One partition's batches as (base offset, last offset, bytes)."""
 
-    def __init__(self, tip: TopicIdPartition, topic: str) -> None:
+    def __init__(self, tip: TopicIdPartition, topic: str, assigned_at: int) -> None:
         self.tip = tip
         self.topic = topic
+        self.assigned_at = assigned_at
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.flushed_offset = 0
@@ -87,8 +88,8 @@ class MemoryLogStore:
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self._on_flushed = on_flushed
 
-    def create(self, tip: TopicIdPartition, topic: str) -> MemoryLog:
-        return self.logs.setdefault(tip, MemoryLog(tip, topic))
+    def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> MemoryLog:
+        return self.logs.setdefault(tip, MemoryLog(tip, topic, assigned_at))
 
     async def delete(self, tip: TopicIdPartition) -> None:
         if self.logs.pop(tip, None) is not None:

@@ -1245,6 +1245,7 @@ class SnapshotHeader(google.protobuf.message.Message):
     OFFSET_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     NEXT_PRODUCER_ID_FIELD_NUMBER: builtins.int
+    RESTORED_OFFSET_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format version of the snapshot: 1."""
     offset: builtins.int
@@ -1253,6 +1254,8 @@ class SnapshotHeader(google.protobuf.message.Message):
     """/controller_epoch."""
     next_producer_id: builtins.int
     """First unassigned producer id."""
+    restored_offset: builtins.int
+    """Where this history begins if the quorum was restored from a backup; 0 if not."""
     def __init__(
         self,
         *,
@@ -1260,8 +1263,9 @@ class SnapshotHeader(google.protobuf.message.Message):
         offset: builtins.int = ...,
         controller_epoch: builtins.int = ...,
         next_producer_id: builtins.int = ...,
+        restored_offset: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset", "restored_offset", b"restored_offset"]) -> None: ...
 
 Global___SnapshotHeader: typing_extensions.TypeAlias = SnapshotHeader
 

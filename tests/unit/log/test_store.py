@@ -52,6 +52,16 @@ async def test_d3_partition_logs_are_lmdb_environments(tmp_path: Path, flush: Fl
         assert transaction.get(struct.pack(">IQH", 0, 0, 0)) == written
 
 
+async def test_rule_7_when_a_partition_was_assigned_is_known_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    tip = TopicIdPartition(TopicId(b"t" * 16), 0)
+    async with opened(tmp_path) as store:
+        store.store.create(tip, "t", assigned_at=77)
+    async with opened(tmp_path) as store:
+        assert store.store.create(tip, "t", assigned_at=99).assigned_at == 77
+
+
 @pytest.mark.parametrize("flush", FLUSHES)
 async def test_everything_is_there_after_a_restart(tmp_path: Path, flush: Flush) -> None:
     async with opened(tmp_path, flush, segment_bytes=SEGMENT_BYTES) as store:

@@ -4,6 +4,7 @@ import gc
 import itertools
 
 import immutables
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of,
 
 def image_with_everything() -> Image:
     log = MetadataLogBuilder()
+    log.image = msgspec.structs.replace(log.image, restored_offset=MetadataOffset(1))
     for broker_id in (1, 2, 3):
         log.start_broker(broker_id)
     log.elect_controller(2)
