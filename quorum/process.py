@@ -13,6 +13,7 @@ import grpc
 import uvloop
 
 from metadata_log.configuration import ConfigError
+from metadata_log.snapshot import InvalidSnapshot
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
 from quorum.data_folder import DataFolderError, claim_data_folder, release_data_folder
@@ -65,6 +66,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         DataFolderError,
         JournalError,
         SnapshotCorrupt,
+        InvalidSnapshot,
         SafetyViolation,
         CannotStart,
     ) as error:
@@ -128,7 +130,9 @@ def _open_node(config: QuorumConfig, machine: QuorumStateMachine) -> RaftNode:
     poller = DrivenPoller()
     journal = LmdbJournal(config.data_dir / JOURNAL_FILE)
     transport = VoterTransport(poller, config.cluster_id, own, list(nodes.values()))
-    snapshots = SnapshotStore(config.data_dir, transport.can_take_snapshot_piece, poller.wake)
+    snapshots = SnapshotStore(
+        config.data_dir, transport.can_take_snapshot_piece, poller.wake, machine.decode
+    )
     node = RaftNode(
         config.raft_options,
         own,

@@ -5,7 +5,7 @@ collected until the driver's round ends, and then handed over in one piece.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.apply import apply
 from metadata_log.codec import decode_transaction
@@ -15,6 +15,9 @@ from metadata_log.record_codec import MalformedTransaction
 from metadata_log.records import TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset
+
+_CHUNK_BYTES: Final = 16 << 10
+"""About 2,000 partitions: a millisecond of encoding, after which other threads have their turn."""
 
 
 class AppliedSince(NamedTuple):
@@ -46,10 +49,13 @@ class QuorumStateMachine:
         return result
 
     def snapshot_chunks(self) -> Iterable[bytes]:
-        return encode_snapshot(self.image)
+        return encode_snapshot(self.image, _CHUNK_BYTES)
 
-    def install(self, index: int, chunks: Iterable[bytes]) -> None:
-        self.image = decode_snapshot(chunks)
+    def decode(self, chunks: Iterable[bytes]) -> Image:
+        return decode_snapshot(chunks)
+
+    def install(self, index: int, state: Image) -> None:
+        self.image = state
         self._entries = []
         self._installed_at = index
 

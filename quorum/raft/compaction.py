@@ -6,7 +6,7 @@ is never dropped. Whatever does not fit together ends the process.
 
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
@@ -14,7 +14,7 @@ from quorum.raft.journal import Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotPosition
-from quorum.raft.snapshots import SnapshotStore
+from quorum.raft.snapshots import Received, SnapshotStore
 from quorum.raft.transport import VoterNode, VoterTransport
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,11 @@ class ReplicatedState(Protocol):
     def snapshot_chunks(self) -> Iterable[bytes]:
         """Encodes the state of this moment; read later, in another thread."""
 
-    def install(self, index: int, chunks: Iterable[bytes]) -> None:
-        """Replace the state by a snapshot of ``index``."""
+    def decode(self, chunks: Iterable[bytes]) -> Any:  # noqa: ANN401 - a state of its own kind
+        """The state that a snapshot encodes. Changes nothing: called in another thread."""
+
+    def install(self, index: int, state: Any) -> None:  # noqa: ANN401 - what ``decode`` returned
+        """Replace the state by that of a snapshot of ``index``."""
 
 
 class CompactingVoter(ElectingVoter):
@@ -69,12 +72,12 @@ class CompactingVoter(ElectingVoter):
                 "Restore the data folder, or replace this voter"
             )
         if position is not None:
-            self._adopt(position)
+            self._adopt(Received(position, self._machine.decode(self._snapshots.chunks())))
 
-    def _adopt(self, position: SnapshotPosition) -> None:
+    def _adopt(self, snapshot: Received) -> None:
         """Make the snapshot in the folder our state; entries behind it stay (P1)."""
-        index, term = position
-        self._machine.install(index, self._snapshots.chunks())
+        index, term = snapshot.position
+        self._machine.install(index, snapshot.state)
         if self.journal.term_at(index) != term:
             self.journal.reset_to(index, term)
         self.last_applied = index
@@ -84,24 +87,29 @@ class CompactingVoter(ElectingVoter):
 
     # -- overridden ------------------------------------------------------------------------------
 
-    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
-        """A snapshot from the leader has come, whole and checked."""
-        position = self._snapshots.received
-        self.verified_index = position.last_index
-        if position.last_index > self.last_applied:
-            log.info("installing snapshot %d of the leader", position.last_index)
-            self._adopt(position)
-
     def _SyncObj__tryLogCompaction(self) -> None:
         written = self._snapshots.finished()
         if written is not None:
             self._compact(written.last_index)
+        received = self._snapshots.received()
+        if received is not None:
+            self._install(received)
         entries = self.last_applied - self._snapshot_index
-        if not self._snapshots.writing and (
+        if not self._snapshots.busy and (
             entries >= self.options.snapshot_max_entries
             or self._bytes_since_snapshot >= self.options.snapshot_max_bytes
         ):
             self._write_snapshot()
+
+    def _install(self, received: Received) -> None:
+        """A snapshot from the leader is whole; whoever leads now has everything in it as well."""
+        position = received.position
+        if position.last_index > self.last_applied:
+            log.info("installing snapshot %d of the leader", position.last_index)
+            self._adopt(received)
+        if self.leader is not None and not self.is_leader:
+            self.verified_index = position.last_index
+            self._SyncObj__sendNextNodeIdx(self.leader, success=True)
 
     def _write_snapshot(self) -> None:
         term = self.journal.term_at(self.last_applied)

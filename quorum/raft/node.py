@@ -184,6 +184,9 @@ class RaftNode(CompactingVoter):
     ) -> None:
         """Hold the acknowledgement back until our log is on disk; stamp the term (P5, P18)."""
         index = self.journal.last_index + 1 if nextNodeIdx is None else nextNodeIdx
+        if reset and self._snapshots.checking:
+            # What is missing has come already; asking for it would bring the snapshot again.
+            reset = False
         if success and self.verified_index is not None:
             index = self.verified_index + 1
         elif reset and nextNodeIdx is not None:

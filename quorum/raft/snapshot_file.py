@@ -49,6 +49,12 @@ def write_snapshot(path: Path, position: SnapshotPosition, chunks: Iterable[byte
     adopt_snapshot(scratch, path)
 
 
+def sync_file(path: Path) -> None:
+    """What is in the file ``path`` is on disk when this returns; its name may not be."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def adopt_snapshot(scratch: Path, path: Path) -> None:
     """Give a synced file its name; durable when this returns."""
     scratch.replace(path)
@@ -117,7 +123,7 @@ class IncomingSnapshot:
         self._file: BinaryIO | None = None
 
     def take(self, data: bytes, is_first: bool, is_last: bool) -> bool:
-        """Write one piece; True when the file is complete and synced (but not checked).
+        """Write one piece; True when the file is complete (but neither synced nor checked).
 
         A piece without its beginning is ignored: the sender starts again.
         """
@@ -129,7 +135,6 @@ class IncomingSnapshot:
         self._file.write(data)
         if not is_last:
             return False
-        _make_durable(self._file)
         self._file.close()
         self._file = None
         return True

@@ -1,13 +1,16 @@
 """Snapshots of one voter: writing them in the background, sending and receiving them (P1, P11).
 
 Takes the place of the library's ``Serializer``, which pickles, never syncs and only logs failures.
+Encoding, decoding and syncing 200,000 partitions takes longer than the raft thread may be silent,
+so both directions go on in the background, which gives way to the raft thread after every chunk.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from quorum.raft.snapshot_file import (
     IncomingSnapshot,
@@ -17,6 +20,7 @@ from quorum.raft.snapshot_file import (
     read_chunks,
     read_head,
     read_position,
+    sync_file,
     write_snapshot,
 )
 from quorum.raft.transport import VoterNode
@@ -30,40 +34,61 @@ Piece = tuple[bytes, bool, bool]
 """(data, first, last), as the library has it."""
 
 
-class Writer(Protocol):
+_GIVE_WAY_S: Final = 0.0005
+
+
+class Background(Protocol):
     """Work that goes on in the background; a thread, but in simulations."""
 
     def is_alive(self) -> bool: ...
     def join(self) -> None: ...
 
 
-def in_a_thread(work: Callable[[], None]) -> Writer:
+class Received(NamedTuple):
+    """A snapshot that the leader sent, whole, checked and decoded."""
+
+    position: SnapshotPosition
+    state: Any
+
+
+def give_way() -> None:
+    """Let another thread have the interpreter: without a sleep it gets it after 5 ms at best."""
+    time.sleep(_GIVE_WAY_S)
+
+
+def in_a_thread(work: Callable[[], None]) -> Background:
     thread = threading.Thread(target=work, name="raft-snapshot", daemon=True)
     thread.start()
     return thread
 
 
 class SnapshotStore:
-    """The newest snapshot in a folder. All but the background writer on the raft thread."""
+    """The newest snapshot in a folder. All but what is in the background on the raft thread."""
 
     def __init__(
         self,
         folder: Path,
         can_send: Callable[[VoterNode], bool],
         wake: Callable[[], None],
-        in_background: Callable[[Callable[[], None]], Writer] = in_a_thread,
+        decode: Callable[[Iterable[bytes]], Any],
+        in_background: Callable[[Callable[[], None]], Background] = in_a_thread,
+        give_way: Callable[[], None] = give_way,
     ) -> None:
+        """``decode`` makes a state of a snapshot's chunks, in the background."""
         self.path = folder / SNAPSHOT_FILE
         self._incoming = IncomingSnapshot(folder / f"{SNAPSHOT_FILE}.incoming")
         self._can_send = can_send
         self._wake = wake
+        self._decode = decode
+        self._in_background = in_background
+        self._give_way = give_way
         self._sending: dict[VoterNode, tuple[BinaryIO, SnapshotPosition]] = {}
         self.sent: dict[VoterNode, SnapshotPosition] = {}
-        self._in_background = in_background
-        self._writer: Writer | None = None
+        self._writer: Background | None = None
         self._written: SnapshotPosition | None = None
+        self._checker: Background | None = None
+        self._checked: Received | None = None
         self._failure: Exception | None = None
-        self.received = SnapshotPosition(0, 0)
         for leftover in folder.glob(f"{SNAPSHOT_FILE}.*"):
             leftover.unlink()
 
@@ -87,12 +112,17 @@ class SnapshotStore:
     def writing(self) -> bool:
         return self._writer is not None
 
+    @property
+    def busy(self) -> bool:
+        """One thing at a time in the background."""
+        return self.writing or self.checking
+
     def begin_writing(self, position: SnapshotPosition, chunks: Iterable[bytes]) -> None:
         """Write a snapshot in the background; ``finished`` tells when it is durable."""
 
         def write() -> None:
             try:
-                write_snapshot(self.path, position, chunks)
+                write_snapshot(self.path, position, self._giving_way(chunks))
                 self._written = position
             except Exception as error:  # noqa: BLE001 - handed to the raft thread, which exits
                 self._failure = error
@@ -113,6 +143,59 @@ class SnapshotStore:
             raise self._failure
         written, self._written = self._written, None
         return written
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    @property
+    def checking(self) -> bool:
+        """A snapshot has come whole and is being checked, or waits to be adopted."""
+        return self._checker is not None
+
+    def received(self) -> Received | None:
+        """The snapshot from the leader that has proved whole since the last call, if any.
+
+        It takes the place of the one in the folder unless it is older: the journal may already
+        begin behind that one. While a snapshot is being written it waits.
+
+        Raises:
+            Exception: it cannot be read though its checksums are right.
+        """
+        if self._checker is None or self._checker.is_alive() or self.writing:
+            return None
+        self._checker = None
+        if self._failure is not None:
+            raise self._failure
+        received, self._checked = self._checked, None
+        if received is None:
+            self._incoming.discard()
+            return None
+        own = self.position()
+        if own is None or own.last_index < received.position.last_index:
+            adopt_snapshot(self._incoming.path, self.path)
+        else:
+            self._incoming.discard()
+        return received
+
+    def _begin_checking(self) -> None:
+        path = self._incoming.path
+
+        def check() -> None:
+            try:
+                sync_file(path)
+                state = self._decode(self._giving_way(read_chunks(path)))
+                self._checked = Received(read_position(path), state)
+            except SnapshotCorrupt:
+                log.exception("the snapshot that the leader sent is refused; it will come again")
+            except Exception as error:  # noqa: BLE001 - handed to the raft thread, which exits
+                self._failure = error
+            self._wake()
+
+        self._checker = self._in_background(check)
+
+    def _giving_way(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+            self._give_way()
 
     # -- the library's Serializer ----------------------------------------------------------------
 
@@ -138,27 +221,10 @@ class SnapshotStore:
         return data, is_first, is_last
 
     def setTransmissionData(self, piece: Piece | None) -> bool:
-        """Take a piece from the leader; True once a whole, checked snapshot has come.
-
-        ``received`` then says where it stands. It takes the place of the one in the folder unless
-        it is older: the journal may already begin behind that one.
-        """
-        if piece is None or not self._incoming.take(*piece):
-            return False
-        try:
-            for _ in read_chunks(self._incoming.path):
-                pass
-        except SnapshotCorrupt:
-            log.exception("the snapshot that the leader sent is refused; it will send it again")
-            self._incoming.discard()
-            return False
-        if self._writer is not None:
-            self._writer.join()
-        self.received = read_position(self._incoming.path)
-        own = self.position()
-        if own is None or own.last_index < self.received.last_index:
-            adopt_snapshot(self._incoming.path, self.path)
-        return True
+        """Take a piece from the leader. False: what is whole is checked first, see ``received``."""
+        if piece is not None and not self.checking and self._incoming.take(*piece):
+            self._begin_checking()
+        return False
 
     def cancelTransmisstion(self, node: VoterNode) -> None:
         sending = self._sending.pop(node, None)
@@ -166,9 +232,10 @@ class SnapshotStore:
             sending[0].close()
 
     def close(self) -> None:
-        """Stop sending and receiving, and wait for the writer."""
+        """Stop sending and receiving, and wait for what goes on in the background."""
         for node in list(self._sending):
             self.cancelTransmisstion(node)
+        for background in (self._writer, self._checker):
+            if background is not None:
+                background.join()
         self._incoming.discard()
-        if self._writer is not None:
-            self._writer.join()

@@ -1,6 +1,6 @@
 """One ``RaftNode`` without a network: messages go in by hand, what it sends is recorded."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,50 @@ class RecordingMachine:
     def snapshot_chunks(self) -> Iterable[bytes]:
         return [b"%d:" % index + command for index, command in self.applied]
 
-    def install(self, index: int, chunks: Iterable[bytes]) -> None:
+    def decode(self, chunks: Iterable[bytes]) -> list[tuple[int, bytes]]:
         pairs = (chunk.partition(b":") for chunk in chunks)
-        self.applied = [(int(index), command) for index, _, command in pairs]
+        return [(int(index), command) for index, _, command in pairs]
+
+    def install(self, index: int, state: list[tuple[int, bytes]]) -> None:
+        self.applied = state
         self.installed_at = index
+
+
+class Background:
+    """Work that a test lets happen; at once, unless it says otherwise."""
+
+    def __init__(self) -> None:
+        self.at_once = True
+        self._waiting: list[tuple[_Work, Callable[[], None]]] = []
+
+    def __call__(self, work: Callable[[], None]) -> "_Work":
+        handle = _Work(self)
+        self._waiting.append((handle, work))
+        if self.at_once:
+            self.run()
+        return handle
+
+    def run(self) -> None:
+        """Finish everything that waits."""
+        while self._waiting:
+            self.run_newest()
+
+    def run_newest(self) -> None:
+        handle, work = self._waiting.pop()
+        work()
+        handle.done = True
+
+
+class _Work:
+    def __init__(self, background: Background) -> None:
+        self._background = background
+        self.done = False
+
+    def is_alive(self) -> bool:
+        return not self.done
+
+    def join(self) -> None:
+        self._background.run()
 
 
 class LoneNode:
@@ -78,9 +118,17 @@ class LoneNode:
         ]
         self.own, self.others = nodes[0], nodes[1:]
         self.machine = RecordingMachine()
+        self.background = Background()
         self.transport = RecordingTransport(self.own, self.others)
         poller = DrivenPoller()
-        self.snapshots = SnapshotStore(folder, lambda _node: True, poller.wake)
+        self.snapshots = SnapshotStore(
+            folder,
+            lambda _node: True,
+            poller.wake,
+            self.machine.decode,
+            in_background=self.background,
+            give_way=lambda: None,
+        )
         self.journal = LmdbJournal(folder / "journal.lmdb")
         self.node = RaftNode(
             RaftOptions(**options),
