@@ -4,15 +4,15 @@ On the raft thread. The metadata offset of a transaction is its Raft index. What
 collected until the driver's round ends, and then handed over in one piece.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from metadata_log.apply import apply
+from metadata_log.apply import apply_run
 from metadata_log.codec import decode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.record_codec import MalformedTransaction
-from metadata_log.records import TransactionResult
+from metadata_log.records import Transaction, TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset
 
@@ -37,16 +37,24 @@ class QuorumStateMachine:
         self._entries: list[LogEntry] = []
         self._installed_at: int | None = None
 
-    def apply(self, index: int, command: bytes) -> TransactionResult | None:
-        """The transaction's result; None if the command is no transaction, on every voter alike."""
-        try:
-            transaction = decode_transaction(command)
-        except MalformedTransaction:
-            return None
-        offset = MetadataOffset(index)
-        self.image, result, _ = apply(self.image, offset, transaction)
-        self._entries.append(LogEntry(offset, command))
-        return result
+    def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> list[TransactionResult | None]:
+        """Each transaction's result; None for what is no transaction, on every voter alike."""
+        transactions: list[tuple[MetadataOffset, Transaction]] = []
+        entries: list[LogEntry] = []
+        for index, command in commands:
+            try:
+                transaction = decode_transaction(command)
+            except MalformedTransaction:
+                continue
+            offset = MetadataOffset(index)
+            transactions.append((offset, transaction))
+            entries.append(LogEntry(offset, command))
+        self.image, results, _ = apply_run(self.image, transactions)
+        self._entries += entries
+        if len(results) == len(commands):
+            return [*results]
+        of_offset = {entry.offset: result for entry, result in zip(entries, results, strict=True)}
+        return [of_offset.get(MetadataOffset(index)) for index, _ in commands]
 
     def snapshot_chunks(self) -> Iterable[bytes]:
         return encode_snapshot(self.image, _CHUNK_BYTES)
@@ -68,7 +76,7 @@ class QuorumStateMachine:
 
 
 def is_transaction(command: bytes) -> bool:
-    """Whether ``apply`` took it for one: what it did not is never shown to a watcher."""
+    """Whether ``apply_run`` took it for one: what it did not is never shown to a watcher."""
     try:
         decode_transaction(command)
     except MalformedTransaction:

@@ -5,7 +5,7 @@ is never dropped. Whatever does not fit together ends the process.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from quorum.raft.elections import ElectingVoter
@@ -21,9 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class ReplicatedState(Protocol):
-    """The state machine. ``apply`` is deterministic; whatever it raises ends the process (P6)."""
+    """The state machine. ``apply_run`` is deterministic; what it raises ends the process (P6)."""
 
-    def apply(self, index: int, command: bytes) -> object: ...
+    def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> Sequence[object]:
+        """Apply (index, command) pairs, in order; the result of each."""
+
     def snapshot_chunks(self) -> Iterable[bytes]:
         """Encodes the state of this moment; read later, in another thread."""
 

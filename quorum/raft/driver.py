@@ -14,10 +14,9 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from pysyncobj import FAIL_REASON
-
+from quorum.raft.journal import Entry
 from quorum.raft.library import clock_s
-from quorum.raft.node import SUCCESS, RaftNode
+from quorum.raft.node import RaftNode
 
 T = TypeVar("T")
 
@@ -27,13 +26,8 @@ MAX_QUEUED: Final = 100_000
 """Proposals without an outcome; more are refused at once."""
 
 _TEND_S: Final = 0.1
-_SURELY_NOT_APPLIED: Final = (
-    FAIL_REASON.QUEUE_FULL,
-    FAIL_REASON.MISSING_LEADER,
-    FAIL_REASON.NOT_LEADER,
-    FAIL_REASON.REQUEST_DENIED,
-    FAIL_REASON.DISCARDED,
-)
+_ROUND_BYTES: Final = 8 << 20
+"""About so much is appended per round at most: a sync of more would delay heartbeats."""
 
 
 class Outcome(IntEnum):
@@ -56,13 +50,15 @@ class ProposalOwner(Protocol):
 class Proposal:
     """One command on its way through the log. ``command`` None: a no-op, as a barrier."""
 
-    __slots__ = ("command", "outcome", "owner", "result")
+    __slots__ = ("command", "index", "outcome", "owner", "result", "term")
 
     def __init__(self, command: bytes | None, owner: ProposalOwner) -> None:
         self.command = command
         self.owner = owner
         self.outcome = Outcome.PENDING
         self.result: Any = None
+        self.index = 0  # Of its entry, once it is in the log; in this term.
+        self.term = 0
 
 
 class Leadership(NamedTuple):
@@ -96,12 +92,13 @@ class RaftDriver:
         self._submitted = 0  # Counted by who submits.
         self._finished = 0  # Counted on the raft thread.
         self._calls: deque[tuple[Callable[[RaftNode], Any], Future[Any]]] = deque()
-        self._in_flight: set[Proposal] = set()
+        self._in_log: deque[Proposal] = deque()  # In the order of their entries.
         self._completed: list[Proposal] = []
         self._leadership = Leadership(False, 0, 0)
         self._applied = 0
         self._stopping = False
         self._tend_at = 0.0
+        node.on_applied = self._take_applied
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
         self.majority_heard_s = float("-inf")
         """When a majority last answered this leader, on ``clock_s``. Read from any thread."""
@@ -154,10 +151,10 @@ class RaftDriver:
         node.settle()
 
     def decide(self) -> None:
-        """Second half: proposals, the library's tick, what goes out, our own fsync, the news."""
+        """Second half: the library's tick, proposals, what goes out, the news, our own fsync."""
         node = self._node
-        self._accept()
         node.tick()
+        self._append()
         node.send_new_entries()
         self._publish()
         node.journal.sync()
@@ -167,36 +164,51 @@ class RaftDriver:
             self._tend_at = now + _TEND_S
             node.transport.tend(now)
 
-    def _accept(self) -> None:
-        while self._queue:
+    def _append(self) -> None:
+        """All proposals that wait become entries, in the order in which they came."""
+        size = 0
+        while self._queue and size < _ROUND_BYTES:
             proposals = self._queue.popleft()
-            for proposal in proposals:
-                self._in_flight.add(proposal)
-                on_committed = _completion(self, proposal)
-                if proposal.command is None:
-                    self._node.propose_no_op(on_committed)
-                else:
-                    self._node.propose(proposal.command, on_committed)
+            commands = [proposal.command for proposal in proposals]
+            first = self._node.append_run(commands)
+            if first is None:
+                self._complete(proposals, Outcome.NOT_LEADER)
+                continue
+            term = self._node.term
+            for index, proposal in enumerate(proposals, first):
+                proposal.index = index
+                proposal.term = term
+            self._in_log += proposals
+            size += sum(len(command) for command in commands if command is not None)
 
-    def _complete(self, proposal: Proposal, result: object, reason: int) -> None:
-        if proposal not in self._in_flight:
+    def _take_applied(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
+        """Answer the proposals whose entries were applied; on a follower there are none."""
+        in_log = self._in_log
+        if not in_log:
             return
-        self._in_flight.remove(proposal)
-        self._finished += 1
-        if reason == SUCCESS:
-            proposal.outcome = Outcome.COMMITTED
-            proposal.result = result
-        elif reason in _SURELY_NOT_APPLIED:
-            proposal.outcome = Outcome.NOT_LEADER
-        else:
-            proposal.outcome = Outcome.UNKNOWN
-        self._completed.append(proposal)
+        committed: list[Proposal] = []
+        for (_, index, term), result in zip(entries, results, strict=True):
+            if in_log and in_log[0].index == index:
+                proposal = in_log.popleft()
+                if proposal.term != term:
+                    # Another leader's entry took its place.
+                    self._complete([proposal], Outcome.NOT_LEADER)
+                    continue
+                proposal.result = result
+                committed.append(proposal)
+        self._complete(committed, Outcome.COMMITTED)
+
+    def _complete(self, proposals: Sequence[Proposal], outcome: Outcome) -> None:
+        for proposal in proposals:
+            proposal.outcome = outcome
+        self._finished += len(proposals)
+        self._completed += proposals
 
     def _publish(self) -> None:
         node = self._node
-        if self._in_flight and not node.is_leader:
-            for proposal in list(self._in_flight):
-                self._complete(proposal, None, FAIL_REASON.UNKNOWN_OUTCOME)
+        if self._in_log and not node.is_leader:
+            self._complete(self._in_log, Outcome.UNKNOWN)
+            self._in_log = deque()
         leader = node.leader
         leadership = Leadership(
             node.leads_caught_up, 0 if leader is None else leader.voter_id, node.term
@@ -217,10 +229,3 @@ class RaftDriver:
                     future.set_result(function(self._node))
                 except Exception as error:  # noqa: BLE001 - it is the asker's error
                     future.set_exception(error)
-
-
-def _completion(driver: RaftDriver, proposal: Proposal) -> Callable[[Any, int], None]:
-    def on_committed(result: object, reason: int) -> None:
-        driver._complete(proposal, result, reason)
-
-    return on_committed

@@ -181,9 +181,20 @@ class Journal:
     def last_index(self) -> int:
         return self._entries[-1][1]
 
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """``add`` for many, the first of them behind our last entry."""
+        self._entries += entries
+        self._pending += entries
+        self._dirty = True
+
     def is_synced(self) -> bool:
         """Whether everything added is on disk."""
         return not self._dirty
+
+    def slice(self, first: int, count: int) -> list[Entry]:
+        """At most ``count`` entries from index ``first`` on, which must be in the log."""
+        position = first - self.first_index
+        return self._entries[position : position + count]
 
     def term_at(self, index: int) -> int | None:
         """Term of the entry at ``index``; None if it is not in the log."""

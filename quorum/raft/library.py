@@ -110,6 +110,11 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
     # -- what it knows of the others -------------------------------------------------------------
 
     @property
+    def other_voters(self) -> set[VoterNode]:
+        """Those whose matches the library counts."""
+        return cast("set[VoterNode]", self._SyncObj__otherNodes)
+
+    @property
     def next_index(self) -> dict[VoterNode, int]:
         return cast("dict[VoterNode, int]", self._SyncObj__raftNextIndex)
 

@@ -9,15 +9,13 @@ What must be on disk before what is sent, per round of the driver:
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final
-
-from pysyncobj import FAIL_REASON
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from quorum.raft.compaction import CompactingVoter, ReplicatedState
-from quorum.raft.frames import NO_OP_KIND, REGULAR, Message
+from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
-from quorum.raft.journal import Journal
+from quorum.raft.journal import NO_OP, Entry, Journal
 from quorum.raft.library import clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -26,11 +24,12 @@ from quorum.raft.transport import VoterNode, VoterTransport
 
 log = logging.getLogger(__name__)
 
-OnCommitted = Callable[[Any, int], None]
-"""Called on the raft thread with the result of apply and a ``FAIL_REASON``; must not raise."""
+OnApplied = Callable[[Sequence[Entry], Sequence[object]], None]
+"""Called on the raft thread with a run of applied entries and the result of each (a no-op's is
+None); must not raise."""
 
-SUCCESS: Final[int] = FAIL_REASON.SUCCESS
 _APPLIED_PER_TICK: Final = 5_000
+_REGULAR_HEAD: Final = bytes([REGULAR])
 
 
 class RaftNode(CompactingVoter):
@@ -48,6 +47,7 @@ class RaftNode(CompactingVoter):
         machine: ReplicatedState,
     ) -> None:
         self._acks: dict[VoterNode, list[Message]] = {}
+        self.on_applied: OnApplied = lambda _entries, _results: None
         super().__init__(options, own, others, journal, poller, transport, snapshots, machine)
 
     def recover(self) -> None:
@@ -89,6 +89,7 @@ class RaftNode(CompactingVoter):
             if self.silence_is_over():
                 self.ask_pre_votes()
         committed = self.commit_index
+        self._skip_to_majority()
         self._onTick(0)
         self.stood()
         if self.is_leader and self.commit_index > committed:
@@ -118,13 +119,23 @@ class RaftNode(CompactingVoter):
         wake_at = self.next_send_s if self.is_leader else self.election_deadline_s
         return float(min(max(0.0, wake_at - clock_s()), self.options.heartbeat_s))
 
-    def propose(self, command: bytes, on_committed: OnCommitted) -> None:
-        """Append a regular entry in the coming tick, if this voter leads; else it is refused."""
-        self._applyCommand(command, on_committed, REGULAR)
+    def append_run(self, commands: Sequence[bytes | None]) -> int | None:
+        """Append one entry per command to our log; the index of the first. None: we do not lead.
 
-    def propose_no_op(self, on_committed: OnCommitted) -> None:
-        """As ``propose``, an entry that changes nothing: a barrier for linearizable reads."""
-        self._applyCommand(b"", on_committed, NO_OP_KIND)
+        A command of None is an entry that changes nothing: a barrier for linearizable reads. To be
+        called between the tick and ``send_new_entries``: an entry counts as our own match in the
+        next tick, before which it is synced (P18). Commands are never forwarded (P15).
+        """
+        if not self.is_leader:
+            return None
+        first, term = self.journal.last_index + 1, self.term
+        self.journal.extend(
+            [
+                (NO_OP if command is None else _REGULAR_HEAD + command, index, term)
+                for index, command in enumerate(commands, first)
+            ]
+        )
+        return first
 
     def close(self) -> None:
         """Release files and sockets, once nothing runs this voter any more."""
@@ -149,31 +160,42 @@ class RaftNode(CompactingVoter):
         self.journal.sync()
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Apply what is committed and on disk, so much at a time that the sockets are read soon."""
-        self.journal.sync()
-        committed = self._SyncObj__raftCommitIndex
-        self._SyncObj__raftCommitIndex = min(committed, self.last_applied + _APPLIED_PER_TICK)
-        try:
-            return bool(super()._SyncObj__applyLogEntries())
-        finally:
-            self._SyncObj__raftCommitIndex = committed
+        """Apply what is committed and on disk in one run, so much that the sockets are read soon.
 
-    def _SyncObj__doApplyCommand(self, command: bytes) -> object:
-        """Bytes to the one dispatcher: nothing is unpickled. Whatever this raises is fatal (P6)."""
-        if command[0] != REGULAR:
-            return None
-        self.count_applied_bytes(len(command))
-        return self._machine.apply(self.last_applied + 1, command[1:])
+        Whatever this raises is fatal (P6).
+        """
+        self.journal.sync()
+        count = min(self.commit_index - self.last_applied, _APPLIED_PER_TICK)
+        if count > 0:
+            self._apply(self.journal.slice(self.last_applied + 1, count))
+        return False  # The library would send a heartbeat at once.
+
+    def _apply(self, entries: list[Entry]) -> None:
+        """Bytes to the one state machine: nothing is unpickled."""
+        commands = [(index, command[1:]) for command, index, _ in entries if command[0] == REGULAR]
+        results = self._machine.apply_run(commands)
+        if len(results) < len(entries):
+            of_regular = iter(results)
+            results = [next(of_regular) if e[0][0] == REGULAR else None for e in entries]
+        self.last_applied = entries[-1][1]
+        self.count_applied_bytes(sum(len(command) for command, _, _ in entries))
+        self.on_applied(entries, results)
 
     def _checkCommandsToApply(self) -> None:
-        """Proposals go into our own log or nowhere: the library would forward them (P15)."""
-        if self.is_leader:
-            super()._checkCommandsToApply()
+        """Nothing comes by the library's queue: see ``append_run``."""
+
+    def _skip_to_majority(self) -> None:
+        """Let the library look only at the last entry that a majority has, not at all before it.
+
+        By log matching the earlier ones are on the same majority. It is the library that then finds
+        that one committed; where it could not, for its term, nothing is skipped.
+        """
+        if not self.is_leader:
             return
-        queue = self._SyncObj__commandsQueue
-        while queue._FastQueue__queue:
-            _, on_committed = queue.get_nowait()
-            on_committed(None, FAIL_REASON.NOT_LEADER)
+        matches = [self.journal.last_index, *(self.match_index[n] for n in self.other_voters)]
+        majority = sorted(matches, reverse=True)[len(matches) // 2]
+        if majority > self.commit_index + 1 and self.journal.term_at(majority) == self.term:
+            self._SyncObj__raftCommitIndex = majority - 1
 
     def _SyncObj__sendNextNodeIdx(
         self,

@@ -1,6 +1,6 @@
 """One ``RaftNode`` without a network: messages go in by hand, what it sends is recorded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ class RecordingTransport(Transport):  # type: ignore[misc]  # the library is unt
     def can_take_snapshot_piece(self, node: VoterNode) -> bool:
         return True
 
+    def tend(self, now: float) -> None:
+        """All are connected."""
+
     def receive(self, node: VoterNode, message: Message) -> None:
         self._onMessageReceived(node, message)
 
@@ -53,9 +56,9 @@ class RecordingMachine:
         self.applied: list[tuple[int, bytes]] = []
         self.installed_at = 0
 
-    def apply(self, index: int, command: bytes) -> object:
-        self.applied.append((index, command))
-        return command
+    def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> list[bytes]:
+        self.applied += commands
+        return [command for _, command in commands]
 
     def snapshot_chunks(self) -> Iterable[bytes]:
         return [b"%d:" % index + command for index, command in self.applied]
@@ -165,13 +168,15 @@ class LoneNode:
         self.node.send_new_entries()
         self.node.journal.sync()
 
-    def become_leader(self) -> None:
-        """Stand, with voter 2's votes."""
+    def become_leader(self, votes_of: tuple[int, ...] = (2,)) -> None:
+        """Stand, with the votes of these voters."""
         self.node.election_deadline_s = clock_s() - 1
         self.node.tick()
-        self.receive(2, {"type": "response_pre_vote", "term": self.node.term})
+        for voter_id in votes_of:
+            self.receive(voter_id, {"type": "response_pre_vote", "term": self.node.term})
         self.node.tick()
-        self.receive(2, {"type": "response_vote", "term": self.node.term})
+        for voter_id in votes_of:
+            self.receive(voter_id, {"type": "response_vote", "term": self.node.term})
         assert self.node.is_leader
 
     def append_from(

@@ -11,7 +11,7 @@ import pickle
 import select
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 
 import quorum.raft.library
 from metadata_log.types import Endpoint, VoterId
-from quorum.raft.driver import RaftDriver
+from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
 from quorum.raft.frames import Message
 from quorum.raft.transport import VoterNode
 from tests.support.raft_node import LoneNode, RecordingTransport, Sent
@@ -190,6 +190,23 @@ class Side(ABC):
 
 # --- ours ---------------------------------------------------------------------------------------
 
+REASONS: Final[dict[Outcome, int]] = {
+    Outcome.COMMITTED: pysyncobj.FAIL_REASON.SUCCESS,
+    Outcome.NOT_LEADER: pysyncobj.FAIL_REASON.NOT_LEADER,
+    Outcome.UNKNOWN: pysyncobj.FAIL_REASON.UNKNOWN_OUTCOME,
+}
+"""Our outcomes as the library has them."""
+
+
+class Caller:
+    """Who is told the outcome of a proposal."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+
+    def completed(self, proposal: Proposal) -> None:
+        self._callback(proposal.result, REASONS[proposal.outcome])
+
 
 class OurSide(Side):
     """A ``RaftNode`` over its LMDB journal."""
@@ -202,19 +219,23 @@ class OurSide(Side):
         self.lone = LoneNode(folder, voters)
         self.voter = self.lone.node
         self.transport = self.lone.transport
-        self._apply = self.lone.machine.apply
-        self.lone.machine.apply = self._observed_apply  # type: ignore[method-assign]
-        self._driver = RaftDriver(self.lone.node, lambda _done, _leadership: None, lambda _e: None)
-        self._driver._tend_at = float("inf")  # The transport of the test has no connections.
+        self._apply = self.lone.machine.apply_run
+        self.lone.machine.apply_run = self._observed_apply  # type: ignore[method-assign]
+        self._driver = RaftDriver(self.lone.node, self._tell, lambda _error: None)
         self._stopped = False
 
     @property
     def applied(self) -> list[bytes]:  # type: ignore[override]
         return [command for _, command in self.lone.machine.applied]
 
-    def _observed_apply(self, index: int, command: bytes) -> object:
-        self.on_apply(command)
-        return self._apply(index, command)
+    def _observed_apply(self, commands: Sequence[tuple[int, bytes]]) -> list[bytes]:
+        for _, command in commands:
+            self.on_apply(command)
+        return self._apply(commands)
+
+    def _tell(self, completed: list[Proposal], leadership: Leadership) -> None:
+        for proposal in completed:
+            proposal.owner.completed(proposal)
 
     def peer(self, voter_id: int) -> VoterNode:
         return self.lone.peer(voter_id)
@@ -223,7 +244,8 @@ class OurSide(Side):
         return REGULAR + name
 
     def tick(self) -> None:
-        self.lone.round()
+        self.lone.node.settle()
+        self._driver.decide()
 
     def drive(self, rounds: int) -> None:
         """The first error ends the voter: ``RaftDriver`` tells its process, which exits."""
@@ -231,8 +253,7 @@ class OurSide(Side):
             if self._stopped:
                 return
             try:
-                self.lone.node.settle()
-                self._driver.decide()
+                self.tick()
             except Exception:  # noqa: BLE001 - as the driver's thread
                 self._stopped = True
 
@@ -240,8 +261,7 @@ class OurSide(Side):
         self.lone.node.settle()
 
     def propose(self, name: bytes, callback: Callback) -> None:
-        self.lone.node.propose(name, callback)
-        self._driver.submit([])
+        self._driver.submit([Proposal(name, Caller(callback))])
 
     def is_woken(self) -> bool:
         return _is_readable([self.lone.node.poller._epoll.fileno()])

@@ -54,8 +54,7 @@ def test_p18_vote_is_on_disk_before_it_is_given(lone: LoneNode, tmp_path: Path) 
 def test_p18_leader_counts_its_own_entries_only_once_synced(lone: LoneNode) -> None:
     lone.become_leader()
     assert lone.journal.is_synced()
-    lone.node.propose(b"x", lambda _result, _reason: None)
-    lone.node.tick()
+    lone.node.append_run([b"x"])
     assert not lone.journal.is_synced()
     ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 4, "reset": False, "success": True}
     lone.receive(2, ack)
@@ -63,6 +62,35 @@ def test_p18_leader_counts_its_own_entries_only_once_synced(lone: LoneNode) -> N
     assert lone.journal.is_synced()
     assert lone.node.commit_index == 3
     assert lone.machine.applied == [(3, b"x")]
+
+
+def test_an_earlier_term_is_not_committed_by_counting(lone: LoneNode) -> None:
+    """Raft §5.4.2: a majority has the entries, but another leader may still replace them."""
+    lone.append_from(2, (1, 0), entries("a", "b"))
+    lone.become_leader()
+    assert lone.node.term == 2
+    ack = {"type": "next_node_idx", "term": 2, "next_node_idx": 4, "reset": False, "success": True}
+    lone.receive(2, ack)
+    lone.round()
+    assert lone.node.commit_index == 1
+    lone.receive(2, {**ack, "next_node_idx": 5})
+    lone.round()
+    assert lone.node.commit_index == 4
+    assert lone.machine.applied == [(2, b"a"), (3, b"b")]
+
+
+def test_what_a_majority_has_is_committed_at_once(tmp_path: Path) -> None:
+    lone = LoneNode(tmp_path / "five", voters=5)
+    lone.become_leader(votes_of=(2, 3))
+    lone.node.append_run([b"a", b"b", b"c", b"d"])
+    lone.round()
+    ack = {"type": "next_node_idx", "term": 1, "reset": False, "success": True}
+    for voter_id, matched in ((2, 6), (3, 5), (4, 3), (5, 2)):
+        lone.receive(voter_id, {**ack, "next_node_idx": matched + 1})
+    lone.round()
+    assert lone.node.commit_index == 5
+    assert lone.machine.applied == [(3, b"a"), (4, b"b"), (5, b"c")]
+    lone.close()
 
 
 def test_p3_snapshot_message_does_not_advance_the_commit_index(lone: LoneNode) -> None:
@@ -130,10 +158,10 @@ def test_p5_acknowledgements_carry_the_term(lone: LoneNode) -> None:
 
 
 def test_p6_failing_apply_is_not_swallowed(lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(index: int, command: bytes) -> object:
+    def fail(commands: list[tuple[int, bytes]]) -> object:
         raise KeyError("bug")
 
-    monkeypatch.setattr(lone.machine, "apply", fail)
+    monkeypatch.setattr(lone.machine, "apply_run", fail)
     lone.append_from(2, (1, 0), entries("a"), commit_index=2)
     with pytest.raises(KeyError):
         lone.node.tick()
@@ -230,10 +258,8 @@ def test_p17_sockets_are_read_before_the_deadline_counts(lone: LoneNode) -> None
 
 def test_p15_follower_refuses_proposals_instead_of_forwarding(lone: LoneNode) -> None:
     lone.append_from(2, (1, 0), [], term=1)
-    reasons: list[int] = []
-    lone.node.propose(b"x", lambda _result, reason: reasons.append(reason))
-    lone.node.tick()
-    assert reasons == [4]  # NOT_LEADER
+    assert lone.node.append_run([b"x"]) is None
+    lone.round()
     assert lone.take_sent("apply_command") == []
 
 
@@ -256,7 +282,7 @@ def test_what_is_under_way_is_not_sent_again(lone: LoneNode) -> None:
     lone.become_leader()
     lone.round()
     for name in (b"a", b"b", b"c"):
-        lone.node.propose(name, lambda _result, _reason: None)
+        lone.node.append_run([name])
         lone.round()
     lone.take_sent()
     lone.receive(
@@ -429,8 +455,7 @@ def test_p11_snapshot_that_cannot_be_read_stops_the_voter(
 def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
     lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
     lone.become_leader()
-    for name in (b"a", b"b", b"c"):
-        lone.node.propose(name, lambda _result, _reason: None)
+    lone.node.append_run([b"a", b"b", b"c"])
     lone.round()
     ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 6, "reset": False, "success": True}
     lone.receive(2, ack)
