@@ -59,9 +59,13 @@ def median_row(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.median(s[name] for s in samples) for name in samples[0]}
 
 
-def format_table(rows: Sequence[Mapping[str, Cell]]) -> str:
-    """The rows as aligned columns under their names; a cell that a row lacks stays empty."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+def format_table(rows: Sequence[Mapping[str, Cell]], order: Sequence[str] = ()) -> str:
+    """The rows as aligned columns under their names; a cell that a row lacks stays empty.
+
+    Columns stand as they are met first, after those in ``order`` that are met at all.
+    """
+    met = dict.fromkeys(name for row in rows for name in row)
+    names = [*(name for name in order if name in met), *(name for name in met if name not in order)]
     cells = [[_text(row[name]) if name in row else "" for name in names] for row in rows]
     widths = [max(len(line[i]) for line in [names, *cells]) for i in range(len(names))]
     numeric = [all(isinstance(row.get(name, 0), int | float) for row in rows) for name in names]
@@ -89,9 +93,11 @@ class Bench:
     ) -> None:
         self.title = title
         self.quick = quick
+        self.repetitions = repetitions
         self.rows: list[dict[str, Cell]] = []
+        self.figures: dict[str, int | float] = {}
+        self.column_order: Sequence[str] = ()
         self._json_path = json_path
-        self._repetitions = repetitions
 
     @classmethod
     def from_command_line(
@@ -114,19 +120,31 @@ class Bench:
 
     def repeat(self, measure: Callable[[], Mapping[str, float]]) -> dict[str, float]:
         """Medians of ``measure()``, a dictionary of figures, over this run's repetitions."""
-        return median_row([measure() for _ in range(self._repetitions)])
+        return median_row([measure() for _ in range(self.repetitions)])
 
     def row(self, case: Mapping[str, Cell], figures: Mapping[str, Cell]) -> None:
         """Add one row, and say so at once: a long run shows that it lives."""
         row = {**case, **figures}
         self.rows.append(row)
+        name = ", ".join(
+            value if isinstance(value, str) else f"{column} {value}"
+            for column, value in case.items()
+        )
+        for column, value in figures.items():
+            if not isinstance(value, str):
+                self.figures[f"{name}: {column}"] = value
         shown = ", ".join(f"{name} {_text(value)}" for name, value in row.items())
         print(f"  {shown}", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Print the table, and write the figures if ``--json`` asked for it."""
-        print(f"\n{format_table(self.rows)}", flush=True)
+        """Print the table, and write the figures, by name and as rows, if ``--json`` asks."""
+        print(f"\n{format_table(self.rows, self.column_order)}", flush=True)
         if self._json_path is not None:
             self._json_path.parent.mkdir(parents=True, exist_ok=True)
-            report = {"title": self.title, "machine": machine_line(), "rows": self.rows}
+            report = {
+                "title": self.title,
+                "machine": machine_line(),
+                "figures": self.figures,
+                "rows": self.rows,
+            }
             self._json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

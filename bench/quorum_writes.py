@@ -1,109 +1,152 @@
-"""Metadata transactions of 200 bytes through the client, fsynced on a majority of three voters."""
+"""Metadata writes of 200 bytes, fsynced on a majority of three: Quorate beside etcd and ZooKeeper.
+
+All three write a key of 20 bytes and a value of 200: ``Put`` in etcd, ``setData`` in ZooKeeper, in
+Quorate a configuration value (``ConfigSet``), its closest record. One client process writes in a
+closed loop; it and three servers share the machine. The columns are
+
+    quorate         as by default, with mutual TLS; ``QuorumClient``
+    quorate plain   the same on loopback without TLS
+    etcd            without TLS; grpcio
+    ZooKeeper       without TLS; kazoo
+    ZooKeeper bare  the same servers by a client that costs next to nothing
+
+and the ratios are ``quorate`` ("quorate plain" where TLS is not measured) to each peer. A peer that
+is not installed is left out. The goals stand beside for reference: nothing fails by a time.
+"""
 
 import asyncio
+import contextlib
+import shutil
+import sys
 import tempfile
-import time
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import uvloop
 
-from bench._support import Bench, percentile
-from metadata_log.codec import encode_transaction
-from metadata_log.records import BrokerRegistration, Operation, Transaction
-from metadata_log.types import BrokerId, Endpoint
-from quorum.client import QuorumClient
-from tests.support.quorum_cluster import QuorumCluster
+from bench._support import Bench
+from bench.peers import cases
+from bench.peers.cases import Contestant, memory_per_node
+from bench.peers.comparison import PLAIN, ZOOKEEPER_BARE, Comparison
+from bench.peers.contender import Cluster, Unavailable
+from bench.peers.etcd import EtcdCluster, find_etcd
+from bench.peers.processes import Memory
+from bench.peers.quorate import QuorateCluster
+from bench.peers.zookeeper import ZooKeeperCluster, find_zookeeper
 
-TRANSACTION_BYTES = 200
-INCARNATION_ID = b"bench" + bytes(11)
+MakeCluster = Callable[[Path], Cluster]
+"""From the folder for its data and logs."""
 
-
-def registration(client: QuorumClient, incarnation_id: bytes) -> Operation:
-    """A write that leaves the image as it is: the same broker registers again."""
-    padding = ""
-    while True:
-        operation = Operation(
-            records=(
-                BrokerRegistration(
-                    broker_id=BrokerId(1),
-                    session_id=client.session_id,
-                    incarnation_id=incarnation_id,
-                    kafka=Endpoint("127.0.0.1", 9092),
-                    grpc=Endpoint("127.0.0.1", 9192),
-                    rack=padding,
-                ),
-            )
-        )
-        encoded = encode_transaction(
-            Transaction(
-                operations=(operation,),
-                client_id=client.session_id,
-                sequence=100_000,
-                low_water=100_000,
-                timestamp_ms=time.time_ns() // 1_000_000,
-            )
-        )
-        if len(encoded) >= TRANSACTION_BYTES:
-            return operation
-        padding += "r" * (TRANSACTION_BYTES - len(encoded))
+PARTITIONS = 200_000
+SNAPSHOT_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": 1 << 20}
+"""A voter then restarts from a snapshot and a suffix, as a long-lived one does."""
 
 
-async def measure(client: QuorumClient, in_flight: int, seconds: float) -> dict[str, float]:
-    """Operations per second and latencies with that many transactions in flight."""
-    operation = registration(client, INCARNATION_ID)
-    await client.transact([operation])
-    latencies_ms: list[float] = []
-    deadline = time.perf_counter() + seconds
-
-    async def write() -> None:
-        while (started := time.perf_counter()) < deadline:
-            result = await client.transact([operation])
-            assert result.ok, result
-            latencies_ms.append((time.perf_counter() - started) * 1000)
-
-    started = time.perf_counter()
-    await asyncio.gather(*(write() for _ in range(in_flight)))
-    elapsed = time.perf_counter() - started
-    return {
-        "ops/s": len(latencies_ms) / elapsed,
-        "p50 ms": percentile(latencies_ms, 0.5),
-        "p99 ms": percentile(latencies_ms, 0.99),
-    }
+def plain(folder: Path) -> Cluster:
+    return QuorateCluster(folder, name=PLAIN)
 
 
-def run(bench: Bench, quorum: QuorumCluster) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        client = runner.run(connect(quorum))
-        seconds = bench.pick(full=3.0, quick=0.5)
-        for in_flight in bench.pick(full=(1, 10, 100, 1000), quick=(1, 100)):
-            figures = bench.repeat(partial(measure_once, runner, client, in_flight, seconds))
-            bench.row({"voters": len(quorum.voter_ids), "in flight": in_flight}, figures)
-        runner.run(client.close())
+def plain_with_snapshots(folder: Path) -> Cluster:
+    return QuorateCluster(folder, name=PLAIN, settings=SNAPSHOT_OFTEN)
 
 
-async def connect(quorum: QuorumCluster) -> QuorumClient:
-    client = QuorumClient(quorum.addresses, description="bench", session_timeout_ms=30_000)
-    await client.start(deadline_ms=30_000)
-    return client
+def installed_peers() -> list[MakeCluster]:
+    """Makers of the peers' clusters; says in one line why one is left out."""
+    peers: list[MakeCluster] = []
+    try:
+        etcd = find_etcd()
+        peers.append(lambda folder: EtcdCluster(folder, etcd))
+    except Unavailable as missing:
+        print(f"etcd is left out: {missing}", flush=True)
+    try:
+        zookeeper = find_zookeeper()
+        peers.append(lambda folder: ZooKeeperCluster(folder, zookeeper))
+    except Unavailable as missing:
+        print(f"ZooKeeper is left out: {missing}", flush=True)
+    return peers
 
 
-def measure_once(
-    runner: asyncio.Runner, client: QuorumClient, in_flight: int, seconds: float
-) -> dict[str, float]:
-    return runner.run(measure(client, in_flight, seconds))
+@contextlib.asynccontextmanager
+async def running(folder: Path, makers: Sequence[MakeCluster]) -> AsyncIterator[list[Cluster]]:
+    """The clusters, started one after another."""
+    async with contextlib.AsyncExitStack() as stack:
+        clusters: list[Cluster] = []
+        for make in makers:
+            cluster_folder = folder / str(len(clusters))
+            cluster_folder.mkdir(parents=True)
+            cluster = make(cluster_folder)
+            stack.push_async_callback(cluster.stop)
+            await cluster.start()
+            clusters.append(cluster)
+        yield clusters
+
+
+@contextlib.asynccontextmanager
+async def connected(clusters: Sequence[Cluster]) -> AsyncIterator[list[Contestant]]:
+    """A client of each, and the second one of ZooKeeper."""
+    async with contextlib.AsyncExitStack() as stack:
+        contestants = []
+        for cluster in clusters:
+            clients = {cluster.name: await cluster.connect()}
+            if isinstance(cluster, ZooKeeperCluster):
+                clients[ZOOKEEPER_BARE] = await cluster.connect_bare()
+            for name, client in clients.items():
+                stack.push_async_callback(client.close)
+                contestants.append(Contestant(name, cluster, client))
+        yield contestants
+
+
+async def compare(bench: Bench, folder: Path) -> None:
+    table = Comparison(bench)
+    peers = installed_peers()
+    async with running(folder / "writes", [plain, *peers]) as clusters:
+        await cases.idle_cpu(table, clusters, bench.pick(full=5.0, quick=2.0))
+        cases.memory_rows(table, "idle", {each.name: memory_per_node(each) for each in clusters})
+        for cluster in clusters:
+            await cluster.create_keys()
+        async with connected(clusters) as contestants:
+            await cases.writes(bench, table, contestants)
+            await cases.updates(bench, table, contestants)
+        after = {each.name: memory_per_node(each) for each in clusters}
+        cases.memory_rows(table, "after that load", after)
+        kills = {
+            cluster: bench.pick(full=20 if isinstance(cluster, QuorateCluster) else 5, quick=2)
+            for cluster in clusters
+        }
+        await cases.failover(table, kills)
+    await with_all_partitions(
+        table, folder, [plain_with_snapshots, *bench.pick(full=peers, quick=[])]
+    )
+
+
+async def with_all_partitions(
+    table: Comparison, folder: Path, makers: Sequence[MakeCluster]
+) -> None:
+    """Memory and restart of nodes that hold the states of 200,000 partitions."""
+    memory: dict[str, Memory] = {}
+    restart_ms: dict[str, float] = {}
+    for number, make in enumerate(makers):
+        async with running(folder / f"partitions-{number}", [make]) as (cluster,):
+            await cluster.create_leaves(PARTITIONS)
+            await cases.until_whole(cluster)
+            memory[cluster.name] = memory_per_node(cluster)
+            restart_ms[cluster.name] = await cases.restart_ms(cluster)
+    cases.memory_rows(table, f"{PARTITIONS:,} partitions", memory, "≤ 150")
+    table.row(f"restart with {PARTITIONS:,} partitions, ms", restart_ms, "≤ 2,000")
 
 
 def main() -> None:
     bench = Bench.from_command_line(
-        "Quorum writes", f"{TRANSACTION_BYTES}-byte transactions, fsynced on a majority"
+        "Quorum writes", "200-byte values, fsynced on a majority of three, beside etcd, ZooKeeper"
     )
-    for voters in bench.pick(full=(1, 3), quick=(3,)):
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            QuorumCluster(Path(folder), voters=voters) as quorum,
-        ):
-            run(bench, quorum)
+    folder = Path(tempfile.mkdtemp(prefix="quorum-writes-"))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(compare(bench, folder))
+    except BaseException:
+        print(f"the servers' logs are in {folder}", file=sys.stderr, flush=True)
+        raise
+    shutil.rmtree(folder)
     bench.finish()
 
 

@@ -1,0 +1,37 @@
+"""Rows of figures side by side, with Quorate's share of each peer's."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bench._support import Bench, Cell
+
+QUORATE: Final = "quorate"
+"""As by default: mutual TLS between voters and towards clients."""
+PLAIN: Final = "quorate plain"
+ETCD: Final = "etcd"
+ZOOKEEPER: Final = "ZooKeeper"
+ZOOKEEPER_BARE: Final = "ZooKeeper bare"
+
+_PEERS: Final = (ETCD, ZOOKEEPER, ZOOKEEPER_BARE)
+_CONTESTANTS: Final = (QUORATE, PLAIN, *_PEERS)
+
+
+class Comparison:
+    """The table of one run: a row per figure, a column per contestant."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        ratios = [f"x {peer}" for peer in _PEERS]
+        bench.column_order = ["figure", *_CONTESTANTS, *ratios, "goal"]
+
+    def row(self, figure: str, measured: Mapping[str, float], goal: str = "") -> None:
+        """``measured``: by contestant; those that cannot be measured are left out."""
+        ours = measured.get(QUORATE, measured.get(PLAIN))
+        cells: dict[str, Cell] = dict(measured)
+        for peer in _PEERS:
+            theirs = measured.get(peer)
+            if ours is not None and theirs:
+                cells[f"x {peer}"] = round(ours / theirs, 2)
+        if goal:
+            cells["goal"] = goal
+        self._bench.row({"figure": figure}, cells)

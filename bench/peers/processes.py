@@ -1,0 +1,110 @@
+"""Processes of a peer's cluster: started, killed and stopped by pid, and what they cost."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+START_TIMEOUT_S: Final = 60.0
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_LAST_LOG_BYTES: Final = 3_000
+
+
+class Memory(NamedTuple):
+    """Of one process, in MB: resident, and its proportional share of what it maps with others."""
+
+    rss_mb: float
+    pss_mb: float
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of the processes so far, of all their threads together."""
+    return sum(_cpu_ticks(pid) for pid in pids) / _TICKS_PER_S
+
+
+def own_cpu_seconds() -> float:
+    """The same of this process: the client."""
+    return time.process_time()
+
+
+def memory(pid: int) -> Memory:
+    """RSS and PSS of a running process."""
+    kilobytes = dict.fromkeys(("Rss", "Pss"), 0)
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in kilobytes:
+            kilobytes[name] = int(value.split()[0])
+    return Memory(kilobytes["Rss"] / 1000, kilobytes["Pss"] / 1000)
+
+
+class NodeProcesses:
+    """The nodes of one cluster, by number from 1; each logs to ``node-N.log`` in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def pids(self) -> dict[int, int]:
+        return {node: process.pid for node, process in self.running.items()}
+
+    def start(
+        self, node: int, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        with self._log(node).open("ab") as output:
+            self.running[node] = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=output,
+                cwd=self.folder,
+                env={**os.environ, **(environment or {})},
+            )
+
+    def kill(self, node: int) -> None:
+        """kill -9."""
+        process = self.running.pop(node)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM to all, SIGKILL to who stays."""
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.running.clear()
+
+    def wait_until(self, what: str, ready: Callable[[], bool]) -> None:
+        """Poll ``ready``.
+
+        Raises:
+            RuntimeError: a node exited, or not within ``START_TIMEOUT_S``; with the logs' ends.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not within {START_TIMEOUT_S:g} s: {what}\n{self.logs()}")
+            if any(process.poll() is not None for process in self.running.values()):
+                raise RuntimeError(f"a node exited, before: {what}\n{self.logs()}")
+            time.sleep(0.02)
+
+    def logs(self) -> str:
+        """The end of each node's log, for an error message."""
+        return "\n".join(
+            f"--- node {node}\n{self._log(node).read_text(errors='replace')[-_LAST_LOG_BYTES:]}"
+            for node in self.running
+        )
+
+    def _log(self, node: int) -> Path:
+        return self.folder / f"node-{node}.log"
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
