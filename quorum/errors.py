@@ -23,3 +23,7 @@ class TransactionTooLarge(QuorumError, ValueError):
 
 class TransactionInvalid(QuorumError, ValueError):
     """The quorum could not read the transaction: surely not applied."""
+
+
+class BackupError(QuorumError):
+    """A backup cannot be taken, read or restored; the message says why and what to do."""

@@ -21,7 +21,7 @@ from quorum.peers import SERVER_OPTIONS, Peers
 from quorum.raft.driver import RaftDriver
 from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
 from quorum.raft.journal import JournalError
-from quorum.raft.lmdb_journal import LmdbJournal
+from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
 from quorum.raft.node import RaftNode
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotCorrupt
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
-JOURNAL_FILE: Final = "journal.lmdb"
 _GRACE_S: Final = 0.2
 
 

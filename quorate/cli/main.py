@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
+    "quorum": ("quorate.cli.quorum:quorum", "Back up, restore and look after the quorum."),
     "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
 }
 """Command → where it is, and its line in the help: so that the help loads no command."""
@@ -88,8 +89,9 @@ def expected_errors() -> tuple[type[Exception], ...]:
     from quorate.client.bootstrap import BootstrapError
     from quorate.client.errors import QuorateError
     from quorate.cluster.errors import LocalClusterError
+    from quorum.errors import QuorumError
 
-    return (QuorateError, LocalClusterError, ConfigError, BootstrapError)
+    return (QuorateError, LocalClusterError, ConfigError, BootstrapError, QuorumError)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,164 @@
+"""``quorate quorum backup|verify-backup|restore``: the quorum in one file, and back."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.options import json_option, print_json, timeout_option
+from quorate.cli.quorum_address import quorum_address_options, resolve_voters
+
+if TYPE_CHECKING:
+    from quorum.backup_file import Backup
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@quorum_address_options
+@click.option("--output", required=True, type=_FILE, metavar="FILE", help="Replaced if it exists.")
+@click.option(
+    "--from-data-dir",
+    type=_FOLDER,
+    metavar="DIR",
+    help="Data folder of a stopped voter, where no majority is left to ask.",
+)
+@timeout_option(60_000)
+@json_option
+def backup(
+    bootstrap_controller: str | None,
+    data: Path | None,
+    output: Path,
+    from_data_dir: Path | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Back up all metadata, everything acknowledged so far, while the quorum runs.
+
+    Any voter that is connected to a majority gives it. Records of topics are not in it.
+
+    \b
+    Example:
+      quorate quorum backup --bootstrap-controller host1:7101,host2:7101 --output quorum.backup
+      quorate quorum backup --from-data-dir /var/lib/quorate/quorum-1 --output quorum.backup
+    """
+    from quorum.backup import salvage_backup
+    from quorum.backup_file import write_backup
+
+    now_ms = time.time_ns() // 1_000_000
+    if from_data_dir is None:
+        addresses = resolve_voters(bootstrap_controller, data)
+        taken = asyncio.run(_take(addresses, now_ms, timeout_ms))
+    elif bootstrap_controller or data:
+        raise click.UsageError("give --from-data-dir, or where the voters are, not both")
+    else:
+        taken = salvage_backup(from_data_dir, now_ms=now_ms)
+    size = write_backup(output, taken)
+    _show(output, taken, size, as_json=as_json)
+
+
+async def _take(addresses: list[str], now_ms: int, timeout_ms: int) -> "Backup":
+    from quorum.backup import take_backup
+    from quorum.client_directory import VoterDirectory
+
+    directory = VoterDirectory(addresses)
+    try:
+        await directory.find_leader()
+        return await take_backup(directory, now_ms=now_ms, timeout_s=timeout_ms / 1000)
+    finally:
+        await directory.close()
+
+
+@click.command("verify-backup")
+@click.argument("file", type=_FILE)
+@json_option
+def verify_backup(file: Path, as_json: bool) -> None:
+    """Check every checksum of a backup, and show what is in it.
+
+    \b
+    Example:
+      quorate quorum verify-backup quorum.backup
+    """
+    from quorum.backup_file import read_backup
+
+    found = read_backup(file)
+    _show(file, found, file.stat().st_size, as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--snapshot", required=True, type=_FILE, metavar="FILE", help="Made by `quorate quorum backup`."
+)
+@click.option(
+    "--config", required=True, type=_FILE, metavar="FILE", help="Configuration of the voter (TOML)."
+)
+@json_option
+def restore(snapshot: Path, config: Path, as_json: bool) -> None:
+    """Make a data folder for one voter from a backup, while no voter runs.
+
+    The voter is then a quorum of its own: start it, and add the others with empty data folders.
+    Whatever the cluster's metadata went through after the backup is lost.
+
+    \b
+    Example:
+      quorate quorum restore --snapshot quorum.backup --config /etc/quorate/quorum-1.toml
+      systemctl start quorate-quorum@1
+    """
+    from quorum.config import load_quorum_config
+    from quorum.restore import restore as restore_voter
+
+    loaded = load_quorum_config(config, {})
+    made = restore_voter(snapshot, loaded)
+    if as_json:
+        print_json(
+            {
+                "voter_id": loaded.voter_id,
+                "data_dir": str(made.folder),
+                "offset": made.position.last_index,
+                "term": made.position.last_term,
+            }
+        )
+        return
+    _show(snapshot, made.backup, snapshot.stat().st_size, as_json=False)
+    click.echo(
+        f"restored    into {made.folder} for voter {loaded.voter_id}, alone in its quorum, "
+        f"from offset {made.position.last_index} on"
+    )
+
+
+def _show(path: Path, backup: "Backup", size: int, *, as_json: bool) -> None:
+    found = _contents(path, backup, size)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"backup      {path} ({size} bytes), whole, every checksum right")
+    click.echo(f"cluster     {found['cluster_id']}")
+    click.echo(f"taken       {_utc(found['taken_at_ms'])} from {found['source']}")
+    click.echo(f"position    metadata offset {found['offset']}, term {found['term']}")
+    click.echo(f"topics      {found['topics']}, with {found['partitions']} partitions")
+    brokers = ", ".join(map(str, found["brokers"])) or "none"
+    click.echo(f"sessions    {found['sessions']}; brokers registered: {brokers}")
+
+
+def _contents(path: Path, backup: "Backup", size: int) -> dict[str, Any]:
+    image = backup.image
+    return {
+        "file": str(path),
+        "bytes": size,
+        "cluster_id": backup.header.cluster_id,
+        "taken_at_ms": backup.header.taken_at_ms,
+        "source": backup.header.source,
+        "offset": image.offset,
+        "term": backup.term,
+        "topics": len(image.topics),
+        "partitions": sum(len(topic.partitions) for topic in image.topics.values()),
+        "sessions": len(image.sessions),
+        "brokers": sorted(image.brokers),
+    }
+
+
+def _utc(ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ms / 1000))

@@ -1,0 +1,136 @@
+"""Taking a backup of the quorum: from a running voter, or from what a stopped one left on disk."""
+
+import json
+from pathlib import Path
+
+import grpc
+
+from metadata_log.image import Image
+from metadata_log.snapshot import decode_snapshot
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.backup_file import Backup, BackupHeader
+from quorum.client_directory import VoterDirectory
+from quorum.data_folder import (
+    IDENTITY_FILE,
+    DataFolderError,
+    claim_data_folder,
+    release_data_folder,
+)
+from quorum.errors import BackupError
+from quorum.peers import stub_of
+from quorum.raft.frames import REGULAR
+from quorum.raft.journal import JournalError
+from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
+from quorum.raft.snapshot_file import SnapshotCorrupt, SnapshotPosition, read_chunks, read_position
+from quorum.raft.snapshots import SNAPSHOT_FILE
+from quorum.state_machine import QuorumStateMachine
+
+_READ_TIMEOUT_S = 10.0
+
+
+# --- online -------------------------------------------------------------------------------------
+
+
+async def take_backup(directory: VoterDirectory, *, now_ms: int, timeout_s: float) -> Backup:
+    """All that is acknowledged before this call, and nothing torn, from any one voter.
+
+    Raises:
+        BackupError: no voter with a majority behind it answered; says what each of them said.
+    """
+    said = []
+    for address in directory.in_order_of_preference():
+        try:
+            return await _from_voter(directory, address, now_ms=now_ms, timeout_s=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            said.append(f"{address}: {error.details() or error.code().name}")
+    raise BackupError(f"no voter could give a backup: {'; '.join(said)}")
+
+
+async def _from_voter(
+    directory: VoterDirectory, address: str, *, now_ms: int, timeout_s: float
+) -> Backup:
+    """Linearizable: the voter has applied what a majority had when the snapshot is taken.
+
+    The snapshot comes in the pieces of a watch, so it may be of any size.
+    """
+    stub = stub_of(directory.channel(address))
+    await stub.Read(pb.ReadRequest(linearizable=True), timeout=min(timeout_s, _READ_TIMEOUT_S))
+    status = await directory.status(address)
+    call = stub.Watch(pb.WatchRequest(from_offset=0), timeout=timeout_s)
+    chunks = []
+    try:
+        async for event in call:
+            if event.snapshot_done:
+                break
+            chunks.append(event.snapshot_chunk)
+    finally:
+        call.cancel()
+    header = BackupHeader(cluster_id=status.cluster_id, taken_at_ms=now_ms, source=address)
+    return Backup(header, status.term, decode_snapshot(chunks))
+
+
+# --- offline ------------------------------------------------------------------------------------
+
+
+def salvage_backup(folder: Path, *, now_ms: int) -> Backup:
+    """The newest state that the data folder of a stopped voter shows.
+
+    For when the majority is lost: every entry of the journal counts, also those that are not known
+    to be committed, since they may have been acknowledged.
+
+    Raises:
+        BackupError: not a voter's folder, in use, or damaged.
+    """
+    voter_id, cluster_id = _identity(folder)
+    try:
+        claim_data_folder(folder, "quorum", voter_id, cluster_id)
+        try:
+            position, image = _newest_state(folder)
+        finally:
+            release_data_folder(folder)
+    except (DataFolderError, JournalError, SnapshotCorrupt) as error:
+        raise BackupError(f"nothing can be salvaged from {folder}: {error}") from error
+    header = BackupHeader(cluster_id=cluster_id, taken_at_ms=now_ms, source=str(folder))
+    return Backup(header, position.last_term, image)
+
+
+def _identity(folder: Path) -> tuple[int, str]:
+    path = folder / IDENTITY_FILE
+    try:
+        identity = json.loads(path.read_bytes())
+        if identity["role"] != "quorum":
+            raise BackupError(f"{folder} is the data folder of a {identity['role']}, not a voter's")
+        return int(identity["node_id"]), str(identity["cluster_id"])
+    except OSError as error:
+        raise BackupError(
+            f"{folder} is no data folder of a voter: {path.name}: {error.strerror}"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackupError(f"{path} is malformed: {error}") from error
+
+
+def _newest_state(folder: Path) -> tuple[SnapshotPosition, Image]:
+    journal_path, snapshot_path = folder / JOURNAL_FILE, folder / SNAPSHOT_FILE
+    if not journal_path.exists():
+        raise JournalError(f"there is no {journal_path.name}")
+    journal = LmdbJournal(journal_path)
+    try:
+        machine = QuorumStateMachine()
+        applied = 0
+        if snapshot_path.exists():
+            applied = read_position(snapshot_path).last_index
+            machine.install(applied, machine.decode(read_chunks(snapshot_path)))
+        if journal and journal.first_index > applied + 1:
+            raise JournalError(
+                f"the journal begins at entry {journal.first_index}, the snapshot ends at {applied}"
+            )
+        machine.apply_run(
+            [
+                (index, command[1:])
+                for command, index, _ in journal[:]
+                if index > applied and command[0] == REGULAR
+            ]
+        )
+        return SnapshotPosition(machine.image.offset, journal.getCurrentTerm()), machine.image
+    finally:
+        journal.close()
