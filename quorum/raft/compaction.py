@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
 from quorum.raft.journal import Journal
+from quorum.raft.library import clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotPosition
@@ -53,6 +54,7 @@ class CompactingVoter(ElectingVoter):
         self._snapshots = snapshots
         self._machine = machine
         self._snapshot_index = 0
+        self._snapshot_begun_s = 0.0
         self._bytes_since_snapshot = 0
         self.verified_index: int | None = None
         """Up to here the message being handled shows our log to be the leader's."""
@@ -118,6 +120,7 @@ class CompactingVoter(ElectingVoter):
         if term is None:
             raise SafetyViolation(f"applied entry {self.last_applied} is not in the journal")
         self._bytes_since_snapshot = 0
+        self._snapshot_begun_s = clock_s()
         position = SnapshotPosition(self.last_applied, term)
         self._snapshots.begin_writing(position, self._machine.snapshot_chunks())
 
@@ -127,8 +130,10 @@ class CompactingVoter(ElectingVoter):
         keep_from = snapshot_index - max(1, self.options.retained_entries)
         self.journal.deleteEntriesTo(keep_from - self.journal.first_index)
         log.info(
-            "snapshot %d written, the journal begins at %d",
+            "snapshot %d written in %d ms, %d bytes; the journal begins at %d",
             snapshot_index,
+            (clock_s() - self._snapshot_begun_s) * 1000,
+            self._snapshots.path.stat().st_size,
             self.journal.first_index,
         )
 

@@ -1,0 +1,180 @@
+"""What 200,000 partitions cost the quorum: memory, snapshots, a voter that lags, a restart."""
+
+import asyncio
+import contextlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from bench._support import Bench, Cell, percentile
+from tests.support.many_partitions import Load, ManyPartitions
+from tests.support.quorum_cluster import QuorumCluster, connected
+
+IN_FLIGHT: Final = 20
+SETTINGS: Final = {
+    "metadata.log.max.records.between.snapshots": 10_000,
+    "metadata.log.retained.records": 2_000,
+}
+_WRITTEN = re.compile(r"snapshot \d+ written in (\d+) ms, (\d+) bytes")
+
+
+def memory_mb(quorum: QuorumCluster) -> dict[str, float]:
+    """Of the largest voter: resident, and what would be gained by ending it."""
+    resident, unique = [], []
+    for process in quorum.processes.values():
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        sizes = {
+            name: int(kib) / 1024 for name, kib in re.findall(r"^(\w+): +(\d+) kB$", rollup, re.M)
+        }
+        resident.append(sizes["Rss"])
+        unique.append(sizes["Private_Clean"] + sizes["Private_Dirty"])
+    return {"RSS MB": max(resident), "USS MB": max(unique)}
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> float:
+    """Seconds until it holds."""
+    started = time.perf_counter()
+    async with asyncio.timeout(timeout_s):
+        while not await asyncio.to_thread(holds):
+            await asyncio.sleep(0.005)
+    return time.perf_counter() - started
+
+
+def has_applied(quorum: QuorumCluster, voter_id: int, offset: int) -> bool:
+    status = quorum.status(voter_id)
+    return status is not None and status.applied_offset >= offset
+
+
+def snapshots_written(quorum: QuorumCluster, voter_id: int) -> list[tuple[int, int]]:
+    """(milliseconds, bytes) of each."""
+    found = _WRITTEN.findall(quorum.log_text(voter_id))
+    return [(int(ms), int(size)) for ms, size in found]
+
+
+class Scale:
+    """One cluster of three voters, filled once and then measured from several sides."""
+
+    def __init__(self, bench: Bench, quorum: QuorumCluster, case: dict[str, Cell]) -> None:
+        self._bench = bench
+        self._quorum = quorum
+        self._case = case
+
+    async def run(self, topics: int, partitions: int) -> None:
+        async with connected(self._quorum, session_timeout_ms=30_000) as client:
+            many = ManyPartitions(client, topics=topics, partitions=partitions)
+            started = time.perf_counter()
+            await many.create()
+            self._row("created", {"s": time.perf_counter() - started, **memory_mb(self._quorum)})
+            term = (await client.status()).term
+            leader = self._quorum.wait_for_leader()
+            load = Load(many, IN_FLIGHT)
+            await self._writing_snapshots(load, leader)
+            late = next(each for each in self._quorum.voter_ids if each != leader)
+            self._quorum.kill(late)
+            await self._past_compaction(leader)
+            await self._install(load, late, leader)
+            await load.stop()
+            await self._restart(late, leader)
+            self._row("altogether", {"elections": (await client.status()).term - term})
+
+    async def run_long_log(self, topics: int, partitions: int) -> None:
+        """As many changes behind the last snapshot as there ever are, by default."""
+        async with connected(self._quorum, session_timeout_ms=30_000) as client:
+            many = ManyPartitions(client, topics=topics, partitions=partitions)
+            await many.create()
+            leader = self._quorum.wait_for_leader()
+            late = next(each for each in self._quorum.voter_ids if each != leader)
+            load = Load(many, 500)
+            wanted = self._bench.pick(full=215_000, quick=90_000)
+            await until(lambda: has_applied(self._quorum, leader, wanted), 300)
+            await load.stop()
+            self._row(f"{wanted:,} changes", memory_mb(self._quorum))
+            await self._restart(late, leader)
+
+    async def _writing_snapshots(self, load: Load, leader: int) -> None:
+        before = len(snapshots_written(self._quorum, leader))
+        wanted = before + self._bench.pick(full=5, quick=2)
+        load.reset()
+        await until(lambda: len(snapshots_written(self._quorum, leader)) >= wanted, 120)
+        took = snapshots_written(self._quorum, leader)[before:]
+        figures = {
+            "s": percentile([ms / 1000 for ms, _ in took], 0.5),
+            "MB": took[-1][1] / 1e6,
+            **self._gaps(load),
+            **memory_mb(self._quorum),
+        }
+        self._row("writing snapshots", figures)
+
+    async def _past_compaction(self, leader: int) -> None:
+        begun = self._log_start(leader)
+        await until(lambda: self._log_start(leader) > begun + 10_000, 120)
+
+    async def _install(self, load: Load, late: int, leader: int) -> None:
+        load.reset()
+        started = time.perf_counter()
+        self._quorum.start(late)
+        await until(lambda: "installing snapshot" in self._quorum.log_text(late))
+        status = self._quorum.status(leader)
+        assert status is not None
+        await until(lambda: has_applied(self._quorum, late, status.commit_offset))
+        figures = {"s": time.perf_counter() - started, **self._gaps(load)}
+        self._row("a lagging voter comes back", figures | memory_mb(self._quorum))
+
+    async def _restart(self, late: int, leader: int) -> None:
+        status = self._quorum.status(leader)
+        assert status is not None
+        await until(lambda: has_applied(self._quorum, late, status.commit_offset))
+        seconds = []
+        for _ in range(self._bench.pick(full=3, quick=1)):
+            self._quorum.kill(late)
+            started = time.perf_counter()
+            self._quorum.start(late)
+            await until(lambda: has_applied(self._quorum, late, status.commit_offset))
+            seconds.append(time.perf_counter() - started)
+        self._row("restart", {"s": percentile(seconds, 0.5), **memory_mb(self._quorum)})
+
+    def _log_start(self, voter_id: int) -> int:
+        status = self._quorum.status(voter_id)
+        return 0 if status is None else status.log_start_offset
+
+    def _gaps(self, load: Load) -> dict[str, float]:
+        return {
+            "p50 ms": percentile(load.latencies_ms, 0.5),
+            "p99 ms": percentile(load.latencies_ms, 0.99),
+            "longest gap ms": load.longest_gap_ms,
+        }
+
+    def _row(self, step: str, figures: dict[str, float]) -> None:
+        self._bench.row({**self._case, "step": step}, figures)
+
+
+def main() -> None:
+    bench = Bench.from_command_line(
+        "Quorum at scale", f"three voters, replication factor 3, {IN_FLIGHT} writes in flight"
+    )
+    for topics, partitions in bench.pick(full=((20, 10_000), (2_000, 100)), quick=((20, 10_000),)):
+        case: dict[str, Cell] = {"topics": topics, "partitions": topics * partitions}
+        with cluster(SETTINGS) as (quorum, runner):
+            runner.run(Scale(bench, quorum, case).run(topics, partitions))
+        with cluster({}) as (quorum, runner):
+            runner.run(Scale(bench, quorum, case).run_long_log(topics, partitions))
+    bench.finish()
+
+
+@contextlib.contextmanager
+def cluster(settings: dict[str, int]) -> Iterator[tuple[QuorumCluster, asyncio.Runner]]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        QuorumCluster(Path(folder), settings=settings) as quorum,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        yield quorum, runner
+
+
+if __name__ == "__main__":
+    main()
