@@ -1,65 +1,75 @@
-"""Wire form of transactions, conditions and results. That of records is in ``record_codec``."""
+"""Wire form of transactions (MessagePack) and of results (protobuf).
 
-from google.protobuf.message import DecodeError
+A transaction is written once and read on every voter and broker, so its wire form is the one that
+turns into our frozen values fastest: MessagePack, decoded straight into the classes of ``records``
+with every type, range and tag checked. Two bytes stand in front: the format, and who wrote it. The
+second is set by the voter that takes a transaction, so that a client cannot pass for the quorum.
+"""
 
-from metadata_log import records as r
-from metadata_log.record_codec import MalformedTransaction, decode_record, encode_record
-from metadata_log.types import ControllerEpoch, MetadataOffset, SessionId
+from typing import Final
+
+import msgspec
+
+from metadata_log.records import OperationResult, ResultCode, Transaction, TransactionResult
+from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import metadata_pb2 as pb
 
+FORMAT: Final = 1
+_BY_QUORUM: Final = bytes([FORMAT, 0])
+_BY_CLIENT: Final = bytes([FORMAT, 1])
 
-def encode_transaction(transaction: r.Transaction) -> bytes:
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Transaction)
+
+
+class MalformedTransaction(ValueError):
+    """Bytes that are not a transaction this version understands."""
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
     """The transaction as the command of one Raft entry."""
-    return pb.Transaction(
-        client_id=transaction.client_id,
-        sequence=transaction.sequence,
-        low_water=transaction.low_water,
-        atomic=transaction.atomic,
-        timestamp_ms=transaction.timestamp_ms,
-        from_client=[True] if transaction.from_client else [],
-        operations=[
-            pb.Operation(
-                conditions=[_encode_condition(c) for c in operation.conditions],
-                records=[encode_record(record) for record in operation.records],
-            )
-            for operation in transaction.operations
-        ],
-    ).SerializeToString()
+    head = _BY_CLIENT if transaction.from_client else _BY_QUORUM
+    return head + _ENCODER.encode(transaction)
 
 
-def decode_transaction(encoded: bytes) -> r.Transaction:
+def as_of_client(encoded: bytes) -> bytes:
+    """The transaction that came from a client, whatever it said about its writer."""
+    return encoded[:1] + _BY_CLIENT[1:] + encoded[2:]
+
+
+def decode_transaction(encoded: bytes) -> Transaction:
     """The transaction in ``encoded``.
 
     Raises:
-        MalformedTransaction: not protobuf, or with a record or condition of an unknown kind.
+        MalformedTransaction: not a transaction, or with a record or condition of an unknown kind.
     """
+    head = encoded[:2]
+    if head not in (_BY_QUORUM, _BY_CLIENT):
+        raise MalformedTransaction(_what_is_wrong_with(head))
     try:
-        message = pb.Transaction.FromString(encoded)
-    except DecodeError as error:
+        transaction = _DECODER.decode(encoded[2:])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedTransaction(f"{len(encoded)} bytes are no transaction: {error}") from error
-    return r.Transaction(
-        client_id=SessionId(message.client_id),
-        sequence=message.sequence,
-        low_water=message.low_water,
-        atomic=message.atomic,
-        timestamp_ms=message.timestamp_ms,
-        from_client=bool(message.from_client),
-        operations=tuple(
-            r.Operation(
-                conditions=tuple(_decode_condition(c) for c in operation.conditions),
-                records=tuple(decode_record(record) for record in operation.records),
-            )
-            for operation in message.operations
-        ),
-    )
+    if head == _BY_CLIENT and not transaction.from_client:
+        # Nobody else has seen it yet.
+        msgspec.structs.force_setattr(transaction, "from_client", True)
+    return transaction
 
 
-def result_to_proto(result: r.TransactionResult) -> pb.TransactionResult:
+def _what_is_wrong_with(head: bytes) -> str:
+    if len(head) < 2:
+        return f"{len(head)} bytes are no transaction"
+    if head[0] != FORMAT:
+        return f"a transaction of format {head[0]}, this version reads {FORMAT}"
+    return f"a transaction of writer {head[1]}, which this version does not know"
+
+
+def result_to_proto(result: TransactionResult) -> pb.TransactionResult:
     return pb.TransactionResult(
         offset=result.offset,
         results=[
             pb.OperationResult(
-                code=pb.ResultCode.Name(int(one.code)),  # type: ignore[arg-type]
+                code=one.code.value,  # type: ignore[arg-type]  # The same numbers.
                 detail=one.detail,
                 version=one.version,
             )
@@ -68,41 +78,11 @@ def result_to_proto(result: r.TransactionResult) -> pb.TransactionResult:
     )
 
 
-def result_from_proto(message: pb.TransactionResult) -> r.TransactionResult:
-    return r.TransactionResult(
+def result_from_proto(message: pb.TransactionResult) -> TransactionResult:
+    return TransactionResult(
         offset=MetadataOffset(message.offset),
         results=tuple(
-            r.OperationResult(code=r.ResultCode(one.code), detail=one.detail, version=one.version)
+            OperationResult(code=ResultCode(one.code), detail=one.detail, version=one.version)
             for one in message.results
         ),
     )
-
-
-# --- conditions ---------------------------------------------------------------------------------
-
-
-def _encode_condition(condition: r.Condition) -> pb.Condition:
-    match condition:
-        case r.ControllerEpochIs(controller_epoch=epoch):
-            return pb.Condition(controller_epoch=epoch)
-        case r.Absent(path=path):
-            return pb.Condition(absent=path)
-        case r.AtVersion(path=path, version=version):
-            return pb.Condition(at_version=pb.PathVersion(path=path, version=version))
-        case r.SessionAlive(session_id=session):
-            return pb.Condition(session_alive=session)
-
-
-def _decode_condition(message: pb.Condition) -> r.Condition:
-    match message.WhichOneof("kind"):
-        case "controller_epoch":
-            epoch = ControllerEpoch(message.controller_epoch)
-            return r.ControllerEpochIs(controller_epoch=epoch)
-        case "absent":
-            return r.Absent(path=message.absent)
-        case "at_version":
-            at = message.at_version
-            return r.AtVersion(path=at.path, version=at.version)
-        case "session_alive":
-            return r.SessionAlive(session_id=SessionId(message.session_alive))
-    raise MalformedTransaction("a condition of a kind this version does not know")

@@ -1,11 +1,14 @@
-"""Records, operations and transactions as frozen values. Their wire form is in ``codec``.
+"""Records, operations and transactions as frozen values, and what each of them means.
 
-What each record means, and who may write it, is said in ``proto/quorate_proto/v1/metadata.proto``;
-what makes one valid is decided in ``apply``.
+These classes are the wire form as well: ``codec`` writes a value as a MessagePack array of its
+fields in the order given here, a record or condition with its tag in front. So tags and the order
+of fields never change; a new field goes to the end, with a default. What makes a record valid is
+decided in ``apply``.
 """
 
+import re
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final, get_args
 
 import msgspec
 
@@ -15,6 +18,8 @@ from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
     Endpoint,
+    Int32,
+    Int64,
     LeaderEpoch,
     MetadataOffset,
     SessionId,
@@ -23,127 +28,172 @@ from metadata_log.types import (
 )
 
 
-class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
     """Base of all records: immutable, compared by value, outside the cyclic garbage collector."""
 
 
-class SessionOpened(_Value, frozen=True, gc=False, kw_only=True):
-    session_id: SessionId
-    timeout_ms: int
-    description: str = ""
+# --- sessions, brokers, the controller ----------------------------------------------------------
 
 
-class SessionClosed(_Value, frozen=True, gc=False, kw_only=True):
-    session_id: SessionId
-    reason: str = "closed"
+class SessionOpened(_Value, frozen=True, gc=False, kw_only=True, tag=1):
+    """A session is what an ephemeral node hangs on. Opened by the quorum for a client."""
+
+    session_id: SessionId  # 16 random bytes, made by the voter that proposes it.
+    timeout_ms: Int32  # Silence after which the session expires.
+    description: str = ""  # Who asked for it, for people: "broker 2".
 
 
-class ControllerClaim(_Value, frozen=True, gc=False, kw_only=True):
+class SessionClosed(_Value, frozen=True, gc=False, kw_only=True, tag=2):
+    """Ends a session; its broker registration and its claim of /controller go with it."""
+
+    session_id: SessionId  # A session already gone makes this a no-op.
+    reason: str = "closed"  # "closed", "expired" or "fenced", for people.
+
+
+class ControllerClaim(_Value, frozen=True, gc=False, kw_only=True, tag=3):
+    """/controller: the active controller (E1)."""
+
+    broker_id: BrokerId  # The claiming broker; must be registered under session_id.
+    session_id: SessionId  # The record lives as long as this session.
+    timestamp_ms: Int64  # Claimant's wall clock, ms since the epoch.
+    controller_epoch: ControllerEpoch  # The new one; must be the known one + 1 (E2).
+
+
+class ControllerRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=4):
+    """Removes /controller by hand or at resignation (E5)."""
+
+    broker_id: BrokerId  # Only removed if this broker holds it; -1 removes any holder.
+
+
+class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True, tag=5):
+    """/brokers/ids/N. The broker epoch is the metadata offset of this record (B3)."""
+
     broker_id: BrokerId
-    session_id: SessionId
-    timestamp_ms: int
-    controller_epoch: ControllerEpoch
-
-
-class ControllerRemoved(_Value, frozen=True, gc=False, kw_only=True):
-    broker_id: BrokerId
-
-
-class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True):
-    broker_id: BrokerId
-    session_id: SessionId
-    incarnation_id: bytes
-    kafka: Endpoint
-    grpc: Endpoint
+    session_id: SessionId  # The registration lives as long as this session.
+    incarnation_id: bytes  # 16 random bytes per process start; the same again: the same epoch.
+    kafka: Endpoint  # Where Kafka clients connect.
+    grpc: Endpoint  # Where peers, the controller and Spark connect.
     rack: str = ""
-    log_may_be_lost: bool = False
-    inter_broker_protocol_max: int = 2
+    log_may_be_lost: bool = False  # rule 8: leaves every ISR before it is eligible.
+    inter_broker_protocol_max: Int32 = 2  # Highest control protocol level it understands.
 
 
-class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True):
+class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True, tag=14):
+    """A controller has dealt with this incarnation: it may lead and follow (B3, rule 8)."""
+
     broker_id: BrokerId
-    broker_epoch: BrokerEpoch
+    broker_epoch: BrokerEpoch  # Its incarnation; must be the registered one.
+
+
+# --- topics and partitions ----------------------------------------------------------------------
 
 
 class NewPartition(_Value, frozen=True, gc=False, kw_only=True):
-    replicas: tuple[BrokerId, ...]
-    leader: BrokerId
-    isr: tuple[BrokerId, ...]
+    """One partition's replicas and leadership, inside a ``TopicCreated``."""
+
+    replicas: tuple[BrokerId, ...]  # Assigned replicas (AR); the first is preferred.
+    leader: BrokerId  # First leader, -1 if none of AR is live.
+    isr: tuple[BrokerId, ...]  # First ISR.
 
 
-class TopicCreated(_Value, frozen=True, gc=False, kw_only=True):
+class TopicCreated(_Value, frozen=True, gc=False, kw_only=True, tag=6):
+    """/brokers/topics/T with all its partitions, and their first leaderAndISR (C4)."""
+
     name: str
-    topic_id: TopicId
-    partitions: tuple[NewPartition, ...]
-    controller_id: BrokerId
+    topic_id: TopicId  # 16 bytes, never used again.
+    partitions: tuple[NewPartition, ...]  # Partition 0, 1, 2, ...
+    controller_id: BrokerId  # The controller that decided.
     controller_epoch: ControllerEpoch
 
 
-class TopicRemoved(_Value, frozen=True, gc=False, kw_only=True):
+class TopicRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=7):
+    """Removes a topic, its configuration and its pending deletion (C5)."""
+
     name: str
-    topic_id: TopicId
+    topic_id: TopicId  # Must be the id of the topic of that name.
 
 
-class TopicDeletionPending(_Value, frozen=True, gc=False, kw_only=True):
+class TopicDeletionPending(_Value, frozen=True, gc=False, kw_only=True, tag=8):
+    """/admin/delete_topics/T: a deletion that was accepted and is being carried out."""
+
     name: str
-    topic_id: TopicId
+    topic_id: TopicId  # Must be the id of the topic of that name.
 
 
-class PartitionChange(_Value, frozen=True, gc=False, kw_only=True):
+class PartitionChange(_Value, frozen=True, gc=False, kw_only=True, tag=9):
+    """The controller's write of a leaderAndISR (C1, C2): leader, ISR, or both."""
+
     topic: str
-    topic_id: TopicId
-    partition: int
-    expected_version: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
+    topic_id: TopicId  # Must be the topic's id.
+    partition: Int32
+    expected_version: Int64  # Compare-and-set: the record's version before the change.
+    leader: BrokerId  # New leader, -1 for none.
+    leader_epoch: LeaderEpoch  # Never below the old one.
     isr: tuple[BrokerId, ...]
-    controller_id: BrokerId
-    controller_epoch: ControllerEpoch
+    controller_id: BrokerId  # Who decided.
+    controller_epoch: ControllerEpoch  # In which epoch.
 
 
 class IsrMember(_Value, frozen=True, gc=False, kw_only=True):
+    """A member of an ISR proposed by the leader, with the incarnation the leader saw."""
+
     broker_id: BrokerId
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+    broker_epoch: BrokerEpoch = BrokerEpoch(-1)  # -1 for members already in the ISR.
 
 
-class IsrChange(_Value, frozen=True, gc=False, kw_only=True):
+class IsrChange(_Value, frozen=True, gc=False, kw_only=True, tag=10):
+    """The leader's write of its partition's ISR (C1, C13). It can change nothing else."""
+
     topic: str
-    topic_id: TopicId
-    partition: int
-    expected_version: int
-    leader: BrokerId
-    leader_broker_epoch: BrokerEpoch
-    leader_epoch: LeaderEpoch
-    isr: tuple[IsrMember, ...]
+    topic_id: TopicId  # Must be the topic's id.
+    partition: Int32
+    expected_version: Int64  # Compare-and-set: the record's version before the change.
+    leader: BrokerId  # The writer; must be the record's leader.
+    leader_broker_epoch: BrokerEpoch  # The writer's incarnation; must be its registration.
+    leader_epoch: LeaderEpoch  # Must be the record's leader epoch.
+    isr: tuple[IsrMember, ...]  # Contains the leader; additions must be live in that epoch.
 
 
-class ConfigSet(_Value, frozen=True, gc=False, kw_only=True):
-    entity_type: str
-    entity_name: str
+# --- administration, and the quorum itself ------------------------------------------------------
+
+
+class ConfigSet(_Value, frozen=True, gc=False, kw_only=True, tag=11):
+    """/config/ENTITY: one key of one entity."""
+
+    entity_type: str  # "topic", "broker", ...
+    entity_name: str  # "" is the default of the type.
     key: str
-    value: str | None
+    value: str | None  # None removes the key.
 
 
-class FeatureLevel(_Value, frozen=True, gc=False, kw_only=True):
-    name: str
-    level: int
+class FeatureLevel(_Value, frozen=True, gc=False, kw_only=True, tag=12):
+    """/features: a level that gates behaviour and record types."""
+
+    name: str  # "inter_broker_protocol".
+    level: Int32  # The level in force.
 
 
-class ProducerIdBlock(_Value, frozen=True, gc=False, kw_only=True):
-    next_producer_id: int
+class ProducerIdBlock(_Value, frozen=True, gc=False, kw_only=True, tag=13):
+    """Moves the first unassigned producer id forward: the writer owns [old, next_producer_id)."""
+
+    next_producer_id: Int64  # First id of the next block.
 
 
 class QuorumVoter(_Value, frozen=True, gc=False, kw_only=True):
+    """A member of the metadata quorum."""
+
     voter_id: VoterId
-    raft: Endpoint
-    grpc: Endpoint
-    directory_id: bytes = b""
-    observer: bool = False
+    raft: Endpoint  # Where the other voters reach it.
+    grpc: Endpoint  # Where clients of the quorum reach it.
+    directory_id: bytes = b""  # 16 random bytes in its data folder; empty: not known yet.
+    observer: bool = False  # It receives the log, and has no vote yet.
 
 
-class QuorumVoterSet(_Value, frozen=True, gc=False, kw_only=True):
-    expected_version: int
-    voters: tuple[QuorumVoter, ...]
+class QuorumVoterSet(_Value, frozen=True, gc=False, kw_only=True, tag=15):
+    """/quorum/voters: the whole set, in place of the one before. The quorum's leader's to write."""
+
+    expected_version: Int64  # Compare-and-set: the version it replaces; 0 = there was none.
+    voters: tuple[QuorumVoter, ...]  # Differs from the set before by one change of one member.
 
 
 Record = (
@@ -164,27 +214,42 @@ Record = (
     | QuorumVoterSet
 )
 
+_KINDS: Final = {
+    kind: re.sub("(?<=.)([A-Z])", r"_\1", kind.__name__).lower() for kind in get_args(Record)
+}
 
-class ControllerEpochIs(_Value, frozen=True, gc=False, kw_only=True):
+
+def kind_of(record: Record) -> str:
+    """Its kind as watches name it: "isr_change"."""
+    return _KINDS[type(record)]
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+class ControllerEpochIs(_Value, frozen=True, gc=False, kw_only=True, tag=1):
     """/controller is held and the controller epoch is exactly this."""
 
     controller_epoch: ControllerEpoch
 
 
-class Absent(_Value, frozen=True, gc=False, kw_only=True):
+class Absent(_Value, frozen=True, gc=False, kw_only=True, tag=2):
     """No record at this path."""
 
     path: str
 
 
-class AtVersion(_Value, frozen=True, gc=False, kw_only=True):
-    """The record at the path is at this version."""
+class AtVersion(_Value, frozen=True, gc=False, kw_only=True, tag=3):
+    """The record at the path is at this version: the metadata offset of its last change.
+
+    For leaderAndISR it is its own counter.
+    """
 
     path: str
-    version: int
+    version: Int64
 
 
-class SessionAlive(_Value, frozen=True, gc=False, kw_only=True):
+class SessionAlive(_Value, frozen=True, gc=False, kw_only=True, tag=4):
     """The session is open."""
 
     session_id: SessionId
@@ -206,12 +271,12 @@ class Transaction(_Value, frozen=True, gc=False, kw_only=True):
     MAX_ENCODED_BYTES: ClassVar[int] = 1 << 20
 
     operations: tuple[Operation, ...]
-    atomic: bool = True
-    client_id: SessionId = NO_SESSION
-    sequence: int = 0
-    low_water: int = 0
-    timestamp_ms: int = 0
-    from_client: bool = False
+    atomic: bool = True  # All operations or none; else each stands alone.
+    client_id: SessionId = NO_SESSION  # The client's session; the quorum's own have none.
+    sequence: Int64 = 0  # Grows by client; with client_id it makes a retry exactly-once.
+    low_water: Int64 = 0  # Results of this client below this sequence may be forgotten.
+    timestamp_ms: Int64 = 0  # Proposer's wall clock: apply has none of its own.
+    from_client: bool = False  # Said by the voter that took it, whatever the client says.
 
 
 class ResultCode(IntEnum):
@@ -237,7 +302,7 @@ class ResultCode(IntEnum):
 class OperationResult(_Value, frozen=True, gc=False, kw_only=True):
     code: ResultCode = ResultCode.OK
     detail: str = ""
-    version: int = 0
+    version: Int64 = 0
 
     @property
     def ok(self) -> bool:

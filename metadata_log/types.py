@@ -1,20 +1,28 @@
 """Domain types: ids, epochs and offsets that must not be mistaken for one another."""
 
-from typing import Final, NamedTuple, NewType
+from typing import Annotated, Final, NamedTuple, NewType
 
-BrokerId = NewType("BrokerId", int)
-VoterId = NewType("VoterId", int)
+import msgspec
 
-BrokerEpoch = NewType("BrokerEpoch", int)
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+"""What fits into the int32 of a snapshot or a control request; else it is refused on arrival."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""As ``Int32``, for an int64."""
+
+BrokerId = NewType("BrokerId", Int32)
+VoterId = NewType("VoterId", Int32)
+
+BrokerEpoch = NewType("BrokerEpoch", Int64)
 """Metadata offset of a broker's registration: grows with every incarnation (B3)."""
 
-ControllerEpoch = NewType("ControllerEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", Int32)
 """Counts controllers, from 1; never the Raft term (E2)."""
 
-LeaderEpoch = NewType("LeaderEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", Int32)
 """Counts leadership decisions of one partition, from 0."""
 
-MetadataOffset = NewType("MetadataOffset", int)
+MetadataOffset = NewType("MetadataOffset", Int64)
 """Raft index of a transaction: the zxid of this system. 0 is "before everything"."""
 
 SessionId = NewType("SessionId", bytes)
@@ -51,7 +59,7 @@ class Endpoint(NamedTuple):
     """Where a process can be reached."""
 
     host: str
-    port: int
+    port: Int32
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

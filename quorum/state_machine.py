@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.apply import apply_run
-from metadata_log.codec import decode_transaction
+from metadata_log.codec import MalformedTransaction, decode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
-from metadata_log.record_codec import MalformedTransaction
 from metadata_log.records import Transaction, TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 import grpc
 
-from metadata_log.codec import result_to_proto
+from metadata_log.codec import as_of_client, result_to_proto
 from metadata_log.records import Transaction
-from quorate_proto.v1 import metadata_pb2 as pb_metadata
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.driver import Outcome, Proposal
 from quorum.voter import Voter
@@ -18,17 +17,13 @@ _STATUS_OF: Final = {
 }
 
 
-_FROM_CLIENT: Final = pb_metadata.Transaction(from_client=[True]).SerializeToString()
-"""Encoded messages merge when they are joined: what may not come from a client is told apart."""
-
-
 class StreamProposal(Proposal):
     """A proposal that is answered on its stream."""
 
     __slots__ = ("request_id",)
 
     def __init__(self, command: bytes, owner: "TransactStream", request_id: int) -> None:
-        super().__init__(_FROM_CLIENT + command, owner)
+        super().__init__(as_of_client(command), owner)
         self.request_id = request_id
 
 

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from metadata_log.codec import decode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
+from metadata_log.records import kind_of
 from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorate_proto.v1.metadata_pb2 import Transaction
 from quorum.raft.library import clock_s
 from quorum.voter import Voter
 
@@ -106,9 +107,8 @@ def _event(entries: Sequence[LogEntry], applied_offset: MetadataOffset) -> pb.Wa
 def _is_wanted(entry: LogEntry, record_kinds: frozenset[str]) -> bool:
     if not record_kinds:
         return True
-    transaction = Transaction.FromString(entry.transaction)
     return any(
-        record.WhichOneof("kind") in record_kinds
-        for operation in transaction.operations
+        kind_of(record) in record_kinds
+        for operation in decode_transaction(entry.transaction).operations
         for record in operation.records
     )

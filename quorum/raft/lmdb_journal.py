@@ -16,7 +16,7 @@ from quorum.data_folder import sync_folder
 from quorum.raft.journal import Change, Entry, Journal, JournalCorrupt, JournalError, Meta, Stored
 
 JOURNAL_FILE: Final = "journal.lmdb"
-FORMAT: Final = 1
+FORMAT: Final = 2
 MAP_BYTES: Final = 64 << 30
 """Virtual address space, not disk: the file grows as needed."""
 

@@ -238,7 +238,7 @@ class TransactFrame(google.protobuf.message.Message):
     REQUEST_IDS_FIELD_NUMBER: builtins.int
     @property
     def transactions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
-        """Encoded Transaction messages, in order."""
+        """Encoded transactions (metadata_log/codec.py), in order."""
 
     @property
     def request_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -422,7 +422,7 @@ class WatchedTransaction(google.protobuf.message.Message):
     offset: builtins.int
     """Its metadata offset."""
     transaction: builtins.bytes
-    """Encoded Transaction."""
+    """Encoded transaction (metadata_log/codec.py)."""
     def __init__(
         self,
         *,

@@ -1,5 +1,7 @@
 """Every record and condition survives its wire form."""
 
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,13 +9,24 @@ from hypothesis import strategies as st
 
 from metadata_log import records as r
 from metadata_log.codec import (
+    MalformedTransaction,
+    as_of_client,
     decode_transaction,
     encode_transaction,
     result_from_proto,
     result_to_proto,
 )
-from metadata_log.record_codec import MalformedTransaction
-from metadata_log.types import BrokerId, Endpoint, MetadataOffset
+from metadata_log.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+    VoterId,
+)
 from quorate_proto.v1 import metadata_pb2 as pb
 
 int31 = st.integers(0, 2**31 - 1)
@@ -155,17 +168,219 @@ def test_result_codes_have_the_numbers_of_the_wire() -> None:
     }
 
 
+QUORUM, CLIENT = b"\x01\x00", b"\x01\x01"
+
+
+def encoded_fields(*fields: object, head: bytes = QUORUM) -> bytes:
+    return head + msgspec.msgpack.encode(fields)
+
+
 @pytest.mark.parametrize(
     "encoded",
     [
-        b"\xff\xff\xff",
-        pb.Transaction(operations=[pb.Operation(records=[pb.Record()])]).SerializeToString(),
-        pb.Transaction(operations=[pb.Operation(conditions=[pb.Condition()])]).SerializeToString(),
+        b"",
+        QUORUM[:1],
+        QUORUM,
+        QUORUM + b"\xff\xff\xff",
+        encoded_fields([], head=b""),
+        encoded_fields([], head=b"\x01\x02"),
+        encoded_fields("no operations"),
+        pytest.param(encoded_fields([[[[99]]]]), id="unknown record"),
+        pytest.param(encoded_fields([[[], [[99]]]]), id="unknown condition"),
+        pytest.param(encoded_fields([[[[12, "f"]]]]), id="a field is missing"),
+        pytest.param(encoded_fields([[[[12, b"f", 1]]]]), id="wrong type"),
+        pytest.param(encoded_fields([[[[12, "f", 1 << 31]]]]), id="level out of range"),
+        pytest.param(encoded_fields([[[[4, -(1 << 31) - 1]]]]), id="broker id out of range"),
+        pytest.param(encoded_fields([], True, b"", 1 << 63), id="sequence out of range"),
+        pytest.param(QUORUM + b"\xdd\xff\xff\xff\xff", id="four billion fields"),
+        pytest.param(encoded_fields([]) + b"\xc0", id="something behind it"),
     ],
 )
 def test_what_this_version_does_not_know_is_refused(encoded: bytes) -> None:
     with pytest.raises(MalformedTransaction):
         decode_transaction(encoded)
+
+
+def test_another_format_is_named() -> None:
+    with pytest.raises(MalformedTransaction, match="format 7, this version reads 1"):
+        decode_transaction(encoded_fields([], head=b"\x07\x00"))
+
+
+@given(transactions, st.data())
+def test_hostile_bytes_are_refused_or_read_never_more(
+    transaction: r.Transaction, data: st.DataObject
+) -> None:
+    encoded = bytearray(encode_transaction(transaction))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(encoded) - 1))
+        encoded[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=6))
+        if not encoded:
+            break
+    with contextlib.suppress(MalformedTransaction):
+        read = decode_transaction(bytes(encoded))
+        assert decode_transaction(encode_transaction(read)) == read
+
+
+def test_a_newer_version_may_add_fields_at_the_end() -> None:
+    level = r.FeatureLevel(name="f", level=3)
+    encoded = encoded_fields([[[[12, "f", 3, "more"]], [], "more"]], True, b"", 0, 0, 0, False, 1)
+    assert decode_transaction(encoded).operations == (r.Operation(records=(level,)),)
+
+
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("head", [QUORUM, CLIENT, b"\x01\x07"])
+def test_a_client_cannot_pass_for_the_quorum(said: bool, head: bytes) -> None:
+    crafted = encoded_fields([], True, b"", 0, 0, 0, said, head=head)
+    assert decode_transaction(as_of_client(crafted)).from_client
+
+
+SESSION, TOPIC, FOLDER = SessionId(b"s" * 16), TopicId(b"t" * 16), b"i" * 16
+BROKERS = (BrokerId(1), BrokerId(2))
+RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
+    1: (
+        r.SessionOpened(session_id=SESSION, timeout_ms=6_000, description="b"),
+        "9401c41073737373737373737373737373737373cd1770a162",
+    ),
+    2: (
+        r.SessionClosed(session_id=SESSION, reason="expired"),
+        "9302c41073737373737373737373737373737373a765787069726564",
+    ),
+    3: (
+        r.ControllerClaim(
+            broker_id=BrokerId(1),
+            session_id=SESSION,
+            timestamp_ms=9,
+            controller_epoch=ControllerEpoch(2),
+        ),
+        "950301c410737373737373737373737373737373730902",
+    ),
+    4: (r.ControllerRemoved(broker_id=BrokerId(-1)), "9204ff"),
+    5: (
+        r.BrokerRegistration(
+            broker_id=BrokerId(1),
+            session_id=SESSION,
+            incarnation_id=FOLDER,
+            kafka=Endpoint("k", 1),
+            grpc=Endpoint("g", 2),
+            rack="r",
+            log_may_be_lost=True,
+            inter_broker_protocol_max=2,
+        ),
+        (
+            "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+            "a16b0192a16702a172c302"
+        ),
+    ),
+    6: (
+        r.TopicCreated(
+            name="t",
+            topic_id=TOPIC,
+            partitions=(r.NewPartition(replicas=BROKERS, leader=BrokerId(1), isr=BROKERS[:1]),),
+            controller_id=BrokerId(1),
+            controller_epoch=ControllerEpoch(2),
+        ),
+        "9606a174c4107474747474747474747474747474747491939201020191010102",
+    ),
+    7: (
+        r.TopicRemoved(name="t", topic_id=TOPIC),
+        "9307a174c41074747474747474747474747474747474",
+    ),
+    8: (
+        r.TopicDeletionPending(name="t", topic_id=TOPIC),
+        "9308a174c41074747474747474747474747474747474",
+    ),
+    9: (
+        r.PartitionChange(
+            topic="t",
+            topic_id=TOPIC,
+            partition=3,
+            expected_version=4,
+            leader=BrokerId(2),
+            leader_epoch=LeaderEpoch(5),
+            isr=BROKERS,
+            controller_id=BrokerId(1),
+            controller_epoch=ControllerEpoch(2),
+        ),
+        "9a09a174c41074747474747474747474747474747474030402059201020102",
+    ),
+    10: (
+        r.IsrChange(
+            topic="t",
+            topic_id=TOPIC,
+            partition=3,
+            expected_version=4,
+            leader=BrokerId(1),
+            leader_broker_epoch=BrokerEpoch(8),
+            leader_epoch=LeaderEpoch(5),
+            isr=(r.IsrMember(broker_id=BrokerId(1)),),
+        ),
+        "990aa174c410747474747474747474747474747474740304010805919201ff",
+    ),
+    11: (
+        r.ConfigSet(entity_type="topic", entity_name="t", key="k", value=None),
+        "950ba5746f706963a174a16bc0",
+    ),
+    12: (r.FeatureLevel(name="f", level=2), "930ca16602"),
+    13: (r.ProducerIdBlock(next_producer_id=1_000), "920dcd03e8"),
+    14: (r.BrokerAdmitted(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(8)), "930e0108"),
+    15: (
+        r.QuorumVoterSet(
+            expected_version=1,
+            voters=(
+                r.QuorumVoter(
+                    voter_id=VoterId(1),
+                    raft=Endpoint("r", 1),
+                    grpc=Endpoint("g", 2),
+                    directory_id=FOLDER,
+                    observer=True,
+                ),
+            ),
+        ),
+        "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+    ),
+}
+
+
+def test_every_record_has_its_own_tag() -> None:
+    tags = [kind.__struct_config__.tag for kind in r.Record.__args__]
+    assert sorted(tags) == sorted(RECORDS_ON_DISK)
+
+
+@pytest.mark.parametrize("tag", RECORDS_ON_DISK)
+def test_records_on_disk_stay_what_they_are(tag: int) -> None:
+    """A tag is never used again; a record may only grow at its end."""
+    record, golden = RECORDS_ON_DISK[tag]
+    assert msgspec.msgpack.encode(record).hex() == golden
+    written = encoded_fields([[[msgspec.Raw(bytes.fromhex(golden))]]])
+    assert decode_transaction(written).operations[0].records == (record,)
+
+
+def test_transaction_on_disk_stays_what_it_is() -> None:
+    conditions: tuple[r.Condition, ...] = (
+        r.ControllerEpochIs(controller_epoch=ControllerEpoch(3)),
+        r.Absent(path="/controller"),
+        r.AtVersion(path="/brokers/ids/1", version=7),
+        r.SessionAlive(session_id=SESSION),
+    )
+    transaction = r.Transaction(
+        operations=(r.Operation(records=(), conditions=conditions),),
+        atomic=False,
+        client_id=SESSION,
+        sequence=5,
+        low_water=4,
+        timestamp_ms=1_000,
+    )
+    golden = (
+        "010097919290949201039202ab2f636f6e74726f6c6c65729303ae2f62726f6b6572732f6964732f"
+        "31079204c41073737373737373737373737373737373c2c410737373737373737373737373737373"
+        "730504cd03e8c2"
+    )
+    assert encode_transaction(transaction).hex() == golden
+    assert decode_transaction(bytes.fromhex(golden)) == transaction
+
+
+def test_kinds_have_the_names_that_watches_use() -> None:
+    assert r.kind_of(r.FeatureLevel(name="f", level=1)) == "feature_level"
 
 
 def test_records_are_frozen() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
 from tests.support.raft_node import LoneNode
+from tests.support.raft_sides import stopped_clock
 
 ACK = {"type": "next_node_idx", "term": 1, "reset": False, "success": True}
 
@@ -47,9 +48,10 @@ class Driven:
 
 @pytest.fixture
 def driven(tmp_path: Path) -> Iterator[Driven]:
-    driven = Driven(tmp_path / "voter")
-    yield driven
-    driven.lone.close()
+    with stopped_clock():
+        driven = Driven(tmp_path / "voter")
+        yield driven
+        driven.lone.close()
 
 
 def test_committed_proposals_get_their_own_results_in_order(driven: Driven) -> None:
