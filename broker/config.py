@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration
+from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration, parse_endpoint
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
+from quorum.security import Role, Security
+from quorum.security_config import BROKER_SECURITY, check_security, configured_security
 
 BROKER_ID: Final = ConfigKey(
     name="broker.id", type=int, at_least=0, at_most=2**31 - 1, doc="This broker's id."
@@ -161,7 +163,7 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = ConfigKey(
 
 _DECLARED_HERE = [value for value in list(globals().values()) if isinstance(value, ConfigKey)]
 
-BROKER_SPEC: Final = ConfigSpec("broker", [*_DECLARED_HERE, LOG_LEVEL])
+BROKER_SPEC: Final = ConfigSpec("broker", [*_DECLARED_HERE, *BROKER_SECURITY, LOG_LEVEL])
 
 
 def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
@@ -170,4 +172,22 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     Raises:
         ConfigError: the file is missing or malformed, or a key or value is wrong.
     """
-    return BROKER_SPEC.parse({**read_toml(path), **overrides})
+    config = BROKER_SPEC.parse({**read_toml(path), **overrides})
+    key = QUORUM_BOOTSTRAP_SERVERS.name
+    voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
+    check_security(BROKER_SECURITY, config, key, voters)
+    return config
+
+
+def quorum_addresses(config: Configuration) -> list[str]:
+    """gRPC addresses of voters, as configured."""
+    return [address.strip() for address in config[QUORUM_BOOTSTRAP_SERVERS].split(",")]
+
+
+def quorum_security(config: Configuration) -> Security | None:
+    """This broker's certificates for the quorum, read and checked; None: plain text, on loopback.
+
+    Raises:
+        SecurityError: they cannot be used.
+    """
+    return configured_security(BROKER_SECURITY, config, Role.BROKER, config[BROKER_ID])

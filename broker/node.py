@@ -27,11 +27,11 @@ from broker.config import (
     LOG_FLUSH,
     LOG_SEGMENT_BYTES,
     MESSAGE_MAX_BYTES,
-    QUORUM_BOOTSTRAP_SERVERS,
     QUORUM_CONNECT_TIMEOUT_MS,
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
+    quorum_addresses,
 )
 from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
 from broker.control.controlled_shutdown import request_controlled_shutdown
@@ -60,6 +60,7 @@ from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
 from quorum.client import QuorumClient
 from quorum.data_folder import claim_data_folder, release_data_folder
+from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,8 @@ class ListenError(RuntimeError):
 class BrokerNode:
     """Everything one broker process runs. ``start`` once, ``stop`` once."""
 
-    def __init__(self, config: Configuration) -> None:
+    def __init__(self, config: Configuration, security: Security | None) -> None:
+        """``security``: for the connections to the quorum; None: plain text."""
         self._config = config
         self._broker_id = BrokerId(config[BROKER_ID])
         self._incarnation_id = os.urandom(ID_BYTES)
@@ -85,9 +87,10 @@ class BrokerNode:
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
         self._quorum = QuorumClient(
-            [address.strip() for address in config[QUORUM_BOOTSTRAP_SERVERS].split(",")],
+            quorum_addresses(config),
             description=f"broker {self._broker_id}",
             session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
+            security=security,
         )
         self._follower = MetadataFollower(self._quorum)
         self._channels = PeerChannels()

@@ -11,13 +11,14 @@ from typing import Final
 import uvloop
 
 from broker.allocation import keep_freed_memory
-from broker.config import BROKER_ID, load_config
+from broker.config import BROKER_ID, load_config, quorum_security
 from broker.control.registration import RegistrationRefused
 from broker.node import BrokerNode, ListenError
 from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL
 from quorum.data_folder import DataFolderError
 from quorum.errors import QuorumError
+from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """
     try:
         config = load_config(config_path, overrides)
+        security = quorum_security(config)
     except ConfigError as error:
         sys.stderr.write(f"broker: {error}\n")
         return EXIT_CONFIG
@@ -50,15 +52,15 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     )
     keep_freed_memory()
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    return uvloop.run(_serve(config))
+    return uvloop.run(_serve(config, security))
 
 
-async def _serve(config: Configuration) -> int:
+async def _serve(config: Configuration, security: Security | None) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    starting = asyncio.create_task(_start(config))
+    starting = asyncio.create_task(_start(config, security))
     stop_asked = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -78,7 +80,7 @@ async def _serve(config: Configuration) -> int:
     return EXIT_OK
 
 
-async def _start(config: Configuration) -> BrokerNode:
-    node = BrokerNode(config)
+async def _start(config: Configuration, security: Security | None) -> BrokerNode:
+    node = BrokerNode(config, security)
     await node.start()
     return node

@@ -22,6 +22,7 @@ from quorum.client_tenure import LeaderGone, Tenure
 from quorum.client_watch import SnapshotLoaded, TransactionsApplied, WatchEvent, follow
 from quorum.errors import OutcomeUnknown, QuorumError, QuorumUnavailable, SessionLost
 from quorum.peers import stub_of
+from quorum.security import Security
 
 __all__ = ["QuorumClient", "SnapshotLoaded", "TransactionsApplied", "WatchEvent"]
 
@@ -42,14 +43,16 @@ class QuorumClient:
         description: str,
         session_timeout_ms: int,
         cluster_id: str = "",
+        security: Security | None = None,
     ) -> None:
         """``addresses``: gRPC "host:port" of voters, one suffices; ``description``: for people.
 
         With ``cluster_id`` another cluster's quorum is refused; it is learnt otherwise.
+        ``security``: this client's certificates; None: plain text.
         """
         if not addresses:
             raise ValueError("no quorum addresses: give host:port of at least one voter")
-        self._directory = VoterDirectory(addresses)
+        self._directory = VoterDirectory(addresses, security)
         self._description = description
         self._session_timeout_ms = session_timeout_ms
         self.cluster_id = cluster_id

@@ -8,6 +8,7 @@ import grpc
 
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.peers import open_channel, stub_of
+from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +18,8 @@ ASK_TIMEOUT_S = 1.0
 class VoterDirectory:
     """Starts from the configured addresses and learns the others from any voter that answers."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], security: Security | None = None) -> None:
+        self._security = security
         self.addresses = list(dict.fromkeys(addresses))
         self.leader: str | None = None
         """Address of the leader that was last seen; it may have been deposed since."""
@@ -28,7 +30,7 @@ class VoterDirectory:
         """The one channel to that voter; it reconnects by itself."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = open_channel(address)
+            channel = self._channels[address] = open_channel(address, self._security)
         return channel
 
     def in_order_of_preference(self) -> list[str]:

@@ -16,6 +16,8 @@ from metadata_log.configuration import (
 from metadata_log.types import Endpoint, VoterId
 from quorum.config_file import read_toml
 from quorum.raft.options import RaftOptions
+from quorum.security import Role, Security
+from quorum.security_config import VOTER_SECURITY, check_security, configured_security
 
 NODE_ID: Final = ConfigKey(
     name="node.id", type=int, at_least=1, at_most=2**31 - 1, doc="This voter's id."
@@ -102,6 +104,7 @@ QUORUM_SPEC: Final = ConfigSpec(
         SNAPSHOT_MAX_BYTES,
         SNAPSHOT_MAX_RECORDS,
         RETAINED_RECORDS,
+        *VOTER_SECURITY,
         LOG_LEVEL,
     ),
 )
@@ -147,6 +150,14 @@ class QuorumConfig(msgspec.Struct, frozen=True):
     def own(self) -> Voter:
         return next(voter for voter in self.voters if voter.voter_id == self.voter_id)
 
+    def security(self) -> Security | None:
+        """This voter's certificates, read and checked; None: plain text, on loopback.
+
+        Raises:
+            SecurityError: they cannot be used.
+        """
+        return configured_security(VOTER_SECURITY, self.values, Role.VOTER, self.voter_id)
+
 
 def load_quorum_config(path: Path, overrides: Mapping[str, object]) -> QuorumConfig:
     """The configuration in the TOML file ``path``, with ``overrides`` (``--set``) on top.
@@ -169,6 +180,8 @@ def quorum_config(values: Mapping[str, object]) -> QuorumConfig:
         raise ConfigError("cluster.id is empty: give all voters of the cluster the same id")
     if config.voter_id not in {voter.voter_id for voter in config.voters}:
         raise ConfigError(f"node.id={config.voter_id} is not among quorum.voters")
+    endpoints = [end for voter in config.voters for end in (voter.raft, voter.grpc)]
+    check_security(VOTER_SECURITY, parsed, QUORUM_VOTERS.name, endpoints)
     if parsed[RAFT_TIMEOUT_MAX_MS] <= parsed[RAFT_TIMEOUT_MIN_MS]:
         raise ConfigError(
             f"{RAFT_TIMEOUT_MAX_MS.name}={parsed[RAFT_TIMEOUT_MAX_MS]}: must be greater than "

@@ -1,5 +1,6 @@
 """Channels to the other voters: a voter passes on what only the leader can answer, once."""
 
+import resource
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -8,6 +9,7 @@ import grpc
 from metadata_log.types import VoterId
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
 from quorum.config import Voter
+from quorum.security import Role, Security, role_name
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
     from quorate_proto.v1.quorum_pb2_grpc import QuorumAsyncStub
@@ -25,18 +27,67 @@ CHANNEL_OPTIONS: Final = (
 )
 """Of everybody who calls a voter. grpc's own back-off, up to two minutes, outlasts any failover."""
 
+MAX_CONNECTIONS: Final = 1_000
+"""That a voter's gRPC port holds, strangers included: each costs memory and a file."""
+
+HANDSHAKE_TIMEOUT_MS: Final = 3_000
+
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
 )
 
+ONLY_VOTERS: Final = (("grpc.ssl_target_name_override", role_name(Role.VOTER)),)
+"""Whatever the address: who answers must have a voter's certificate."""
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel to a voter's gRPC port."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+def open_channel(address: str, security: Security | None = None) -> grpc.aio.Channel:
+    """A channel to a voter's gRPC port; ``security`` None: plain text."""
+    if security is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(
+        address, channel_credentials(security), options=(*CHANNEL_OPTIONS, *ONLY_VOTERS)
+    )
+
+
+def channel_credentials(security: Security) -> grpc.ChannelCredentials:
+    """With what a client of the quorum proves itself."""
+    return grpc.ssl_channel_credentials(
+        root_certificates=security.authority,
+        private_key=security.private_key,
+        certificate_chain=security.chain,
+    )
+
+
+def bind_server(server: grpc.aio.Server, address: str, security: Security | None) -> None:
+    """Let the server listen; under TLS nobody connects without a certificate of the authority.
+
+    Raises:
+        RuntimeError: the port is taken, or the address is not this machine's.
+    """
+    if security is None:
+        server.add_insecure_port(address)
+        return
+    credentials = grpc.ssl_server_credentials(
+        [(security.private_key, security.chain)],
+        root_certificates=security.authority,
+        require_client_auth=True,
+    )
+    server.add_secure_port(address, credentials)
+
+
+def allow_many_files() -> None:
+    """Connections of strangers must not use up the files that journal and snapshot need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * MAX_CONNECTIONS
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def stub_of(channel: grpc.aio.Channel) -> "QuorumAsyncStub":
@@ -47,14 +98,15 @@ def stub_of(channel: grpc.aio.Channel) -> "QuorumAsyncStub":
 class Peers:
     """One channel per other voter, opened when it is first needed."""
 
-    def __init__(self, voters: Iterable[Voter]) -> None:
+    def __init__(self, voters: Iterable[Voter], security: Security | None = None) -> None:
+        self._security = security
         self._addresses = {voter.voter_id: str(voter.grpc) for voter in voters}
         self._channels: dict[int, grpc.aio.Channel] = {}
 
     def stub(self, voter_id: int) -> "QuorumAsyncStub":
         channel = self._channels.get(voter_id)
         if channel is None:
-            channel = open_channel(self._addresses[VoterId(voter_id)])
+            channel = open_channel(self._addresses[VoterId(voter_id)], self._security)
             self._channels[voter_id] = channel
         return stub_of(channel)
 

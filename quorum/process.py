@@ -15,9 +15,11 @@ import uvloop
 from metadata_log.configuration import ConfigError
 from metadata_log.snapshot import InvalidSnapshot
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
+from quorum.authorization import Authorization
 from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
 from quorum.data_folder import DataFolderError, claim_data_folder, release_data_folder
-from quorum.peers import SERVER_OPTIONS, Peers
+from quorum.grpc_log import divert_grpc_log
+from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
 from quorum.raft.driver import RaftDriver
 from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
 from quorum.raft.journal import JournalError
@@ -27,6 +29,8 @@ from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotCorrupt
 from quorum.raft.snapshots import SnapshotStore
 from quorum.raft.transport import VoterNode, VoterTransport
+from quorum.refusals import Refusals
+from quorum.security import Security
 from quorum.service import QuorumService
 from quorum.state_machine import QuorumStateMachine
 from quorum.voter import Voter
@@ -49,17 +53,22 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """
     try:
         config = load_quorum_config(config_path, overrides)
+        security = config.security()
     except ConfigError as error:
         return _complain(error, EXIT_CONFIG)
+    refusals = Refusals("gRPC port")
+    if security is not None:
+        divert_grpc_log(config.own.grpc.port, refusals)
     logging.basicConfig(
         level=config.values[LOG_LEVEL],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
         check_library()
+        allow_many_files()
         claim_data_folder(config.data_dir, "quorum", config.voter_id, config.cluster_id)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config))
+            return runner.run(_serve(config, security, refusals))
     except (
         LibraryMismatch,
         DataFolderError,
@@ -79,7 +88,7 @@ def _complain(error: Exception, code: int) -> int:
     return code
 
 
-async def _serve(config: QuorumConfig) -> int:
+async def _serve(config: QuorumConfig, security: Security | None, refusals: Refusals) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     failures: list[BaseException] = []
@@ -92,9 +101,9 @@ async def _serve(config: QuorumConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     machine = QuorumStateMachine()
     voter = Voter(config, machine)
-    node = _open_node(config, machine)
-    peers = Peers(config.voters)
-    server = _bind_server(config, voter, peers)
+    node = _open_node(config, machine, security)
+    peers = Peers(config.voters, security)
+    server = _bind_server(config, QuorumService(voter, peers), security, refusals)
     _listen(config, node)
     driver = RaftDriver(
         node, lambda done, leadership: voter.on_round(node, done, leadership), on_failed
@@ -123,12 +132,14 @@ async def _serve(config: QuorumConfig) -> int:
     return EXIT_FAILED if failures else 0
 
 
-def _open_node(config: QuorumConfig, machine: QuorumStateMachine) -> RaftNode:
+def _open_node(
+    config: QuorumConfig, machine: QuorumStateMachine, security: Security | None
+) -> RaftNode:
     nodes = {voter.voter_id: VoterNode(voter.voter_id, voter.raft) for voter in config.voters}
     own = nodes.pop(config.voter_id)
     poller = DrivenPoller()
     journal = LmdbJournal(config.data_dir / JOURNAL_FILE)
-    transport = VoterTransport(poller, config.cluster_id, own, list(nodes.values()))
+    transport = VoterTransport(poller, config.cluster_id, own, list(nodes.values()), security)
     snapshots = SnapshotStore(
         config.data_dir, transport.can_take_snapshot_piece, poller.wake, machine.decode
     )
@@ -146,11 +157,14 @@ def _open_node(config: QuorumConfig, machine: QuorumStateMachine) -> RaftNode:
     return node
 
 
-def _bind_server(config: QuorumConfig, voter: Voter, peers: Peers) -> grpc.aio.Server:
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    add_QuorumServicer_to_server(QuorumService(voter, peers), server)
+def _bind_server(
+    config: QuorumConfig, service: QuorumService, security: Security | None, refusals: Refusals
+) -> grpc.aio.Server:
+    guards = [] if security is None else [Authorization(refusals)]
+    server = grpc.aio.server(interceptors=guards, options=SERVER_OPTIONS)
+    add_QuorumServicer_to_server(service, server)
     try:
-        server.add_insecure_port(str(config.own.grpc))
+        bind_server(server, str(config.own.grpc), security)
     except RuntimeError as error:
         raise CannotStart(
             f"cannot listen on {config.own.grpc} (gRPC): the port is taken, or the address is not "

@@ -86,7 +86,10 @@ class QuorateCluster(Cluster):
 
     async def _open_client(self) -> QuorumClient:
         client = QuorumClient(
-            self._voters.addresses, description="bench", session_timeout_ms=_SESSION_TIMEOUT_MS
+            self._voters.addresses,
+            description="bench",
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            security=self._voters.security,
         )
         await client.start(deadline_ms=_START_TIMEOUT_MS)
         return client

@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
     "quorum": ("quorate.cli.quorum:quorum", "Back up, restore and look after the quorum."),
+    "certs": ("quorate.cli.certs:certs", "Make certificates for voters, brokers and people."),
     "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
 }
 """Command → where it is, and its line in the help: so that the help loads no command."""

@@ -72,6 +72,8 @@ def quorum_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "cluster.id" = "my-cluster"
       "data.dir" = "/var/lib/quorate/quorum-1"
       "quorum.voters" = "1@host1:7001/7101,2@host2:7001/7101,3@host3:7001/7101"
+      "ssl.keystore.location" = "/etc/quorate/voter-1.pem"
+      "ssl.truststore.location" = "/etc/quorate/truststore.pem"
     """
     from quorum.process import run
 
@@ -88,6 +90,8 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "broker.id" = 1
       "log.dir" = "/var/lib/quorate/broker-1"
       "quorum.bootstrap.servers" = "host1:7101,host2:7101,host3:7101"
+      "quorum.ssl.keystore.location" = "/etc/quorate/broker-1.pem"
+      "quorum.ssl.truststore.location" = "/etc/quorate/truststore.pem"
       "listeners" = "PLAINTEXT://host1:9092"
       "grpc.listener" = "host1:9192"
     """

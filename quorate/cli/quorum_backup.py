@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.options import json_option, print_json, timeout_option
-from quorate.cli.quorum_address import quorum_address_options, resolve_voters
+from quorate.cli.quorum_address import quorum_address_options, resolve_security, resolve_voters
 
 if TYPE_CHECKING:
     from quorum.backup_file import Backup
+    from quorum.security import Security
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -31,6 +32,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(
     bootstrap_controller: str | None,
     data: Path | None,
+    command_config: Path | None,
     output: Path,
     from_data_dir: Path | None,
     timeout_ms: int,
@@ -51,7 +53,8 @@ def backup(
     now_ms = time.time_ns() // 1_000_000
     if from_data_dir is None:
         addresses = resolve_voters(bootstrap_controller, data)
-        taken = asyncio.run(_take(addresses, now_ms, timeout_ms))
+        security = resolve_security(bootstrap_controller, data, command_config)
+        taken = asyncio.run(_take(addresses, security, now_ms, timeout_ms))
     elif bootstrap_controller or data:
         raise click.UsageError("give --from-data-dir, or where the voters are, not both")
     else:
@@ -60,11 +63,13 @@ def backup(
     _show(output, taken, size, as_json=as_json)
 
 
-async def _take(addresses: list[str], now_ms: int, timeout_ms: int) -> "Backup":
+async def _take(
+    addresses: list[str], security: "Security | None", now_ms: int, timeout_ms: int
+) -> "Backup":
     from quorum.backup import take_backup
     from quorum.client_directory import VoterDirectory
 
-    directory = VoterDirectory(addresses)
+    directory = VoterDirectory(addresses, security)
     try:
         await directory.find_leader()
         return await take_backup(directory, now_ms=now_ms, timeout_s=timeout_ms / 1000)

@@ -1,6 +1,7 @@
 """The folder of a local cluster: which nodes it has, where they listen, where their files are.
 
 DIR/config/quorum-1.toml …   one configuration file per process: the truth about the cluster
+DIR/certs/                   certificates of the nodes and of the commands
 DIR/quorum-1/ DIR/broker-1/  data
 DIR/logs/broker-1.log …      what the processes say
 DIR/cluster.json             the processes of the running cluster; absent when it is down
@@ -18,11 +19,15 @@ from metadata_log.configuration import ConfigError
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.ports import HOST, PortReservation
 from quorate.cluster.settings import Settings
+from quorum.certificate_authority import TRUSTSTORE_FILE
 from quorum.config import CLUSTER_ID, DATA_DIR, NODE_ID, QUORUM_VOTERS, Voter, parse_voters
 from quorum.config_file import read_toml
+from quorum.security import Role
+from quorum.security_config import BROKER_SECURITY, SSL, VOTER_SECURITY, SecurityKeys
 
 Kind = Literal["quorum", "broker"]
 CONFIG_FOLDER: Final = "config"
+CERTS_FOLDER: Final = "certs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ def _voter_node(folder: Path, voter: int, voters: str, cluster_id: str, settings
         CLUSTER_ID.name: cluster_id,
         DATA_DIR.name: str(folder / f"quorum-{voter}"),
         QUORUM_VOTERS.name: voters,
+        **_security(VOTER_SECURITY, folder, Role.VOTER, voter),
         **settings.quorum,
     }
     return Node("quorum", voter, config, folder)
@@ -141,9 +147,18 @@ def _broker_node(
         QUORUM_BOOTSTRAP_SERVERS.name: bootstrap,
         LISTENERS.name: f"PLAINTEXT://{HOST}:{kafka_port}",
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
+        **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings.broker,
     }
     return Node("broker", broker, config, folder)
+
+
+def _security(keys: SecurityKeys, folder: Path, role: Role, node_id: int) -> dict[str, object]:
+    return {
+        keys.protocol.name: SSL,
+        keys.keystore.name: str(folder / CERTS_FOLDER / f"{role}-{node_id}.pem"),
+        keys.truststore.name: str(folder / CERTS_FOLDER / TRUSTSTORE_FILE),
+    }
 
 
 def write_config(node: Node) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from quorate.cluster.certificates import make_certificates
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.layout import (
     LOCK_NAME,
@@ -64,7 +65,7 @@ class LocalCluster:
         progress: Progress,
         attached: bool,
     ) -> "LocalCluster":
-        """A new cluster in an empty folder; writes its configuration files.
+        """A new cluster in an empty folder; writes its configuration and its certificates.
 
         ``attached``: the processes stop when this one ends, however it ends.
 
@@ -81,6 +82,7 @@ class LocalCluster:
             settings=settings,
             cluster_id=secrets.token_urlsafe(16),
         )
+        make_certificates(folder, nodes)
         for node in nodes:
             write_config(node)
         return cls(folder, nodes, progress, attached=attached)

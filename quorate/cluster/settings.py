@@ -8,6 +8,7 @@ from typing import Final
 from broker.config import BROKER_SPEC
 from metadata_log.configuration import ConfigError, ConfigSpec
 from quorum.config import QUORUM_SPEC
+from quorum.security_config import BROKER_SECURITY, VOTER_SECURITY
 
 MANAGED: Final[Mapping[str, str]] = {
     "advertised.listeners": "--port",
@@ -19,9 +20,18 @@ MANAGED: Final[Mapping[str, str]] = {
     "log.dir": "--data",
     "node.id": "--quorum",
     "quorum.bootstrap.servers": "--quorum",
+    "quorum.security.protocol": "--set security.protocol=…, for voters and brokers",
+    "quorum.ssl.keystore.location": "DIR/certs",
+    "quorum.ssl.truststore.location": "DIR/certs",
     "quorum.voters": "--quorum",
+    "ssl.keystore.location": "DIR/certs",
+    "ssl.truststore.location": "DIR/certs",
 }
 """Keys that a local cluster sets by itself → the way to influence them."""
+
+
+_BROKERS_NAME: Final = {VOTER_SECURITY.protocol.name: BROKER_SECURITY.protocol.name}
+"""Keys that voters and brokers know under different names, and must agree on."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,8 @@ def check_settings(values: Mapping[str, object]) -> Settings:
         _refuse_unknown(key)
         if key in MANAGED:
             raise ConfigError(f"{key} is set by the local cluster itself: use {MANAGED[key]}")
-    return Settings(quorum=_known(QUORUM_SPEC, values), broker=_known(BROKER_SPEC, values))
+    for_brokers = {_BROKERS_NAME.get(key, key): value for key, value in values.items()}
+    return Settings(quorum=_known(QUORUM_SPEC, values), broker=_known(BROKER_SPEC, for_brokers))
 
 
 def _known(spec: ConfigSpec, values: Mapping[str, object]) -> dict[str, object]:

@@ -11,11 +11,13 @@ from typing import Final
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
+from quorate.cluster.certificates import admin_security
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.layout import Kind, Node
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
 from quorate.cluster.processes import last_lines, send
 from quorate.cluster.settings import check_settings
+from quorum.security import Security
 
 POLL_INTERVAL_S: Final = 0.02
 ADMIN_TIMEOUT_MS: Final = 15_000
@@ -64,6 +66,10 @@ class RunningCluster:
     def voter_pid(self, voter_id: int) -> int | None:
         """Process id; None: it does not run."""
         return self._cluster.pid(self._cluster.node("quorum", voter_id))
+
+    def quorum_security(self) -> Security | None:
+        """An administrator's certificates, for a ``QuorumClient``; None: plain text."""
+        return admin_security(self.folder)
 
     def admin(self) -> AdminClient:
         """An admin client; close it."""

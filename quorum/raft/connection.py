@@ -1,4 +1,7 @@
-"""One TCP connection between voters: frames in, frames out, never blocking."""
+"""One TCP connection between voters: TLS, frames in, frames out, never blocking.
+
+Until the peer has introduced itself it gets little: a small frame, few bytes, a small buffer.
+"""
 
 import contextlib
 import logging
@@ -8,10 +11,16 @@ from typing import Final
 
 from quorum.raft.frames import LENGTH_BYTES, MAX_FRAME_BYTES, MalformedFrame
 from quorum.raft.poller import ERROR, READ, WRITE, DrivenPoller
+from quorum.raft.tls import TlsError, TlsStream
+from quorum.security import Principal
 
 log = logging.getLogger(__name__)
 
 BUFFER_BYTES: Final = 1 << 20
+MAX_HELLO_BYTES: Final = 4 << 10
+MAX_STRANGER_BYTES: Final = 64 << 10
+"""Taken from a peer in all, its handshake included, before its hello is accepted."""
+
 DEAD_AFTER_MS: Final = 3_000
 """Bytes a peer does not acknowledge for this long mean that it is gone."""
 
@@ -30,7 +39,8 @@ _SOCKET_OPTIONS: Final = (
 class Connection:
     """Delivers whole frames to ``on_frame``, and its own end to ``on_closed``, once.
 
-    ``on_frame`` may raise ``MalformedFrame``: the connection is then closed with that as reason.
+    ``on_connected`` is called when frames can be sent: once TCP and TLS are ready. ``on_frame`` may
+    raise ``MalformedFrame``: the connection is then closed with that as reason.
     """
 
     def __init__(
@@ -42,16 +52,23 @@ class Connection:
         on_connected: Callable[["Connection"], None],
         on_frame: Callable[["Connection", bytes], None],
         on_closed: Callable[["Connection", str], None],
+        peer_host: str = "",
+        tls: TlsStream | None = None,
     ) -> None:
         self._poller = poller
         self._socket = sock
         self._connecting = connecting
+        self._tls = tls
+        self._secured = tls is None
         self._on_connected = on_connected
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._incoming = bytearray()
         self._outgoing = bytearray()
+        self._stranger_room = MAX_STRANGER_BYTES
         self.closed = False
+        self.introduced = False
+        self.peer_host = peer_host
         self.voter_id = 0  # Known after the hello.
         for level, option, value in _SOCKET_OPTIONS:
             sock.setsockopt(level, option, value)
@@ -62,17 +79,24 @@ class Connection:
         """Bytes handed in that the kernel has not taken yet."""
         return len(self._outgoing)
 
+    @property
+    def principal(self) -> Principal | None:
+        """Whom the peer's certificate names; None: no TLS, or not done yet."""
+        return None if self._tls is None else self._tls.principal
+
     def send(self, frame: bytes) -> None:
         """Queue a frame, its length in front; the kernel gets what it takes at once."""
         if self.closed:
             return
-        if self._outgoing or self._connecting:
-            self._outgoing += frame
+        if self._tls is None:
+            self._send_bytes(frame)
             return
-        sent = self._send_now(frame)
-        if sent < len(frame) and not self.closed:
-            self._outgoing += memoryview(frame)[sent:]
-            self._poller.subscribe(self._socket.fileno(), self._on_event, READ | WRITE)
+        try:
+            self._tls.encrypt(frame)
+        except TlsError as error:
+            self.close(str(error))
+            return
+        self._send_bytes(self._tls.take_outgoing())
 
     def close(self, reason: str) -> None:
         if self.closed:
@@ -81,6 +105,15 @@ class Connection:
         self._poller.unsubscribe(self._socket.fileno())
         self._socket.close()
         self._on_closed(self, reason)
+
+    def _send_bytes(self, data: bytes) -> None:
+        if self._outgoing or self._connecting:
+            self._outgoing += data
+            return
+        sent = self._send_now(data)
+        if sent < len(data) and not self.closed:
+            self._outgoing += memoryview(data)[sent:]
+            self._poller.subscribe(self._socket.fileno(), self._on_event, READ | WRITE)
 
     def _send_now(self, data: bytes | bytearray) -> int:
         try:
@@ -107,7 +140,10 @@ class Connection:
             self.close(f"cannot connect: error {error}")
             return
         self._connecting = False
-        self._on_connected(self)
+        if self._secured:
+            self._on_connected(self)
+        else:
+            self._go_on_with_tls(b"")
 
     def _flush(self) -> None:
         if self._outgoing:
@@ -119,7 +155,7 @@ class Connection:
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
             try:
-                data = self._socket.recv(BUFFER_BYTES)
+                data = self._socket.recv(BUFFER_BYTES if self.introduced else self._stranger_room)
             except BlockingIOError:
                 raise
             except OSError as error:
@@ -128,8 +164,36 @@ class Connection:
             if not data:
                 self.close("the peer closed the connection")
                 return
-            self._incoming += data
+            self._stranger_room -= min(len(data), self._stranger_room)
+            if self._tls is None:
+                self._incoming += data
+            else:
+                self._go_on_with_tls(data)
             self._deliver_frames()
+            if not self.introduced and not self._stranger_room:
+                self.close(f"{MAX_STRANGER_BYTES} bytes without a hello")
+
+    def _go_on_with_tls(self, data: bytes) -> None:
+        """Handshake until it is done, then decrypt."""
+        assert self._tls is not None
+        try:
+            self._tls.receive(data)
+            if not self._secured:
+                self._secured = self._tls.handshake()
+                if self._secured:
+                    self._on_connected(self)
+            if self._secured and not self.closed:
+                self._incoming += self._tls.decrypted()
+        except TlsError as error:
+            # The alert tells the peer's administrator why; it may or may not get through.
+            self._send_now(self._tls.take_outgoing())
+            self.close(str(error))
+            return
+        except MalformedFrame as error:
+            self.close(str(error))
+            return
+        if answer := self._tls.take_outgoing():
+            self._send_bytes(answer)
 
     def _deliver_frames(self) -> None:
         start = 0
@@ -137,8 +201,9 @@ class Connection:
             while len(self._incoming) - start >= LENGTH_BYTES and not self.closed:
                 body = start + LENGTH_BYTES
                 length = int.from_bytes(self._incoming[start:body], "big")
-                if length > MAX_FRAME_BYTES:
-                    raise MalformedFrame(f"a frame of {length} bytes, {MAX_FRAME_BYTES} at most")
+                most = MAX_FRAME_BYTES if self.introduced else MAX_HELLO_BYTES
+                if length > most:
+                    raise MalformedFrame(f"a frame of {length} bytes, {most} at most")
                 if len(self._incoming) < body + length:
                     break
                 frame = bytes(memoryview(self._incoming)[body : body + length])

@@ -2,7 +2,8 @@
 
 One connection per pair of voters, dialled by the one with the higher id, so each direction is one
 ordered stream. Both sides begin with a hello that names cluster and voter; nothing else is accepted
-before it, and nobody who is not a configured voter after it. All on the raft thread.
+before it, and nobody who is not a configured voter after it. Under TLS the certificate must name
+the voter that the hello names. All on the raft thread.
 """
 
 import errno
@@ -29,11 +30,17 @@ from quorum.raft.frames import (
     encode_hello,
 )
 from quorum.raft.poller import READ, DrivenPoller
+from quorum.raft.tls import TlsContexts
+from quorum.refusals import Refusals
+from quorum.security import Role, Security
 
 log = logging.getLogger(__name__)
 
 REDIAL_S: Final = 0.2
 HELLO_TIMEOUT_S: Final = 3.0
+MAX_STRANGERS: Final = 32
+"""Accepted connections without a hello; one more closes the oldest, so voters still get in."""
+
 MAX_BACKLOG_BYTES: Final = 16 << 20
 """Entries for a peer with more than this unsent are dropped: it then asks for them again."""
 
@@ -54,8 +61,14 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
     """Listens, dials, and hands decoded messages to the library."""
 
     def __init__(
-        self, poller: DrivenPoller, cluster_id: str, own: VoterNode, others: list[VoterNode]
+        self,
+        poller: DrivenPoller,
+        cluster_id: str,
+        own: VoterNode,
+        others: list[VoterNode],
+        security: Security | None = None,
     ) -> None:
+        """``security`` None: plain text, without any proof of who the peers are."""
         super().__init__(None, own, others)
         self._poller = poller
         self._cluster_id = cluster_id
@@ -68,6 +81,8 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._redial_at: dict[int, float] = {}
         self._resolved: dict[int, tuple[str, int]] = {}
         self._complained: set[str] = set()
+        self._tls = None if security is None else TlsContexts(security)
+        self._refusals = Refusals("raft port")
         self._listener: socket.socket | None = None
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -144,11 +159,14 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, peer = listener.accept()
         except OSError:
             return  # Gone again before it was accepted.
         sock.setblocking(False)
-        connection = self._connection(sock, connecting=False)
+        strangers = [known for known in self._unintroduced if not known.voter_id]
+        if len(strangers) >= MAX_STRANGERS:
+            strangers[0].close(f"{MAX_STRANGERS} newer connections have not introduced themselves")
+        connection = self._connection(sock, peer[0], accepted=True)
         self._unintroduced[connection] = time.monotonic()
 
     def _dial(self, node: VoterNode) -> None:
@@ -162,7 +180,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         self._dialling.add(node.voter_id)
-        connection = self._connection(sock, connecting=True)
+        connection = self._connection(sock, node.raft.host, accepted=False)
         connection.voter_id = node.voter_id
         self._unintroduced[connection] = time.monotonic()
         error = sock.connect_ex(address)
@@ -183,15 +201,23 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
 
         threading.Thread(target=look_up, name="raft-resolve", daemon=True).start()
 
-    def _connection(self, sock: socket.socket, *, connecting: bool) -> Connection:
+    def _connection(self, sock: socket.socket, peer_host: str, *, accepted: bool) -> Connection:
         return Connection(
             self._poller,
             sock,
-            connecting=connecting,
-            on_connected=self._introduce,
+            connecting=not accepted,
+            peer_host=peer_host,
+            tls=None if self._tls is None else self._tls.stream(accepted=accepted),
+            on_connected=self._on_connected,
             on_frame=self._on_frame,
             on_closed=self._on_closed,
         )
+
+    def _on_connected(self, connection: Connection) -> None:
+        """Who dials says first who he is, to whom he meant to dial."""
+        if connection.voter_id:
+            self._check_certificate(connection, connection.voter_id)
+            self._introduce(connection)
 
     def _introduce(self, connection: Connection) -> None:
         connection.send(encode_hello(self._cluster_id, self._own.voter_id))
@@ -209,6 +235,9 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
     def _on_hello(self, connection: Connection, hello: RaftHello) -> None:
         dialled = connection.voter_id != 0
         self._check_hello(connection, hello)
+        self._check_certificate(connection, hello.voter_id)
+        connection.introduced = True
+        self._refusals.accepted(connection.peer_host)
         self._unintroduced.pop(connection, None)
         self._dialling.discard(hello.voter_id)
         older = self._connections.pop(hello.voter_id, None)
@@ -222,7 +251,16 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         log.info("connected to voter %d", hello.voter_id)
         self._onNodeConnected(self._others[hello.voter_id])
 
+    def _check_certificate(self, connection: Connection, voter_id: int) -> None:
+        if self._tls is None:
+            return
+        principal = connection.principal
+        if principal is None or not principal.is_node(Role.VOTER, voter_id):
+            raise MalformedFrame(f"the certificate of {principal} is not that of voter {voter_id}")
+
     def _check_hello(self, connection: Connection, hello: RaftHello) -> None:
+        if connection.introduced:
+            raise MalformedFrame("a second hello")
         if hello.format != PROTOCOL_FORMAT:
             raise MalformedFrame(f"peer speaks format {hello.format}, not {PROTOCOL_FORMAT}")
         if hello.cluster_id != self._cluster_id:
@@ -244,8 +282,10 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             del self._connections[voter_id]
             log.info("lost voter %d: %s", voter_id, reason)
             self._onNodeDisconnected(self._others[voter_id])
+        elif voter_id:
+            self._complain(str(voter_id), f"connection with voter {voter_id}: {reason}")
         else:
-            self._complain(str(voter_id), f"connection with voter {voter_id or '?'}: {reason}")
+            self._refusals.refused(connection.peer_host, reason)
 
     def _complain(self, about: str, what: str) -> None:
         """Warn once per peer until it is heard from again: one that is down is dialled for ever."""

@@ -249,6 +249,7 @@ def test_a_broker_without_quorum_waits_with_a_message_and_then_gives_up(tmp_path
     config.write_text(
         f'"broker.id" = 1\n"log.dir" = "{tmp_path / "log"}"\n'
         '"quorum.bootstrap.servers" = "127.0.0.1:1"\n"listeners" = "PLAINTEXT://127.0.0.1:0"\n'
+        '"quorum.security.protocol" = "PLAINTEXT"\n'
     )
     error = quorate_error(
         "node", "broker", "--config", str(config), "--set", "quorum.connect.timeout.ms=1500"

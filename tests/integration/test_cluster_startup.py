@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from quorate.testing import RunningCluster, running_cluster
+from quorum.certificate_authority import CertificateAuthority
 from quorum.config_file import read_toml
+from quorum.security import Role
 
 pytestmark = pytest.mark.integration
 
@@ -32,6 +34,17 @@ def broker_config(cluster: RunningCluster, tmp_path: Path) -> dict[str, object]:
         "log.dir": str(tmp_path / "log"),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "grpc.listener": "127.0.0.1:0",
+        **certificate(cluster, 9),
+    }
+
+
+def certificate(cluster: RunningCluster, broker_id: int) -> dict[str, object]:
+    """Configuration of a broker's certificate, signed by the cluster's authority."""
+    authority = CertificateAuthority.open(cluster.folder / "certs")
+    authority.issue_node(Role.BROKER, broker_id)
+    return {
+        "quorum.ssl.keystore.location": str(authority.folder / f"broker-{broker_id}.pem"),
+        "quorum.ssl.truststore.location": str(authority.truststore),
     }
 
 
@@ -87,6 +100,7 @@ def test_broker_refuses_the_data_folder_of_another_node_id(
         other.stop_broker(1)
         broker_config["quorum.bootstrap.servers"] = other.voter_grpc_address(1)
         broker_config["log.dir"] = str(other.folder / "broker-1")
+        broker_config.update(certificate(other, 9))
         assert_refused(run_node(tmp_path, "broker", broker_config), "broker-1", "9", "1")
 
 
@@ -97,6 +111,7 @@ def test_broker_refuses_the_data_folder_of_another_cluster(
         other.stop_broker(1)
         broker_config["broker.id"] = 1
         broker_config["log.dir"] = str(other.folder / "broker-1")
+        broker_config.update(certificate(cluster, 1))
         result = run_node(tmp_path, "broker", broker_config)
         foreign = read_toml(other.folder / "config" / "quorum-1.toml")["cluster.id"]
     assert_refused(result, cluster.status().cluster_id, str(foreign))
@@ -107,6 +122,7 @@ def test_data_folder_in_use_is_refused(
 ) -> None:
     broker_config["log.dir"] = str(cluster.folder / "broker-1")
     broker_config["broker.id"] = 1
+    broker_config.update(certificate(cluster, 1))
     assert_refused(run_node(tmp_path, "broker", broker_config), "broker-1")
     assert cluster.broker_pid(1) is not None
 
@@ -156,6 +172,7 @@ def test_broker_with_the_id_of_a_live_one_waits_and_says_whom_for(
 ) -> None:
     """The registration may be its own, of a process that died a second ago: so it waits."""
     broker_config["broker.id"] = 1
+    broker_config.update(certificate(cluster, 1))
     path = write_config(tmp_path / "second.toml", broker_config)
     before = cluster.status().broker(1)
     with subprocess.Popen(

@@ -144,7 +144,10 @@ def _topic_ids(stored: dict[TopicIdPartition, bytes]) -> set[bytes]:
 async def image_of_voter(cluster: RunningCluster, voter_id: int, offset: MetadataOffset) -> Image:
     """The image as one voter alone tells it, at or past ``offset``."""
     client = QuorumClient(
-        [cluster.voter_grpc_address(voter_id)], description="test", session_timeout_ms=30_000
+        [cluster.voter_grpc_address(voter_id)],
+        description="test",
+        session_timeout_ms=30_000,
+        security=cluster.quorum_security(),
     )
     await client.start(deadline_ms=20_000)
     try:

@@ -21,9 +21,25 @@ import grpc
 
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
+from quorum.certificate_authority import CertificateAuthority
 from quorum.client import QuorumClient
+from quorum.keystore import load_security
+from quorum.peers import ONLY_VOTERS, channel_credentials
+from quorum.security import Role, Security
 
 START_TIMEOUT_S = 30.0
+
+
+def admin_of(authority: CertificateAuthority) -> Security:
+    """The certificates of an administrator."""
+    authority.issue_admin("admin")
+    return security_in(authority, "admin", Role.ADMIN)
+
+
+def security_in(authority: CertificateAuthority, stem: str, role: Role) -> Security:
+    """What is in the keystore ``stem``.pem of the authority's folder."""
+    keystore = authority.folder / f"{stem}.pem"
+    return load_security("keystore", keystore, "truststore", authority.truststore, role)
 
 
 def free_ports(count: int) -> list[int]:
@@ -45,8 +61,12 @@ class QuorumCluster:
         voters: int = 3,
         cluster_id: str = "test-cluster",
         settings: Mapping[str, object] | None = None,
+        secure: bool = False,
     ) -> None:
-        """``settings``: further configuration keys of every voter."""
+        """``settings``: further configuration keys of every voter.
+
+        ``secure``: mutual TLS; ``authority`` signs, ``security`` is an administrator's.
+        """
         self.folder = folder
         self.cluster_id = cluster_id
         self.settings = dict(settings or {})
@@ -55,6 +75,8 @@ class QuorumCluster:
         self._raft_ports = dict(zip(self.voter_ids, ports[:voters], strict=True))
         self._grpc_ports = dict(zip(self.voter_ids, ports[voters:], strict=True))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.authority = CertificateAuthority.open(folder / "certs") if secure else None
+        self.security = None if self.authority is None else admin_of(self.authority)
 
     @property
     def addresses(self) -> list[str]:
@@ -124,12 +146,22 @@ class QuorumCluster:
             "cluster.id": self.cluster_id,
             "data.dir": str(self.data_dir(voter_id)),
             "quorum.voters": voters,
+            **self._security_values(voter_id),
             **self.settings,
         }
         path = self.folder / f"voter-{voter_id}.toml"
         lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in values.items()]
         path.write_text("".join(lines))
         return path
+
+    def _security_values(self, voter_id: int) -> dict[str, object]:
+        if self.authority is None:
+            return {"security.protocol": "PLAINTEXT"}
+        self.authority.issue_node(Role.VOTER, voter_id)
+        return {
+            "ssl.keystore.location": str(self.authority.folder / f"voter-{voter_id}.pem"),
+            "ssl.truststore.location": str(self.authority.truststore),
+        }
 
     def kill(self, voter_id: int) -> None:
         """kill -9."""
@@ -172,11 +204,18 @@ class QuorumCluster:
 
     def status(self, voter_id: int) -> pb.QuorumStatusResponse | None:
         """As the voter sees it; None if it does not answer."""
-        with grpc.insecure_channel(self.address(voter_id)) as channel:
+        with self._channel(voter_id) as channel:
             try:
                 return QuorumStub(channel).QuorumStatus(pb.QuorumStatusRequest(), timeout=1.0)
             except grpc.RpcError:
                 return None
+
+    def _channel(self, voter_id: int) -> grpc.Channel:
+        if self.security is None:
+            return grpc.insecure_channel(self.address(voter_id))
+        return grpc.secure_channel(
+            self.address(voter_id), channel_credentials(self.security), options=ONLY_VOTERS
+        )
 
     def leader(self) -> int | None:
         """A running voter that says it leads."""
@@ -223,7 +262,10 @@ async def connected(
 ) -> AsyncIterator[QuorumClient]:
     """A client with a session, closed at the end."""
     client = QuorumClient(
-        quorum.addresses, description=description, session_timeout_ms=session_timeout_ms
+        quorum.addresses,
+        description=description,
+        session_timeout_ms=session_timeout_ms,
+        security=quorum.security,
     )
     await client.start(deadline_ms=int(START_TIMEOUT_S * 1000))
     try:

@@ -58,6 +58,7 @@ def voter_config(folder: Path, **more: object) -> QuorumConfig:
             "cluster.id": CLUSTER,
             "data.dir": str(folder),
             "quorum.voters": "1@127.0.0.1:7001/7101,2@127.0.0.1:7002/7102",
+            "security.protocol": "PLAINTEXT",
             **more,
         }
     )

@@ -13,6 +13,8 @@ VALUES: dict[str, object] = {
     "cluster.id": "c",
     "data.dir": "data",
     "quorum.voters": "1@a:7001/7101,2@b:7002/7102",
+    "ssl.keystore.location": "voter-2.pem",
+    "ssl.truststore.location": "truststore.pem",
 }
 
 
@@ -26,7 +28,8 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "voter.toml"
     path.write_text(
         '"node.id" = 1\n"cluster.id" = "c"\n"data.dir" = "d"\n'
-        '"quorum.voters" = "1@a:7001/7101,2@b:7002/7102"\n'
+        '"quorum.voters" = "1@localhost:7001/7101,2@127.0.0.1:7002/7102"\n'
+        '"security.protocol" = "PLAINTEXT"\n'
     )
     assert load_quorum_config(path, {"node.id": "2"}).voter_id == 2
 
@@ -43,6 +46,10 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
         ({"quorum.voters": "1@a:7001/x"}, "must be host:port"),
         ({"quorum.voters": "1@a:0/7101"}, "must be fixed"),
         ({"log.level": "LOUD"}, "log.level=LOUD"),
+        ({"security.protocol": "PLAINTEXT"}, "quorum.voters names a: use SSL"),
+        ({"security.protocol": "TLS"}, "must be one of SSL, PLAINTEXT"),
+        ({"ssl.keystore.location": ""}, "ssl.keystore.location is missing.*quorate certs"),
+        ({"ssl.truststore.location": ""}, "ssl.truststore.location is missing"),
     ],
 )
 def test_what_is_wrong_is_named(changed: dict[str, object], named: str) -> None:

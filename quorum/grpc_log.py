@@ -1,0 +1,101 @@
+"""What grpc's core writes to standard error: a line per failed handshake, and not who failed.
+
+Only its trace of handshakes names the peer. So standard error of the C code goes through a pipe:
+who was refused is logged once, the rest of the trace is dropped, real errors are passed on.
+"""
+
+import fcntl
+import os
+import re
+import sys
+import threading
+from typing import Final
+
+from quorum.authorization import peer_host
+from quorum.refusals import Refusals
+
+_PIPE_BYTES: Final = 1 << 20
+_MAX_LINE_BYTES: Final = 64 << 10
+_LOG_LINE: Final = re.compile(rb"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+:\d+\] ?")
+_HANDSHAKE_ENDED: Final = re.compile(rb"CallNextHandshakerLocked: error=(?!OK )(.*)")
+_LOCAL: Final = re.compile(rb"endpoint_local_address=([^,}]+)")
+_PEER: Final = re.compile(rb"endpoint_peer_address=([^,}]+)")
+_OF_HANDSHAKES: Final = (b"ssl_transport_security.cc", b"handshaker.cc", b"channel_trace.h")
+_GOES_ON: Final = (b"=== Source Location", b"src/", b" shutdown=")
+"""How the further lines of such a message begin."""
+
+
+class HandshakeLog:
+    """Finds refused peers in the lines that grpc's core writes."""
+
+    def __init__(self, port: int, refusals: Refusals) -> None:
+        """``port``: of the server; this process's own connections elsewhere fail elsewhere."""
+        self._port = port
+        self._refusals = refusals
+        self._reason: bytes | None = None
+        self._is_dropped = False
+
+    def take(self, line: bytes) -> bool:
+        """Read one line; whether it is for people, too."""
+        found = _LOG_LINE.match(line)
+        if found is not None:
+            ended = _HANDSHAKE_ENDED.search(line)
+            self._reason = None if ended is None else ended[1]
+            ours = any(name in found[0] for name in _OF_HANDSHAKES)
+            self._is_dropped = found[1] == b"I" or ours
+            is_passed_on = not self._is_dropped
+        else:
+            is_passed_on = not (self._is_dropped and line.startswith(_GOES_ON))
+        if self._reason is not None:
+            self._take_peer(line, self._reason)
+        return is_passed_on
+
+    def _take_peer(self, line: bytes, reason: bytes) -> None:
+        local, peer = _LOCAL.search(line), _PEER.search(line)
+        if local is None or peer is None:
+            return
+        self._reason = None
+        if local[1].rpartition(b":")[2] == b"%d" % self._port:
+            why = reason.partition(b" shutdown=")[0].decode(errors="replace")
+            self._refusals.refused(peer_host(peer[1].decode(errors="replace")), _readable(why))
+
+
+def divert_grpc_log(port: int, refusals: Refusals) -> None:
+    """From now on the C code's standard error is read here; Python's goes where it went.
+
+    Call it before grpc is used, and before logging is set up. Where the user has asked grpc for a
+    log of its own (``GRPC_TRACE``, ``GRPC_VERBOSITY``), nothing is changed.
+    """
+    if "GRPC_TRACE" in os.environ or "GRPC_VERBOSITY" in os.environ:
+        return
+    os.environ["GRPC_TRACE"] = "handshaker"
+    outside = os.dup(2)
+    reader, writer = os.pipe()
+    # A flood of refusals loses lines rather than time: grpc must never wait for this log.
+    os.set_blocking(writer, False)
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    sys.stderr.flush()
+    os.dup2(writer, 2)
+    os.close(writer)
+    sys.stderr = os.fdopen(os.dup(outside), "w", buffering=1)
+    log = HandshakeLog(port, refusals)
+    threading.Thread(
+        target=_read_lines, args=(reader, outside, log), name="grpc-log", daemon=True
+    ).start()
+
+
+def _read_lines(reader: int, outside: int, log: HandshakeLog) -> None:
+    rest = b""
+    while data := os.read(reader, _MAX_LINE_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        passed_on = [line for line in lines if log.take(line)]
+        if passed_on:
+            os.write(outside, b"\n".join(passed_on) + b"\n")
+        if len(rest) > _MAX_LINE_BYTES:
+            rest = b""
+
+
+def _readable(why: str) -> str:
+    """Without the parts that only grpc's authors understand."""
+    why = re.sub(r"^UNKNOWN: |error:[0-9a-f]+:|OPENSSL_internal:|: OK$", "", why)
+    return why.replace("SSL_ERROR_SSL: SSL routines:", "").strip()

@@ -1,0 +1,122 @@
+"""Who was refused is said once, whatever is sent, and grpc's own words are read for it."""
+
+import logging
+
+import pytest
+
+from quorum.authorization import peer_host
+from quorum.grpc_log import HandshakeLog
+from quorum.refusals import FORGET_AFTER_S, MAX_PEERS, Refusals
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def refusals(clock: Clock, caplog: pytest.LogCaptureFixture) -> Refusals:
+    caplog.set_level(logging.WARNING)
+    return Refusals("test port", clock)
+
+
+def test_each_peer_is_said_once(refusals: Refusals, caplog: pytest.LogCaptureFixture) -> None:
+    for attempt in range(3):
+        refusals.refused("10.0.0.1", f"attempt {attempt}")
+        refusals.refused("10.0.0.2", f"attempt {attempt}")
+    assert caplog.messages == [
+        "test port: refused 10.0.0.1: attempt 0",
+        "test port: refused 10.0.0.2: attempt 0",
+    ]
+
+
+def test_a_peer_that_got_in_is_news_again(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals.refused("10.0.0.1", "no")
+    refusals.accepted("10.0.0.1")
+    refusals.refused("10.0.0.1", "no again")
+    assert len(caplog.messages) == 2
+
+
+def test_so_it_is_after_an_hour(
+    refusals: Refusals, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals.refused("10.0.0.1", "no")
+    clock.now_s += FORGET_AFTER_S + 1
+    refusals.refused("10.0.0.1", "still no")
+    assert len(caplog.messages) == 2
+
+
+def test_many_peers_do_not_fill_log_or_memory(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(10 * MAX_PEERS):
+        refusals.refused(f"2001:db8::{number:x}", "no")
+    assert len(caplog.messages) == MAX_PEERS + 1
+    assert f"more than {MAX_PEERS} peers" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:127.0.0.1:5000", "127.0.0.1"),
+        ("ipv6:%5B::1%5D:5000", "::1"),
+        ("ipv6:[fe80::1]:5000", "[fe80::1]"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_hosts_are_found_in_grpcs_peers(peer: str, host: str) -> None:
+    assert peer_host(peer) == host
+
+
+# --- grpc's log -----------------------------------------------------------------------------------
+
+HEAD = b"I1121 16:31:48.924471   27487 "
+ARGS = (
+    b"args={endpoint=0x7f, args={grpc.internal.endpoint_local_address=ipv4:127.0.0.1:7101, "
+    b"grpc.internal.endpoint_peer_address=ipv4:10.0.0.9:41106, x=1}, exit_early=0}"
+)
+FAILED = [
+    HEAD + b"handshaker.cc:80] handshake_manager 0x7f3: adding handshaker security at index 1",
+    HEAD + b"handshaker.cc:155] CallNextHandshakerLocked: error=OK shutdown=false index=1, " + ARGS,
+    HEAD + b"ssl_transport_security.cc:2563] Handshake failed with error SSL_ERROR_SSL: error:1",
+    HEAD + b"handshaker.cc:155] CallNextHandshakerLocked: error=UNKNOWN: Ssl handshake failed: OK",
+    b"=== Source Location Trace: === ",
+    b"src/core/util/status_helper.cc:68",
+    b" shutdown=false index=2, " + ARGS,
+    HEAD + b"channel_trace.h:396] handshake manager 0x7f: Failed with error: UNKNOWN: Ssl",
+]
+
+
+def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = HandshakeLog(7101, refusals)
+    passed_on = [line for _ in range(2) for line in FAILED if log.take(line)]
+    assert caplog.messages == ["test port: refused 10.0.0.9: Ssl handshake failed"]
+    assert passed_on == []
+
+
+def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = HandshakeLog(7102, refusals)
+    for line in FAILED:
+        log.take(line)
+    assert caplog.messages == []
+
+
+def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
+    log = HandshakeLog(7101, refusals)
+    error = b"E1121 16:31:48.924471   27487 server.cc:12] No room for new connections"
+    others = [b"a library's own words", b"", error, b" its second line"]
+    lines = [others[0], *FAILED, others[1], FAILED[0], *others[2:]]
+    assert [line for line in lines if log.take(line)] == others
