@@ -192,6 +192,7 @@ class Draft:
         self._scalars: dict[str, Any] = {}
         self._partitions: dict[TopicPartition, Partition] = {}
         self.sessions: Table[SessionId, SessionOpened] = Table(base.sessions, self._undo)
+        self.silences: Table[SessionId, int] = Table(base.silences, self._undo)
         self.brokers: Table[BrokerId, Broker] = Table(base.brokers, self._undo)
         self.topics: Table[str, Topic] = Table(base.topics, self._undo)
         self.topic_names: Table[TopicId, str] = Table(base.topic_names, self._undo)
@@ -293,6 +294,7 @@ class Draft:
             voter_set=self.voter_set,
             restored_offset=self._base.restored_offset,
             sessions=self.sessions.folded(),
+            silences=self.silences.folded(),
             brokers=self.brokers.folded(),
             topics=self.topics.folded(),
             topic_names=self.topic_names.folded(),

@@ -149,6 +149,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Where this history begins if the quorum was restored from a backup; 0: it never was. What
     happened after the backup is not in it, and was numbered below this (rule 7)."""
     sessions: "immutables.Map[SessionId, SessionOpened]" = immutables.Map()
+    silences: "immutables.Map[SessionId, int]" = immutables.Map()
+    """Quarters of its timeout for which a session had been silent when that was last noted."""
     brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
     topics: "immutables.Map[str, Topic]" = immutables.Map()
     topic_names: "immutables.Map[TopicId, str]" = immutables.Map()

@@ -30,6 +30,14 @@ def decode_session(message: pb.SessionOpened) -> r.SessionOpened:
     )
 
 
+def encode_silence(silence: r.SessionSilence) -> pb.SessionSilence:
+    return pb.SessionSilence(session_id=silence.session_id, quarters=silence.quarters)
+
+
+def decode_silence(message: pb.SessionSilence) -> r.SessionSilence:
+    return r.SessionSilence(session_id=SessionId(message.session_id), quarters=message.quarters)
+
+
 def encode_endpoint(endpoint: Endpoint) -> pb.Endpoint:
     return pb.Endpoint(host=endpoint.host, port=endpoint.port)
 

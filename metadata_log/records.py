@@ -50,6 +50,17 @@ class SessionClosed(_Value, frozen=True, gc=False, kw_only=True, tag=2):
     reason: str = "closed"  # "closed", "expired" or "fenced", for people.
 
 
+class SessionSilence(_Value, frozen=True, gc=False, kw_only=True):
+    session_id: SessionId  # One that is gone is passed over.
+    quarters: Int32  # Of its timeout, 0 to 4.
+
+
+class SessionSilences(_Value, frozen=True, gc=False, kw_only=True, tag=16):
+    """How long sessions had been silent when their leader took note, for the next one (rule 9)."""
+
+    silences: tuple[SessionSilence, ...]
+
+
 class ControllerClaim(_Value, frozen=True, gc=False, kw_only=True, tag=3):
     """/controller: the active controller (E1)."""
 
@@ -212,6 +223,7 @@ Record = (
     | FeatureLevel
     | ProducerIdBlock
     | QuorumVoterSet
+    | SessionSilences
 )
 
 _KINDS: Final = {

@@ -27,12 +27,14 @@ from metadata_log.partition_columns import ColumnsDecoder, ColumnsEncoder
 from metadata_log.record_codec import (
     decode_registration,
     decode_session,
+    decode_silence,
     decode_voter,
     encode_registration,
     encode_session,
+    encode_silence,
     encode_voter,
 )
-from metadata_log.records import SessionOpened
+from metadata_log.records import SessionOpened, SessionSilence
 from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
@@ -118,6 +120,9 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
     )
     for session in image.sessions.values():
         yield pb.SnapshotRecord(session=encode_session(session))
+    for session_id, quarters in image.silences.items():
+        silence = SessionSilence(session_id=session_id, quarters=quarters)
+        yield pb.SnapshotRecord(silence=encode_silence(silence))
     for broker in image.brokers.values():
         yield pb.SnapshotRecord(
             broker=pb.BrokerState(
@@ -192,6 +197,7 @@ class _Builder:
         self._controller: Controller | None = None
         self._voter_set = VoterSet()
         self._sessions: dict[SessionId, SessionOpened] = {}
+        self._silences: dict[SessionId, int] = {}
         self._brokers: dict[BrokerId, Broker] = {}
         self._columns = ColumnsDecoder()
         self._topics: dict[str, tuple[TopicId, MetadataOffset, list[Partition]]] = {}
@@ -226,6 +232,7 @@ class _Builder:
             voter_set=self._voter_set,
             restored_offset=MetadataOffset(self._header.restored_offset),
             sessions=immutables.Map(self._sessions),
+            silences=immutables.Map(self._silences),
             brokers=immutables.Map(self._brokers),
             topics=immutables.Map(
                 {
@@ -267,6 +274,10 @@ class _Builder:
     def _add_session(self, state: pb.SessionOpened) -> None:
         session = decode_session(state)
         self._sessions[session.session_id] = session
+
+    def _add_silence(self, state: pb.SessionSilence) -> None:
+        silence = decode_silence(state)
+        self._silences[silence.session_id] = silence.quarters
 
     def _add_config(self, state: pb.ConfigState) -> None:
         entity = EntityKey((state.entity_type, state.entity_name))
@@ -319,6 +330,7 @@ class _Builder:
 _ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
     "header": _Builder._check_header,
     "session": _Builder._add_session,
+    "silence": _Builder._add_silence,
     "broker": _Builder._add_broker,
     "controller": _Builder._add_controller,
     "topic": _Builder._add_topic,

@@ -1,5 +1,7 @@
 """Sessions, and what hangs on them: broker registrations and /controller (E1, E2, B3, rule 9)."""
 
+from typing import Final
+
 from metadata_log.draft import Draft
 from metadata_log.image import Broker, Controller
 from metadata_log.records import (
@@ -10,9 +12,14 @@ from metadata_log.records import (
     ResultCode,
     SessionClosed,
     SessionOpened,
+    SessionSilences,
 )
 from metadata_log.rules.requirements import Refused, require_id, require_session
 from metadata_log.types import NO_BROKER, BrokerEpoch, MetadataOffset
+
+SILENCE_QUARTERS_MAX: Final = 4
+"""A session that has been silent for its whole timeout is not expired yet: a new leader may have
+given it some more time."""
 
 
 def session_opened(draft: Draft, offset: MetadataOffset, record: SessionOpened) -> int:
@@ -30,6 +37,7 @@ def session_closed(draft: Draft, offset: MetadataOffset, record: SessionClosed) 
     if draft.sessions.get(record.session_id) is None:
         return offset
     draft.sessions.remove(record.session_id)
+    draft.silences.remove(record.session_id)
     draft.results.remove(record.session_id)
     for broker_id, broker in list(draft.brokers.items()):
         if broker.registration.session_id == record.session_id:
@@ -37,6 +45,21 @@ def session_closed(draft: Draft, offset: MetadataOffset, record: SessionClosed) 
     controller = draft.controller
     if controller is not None and controller.session_id == record.session_id:
         draft.controller = None
+    return offset
+
+
+def session_silences(draft: Draft, offset: MetadataOffset, record: SessionSilences) -> int:
+    if not draft.by_quorum:
+        raise Refused(ResultCode.INVALID, "the silence of sessions is the quorum's own to note")
+    for silence in record.silences:
+        if not 0 <= silence.quarters <= SILENCE_QUARTERS_MAX:
+            raise Refused(ResultCode.INVALID, f"a silence of {silence.quarters} quarters")
+        if draft.sessions.get(silence.session_id) is None:
+            continue  # Closed meanwhile.
+        if silence.quarters:
+            draft.silences.put(silence.session_id, silence.quarters)
+        else:
+            draft.silences.remove(silence.session_id)
     return offset
 
 

@@ -18,6 +18,7 @@ from metadata_log.records import (
     Record,
     SessionClosed,
     SessionOpened,
+    SessionSilences,
     TopicCreated,
     TopicDeletionPending,
     TopicRemoved,
@@ -31,6 +32,7 @@ from metadata_log.rules.membership import (
     controller_removed,
     session_closed,
     session_opened,
+    session_silences,
 )
 from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
@@ -67,6 +69,7 @@ _CONTROLLER_ONLY = frozenset(
 _RULES: dict[type, Callable[[Draft, MetadataOffset, Any], int]] = {
     SessionOpened: session_opened,
     SessionClosed: session_closed,
+    SessionSilences: session_silences,
     BrokerRegistration: broker_registration,
     BrokerAdmitted: broker_admitted,
     ControllerClaim: controller_claim,

@@ -143,6 +143,28 @@ class SessionOpened(google.protobuf.message.Message):
 Global___SessionOpened: typing_extensions.TypeAlias = SessionOpened
 
 @typing.final
+class SessionSilence(google.protobuf.message.Message):
+    """How long a session had been silent when its leader last took note (rule 9)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    QUARTERS_FIELD_NUMBER: builtins.int
+    session_id: builtins.bytes
+    """The session."""
+    quarters: builtins.int
+    """Of its timeout, 1 to 4."""
+    def __init__(
+        self,
+        *,
+        session_id: builtins.bytes = ...,
+        quarters: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["quarters", b"quarters", "session_id", b"session_id"]) -> None: ...
+
+Global___SessionSilence: typing_extensions.TypeAlias = SessionSilence
+
+@typing.final
 class BrokerRegistration(google.protobuf.message.Message):
     """/brokers/ids/N. The broker epoch is the metadata offset of this record (B3)."""
 
@@ -669,6 +691,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     RESULT_FIELD_NUMBER: builtins.int
     FOOTER_FIELD_NUMBER: builtins.int
     VOTER_SET_FIELD_NUMBER: builtins.int
+    SILENCE_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -713,6 +736,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def voter_set(self) -> Global___VoterSetState:
         """At most one."""
 
+    @property
+    def silence(self) -> Global___SessionSilence:
+        """One per session that was silent."""
+
     def __init__(
         self,
         *,
@@ -727,9 +754,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         result: Global___ResultState | None = ...,
         footer: Global___SnapshotFooter | None = ...,
         voter_set: Global___VoterSetState | None = ...,
+        silence: Global___SessionSilence | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set"] | None: ...
+    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -130,6 +130,13 @@ records = st.one_of(
     st.builds(r.FeatureLevel, name=st.just("f"), level=epochs),
     st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
     st.builds(
+        r.SessionSilences,
+        silences=st.lists(
+            st.builds(r.SessionSilence, session_id=sessions, quarters=st.integers(0, 5)),
+            max_size=2,
+        ).map(tuple),
+    ),
+    st.builds(
         r.QuorumVoterSet,
         expected_version=st.just(0) | versions,
         voters=st.lists(voters, min_size=1, max_size=3, unique_by=lambda v: v.voter_id).map(tuple),

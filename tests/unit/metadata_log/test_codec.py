@@ -51,6 +51,12 @@ records = st.one_of(
     st.builds(r.SessionOpened, session_id=ids, timeout_ms=int31, description=texts),
     st.builds(r.SessionClosed, session_id=ids, reason=texts),
     st.builds(
+        r.SessionSilences,
+        silences=st.lists(
+            st.builds(r.SessionSilence, session_id=ids, quarters=st.integers(0, 4)), max_size=3
+        ).map(tuple),
+    ),
+    st.builds(
         r.ControllerClaim,
         broker_id=int31,
         session_id=ids,
@@ -337,6 +343,10 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             ),
         ),
         "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+    ),
+    16: (
+        r.SessionSilences(silences=(r.SessionSilence(session_id=SESSION, quarters=3),)),
+        "92109192c4107373737373737373737373737373737303",
     ),
 }
 

@@ -18,6 +18,8 @@ from metadata_log.records import (
     Operation,
     ProducerIdBlock,
     QuorumVoterSet,
+    SessionSilence,
+    SessionSilences,
     TopicDeletionPending,
 )
 from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
@@ -44,6 +46,7 @@ def image_with_everything() -> Image:
     log.create_topic("orders", (1, 2, 3), (2, 3, 1))
     log.create_topic("doomed", (3,))
     log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))
+    log.write(SessionSilences(silences=(SessionSilence(session_id=session_of(3), quarters=2),)))
     for key in ("retention.ms", "cleanup.policy"):
         log.write_as_controller(
             ConfigSet(entity_type="topic", entity_name="orders", key=key, value="1")
