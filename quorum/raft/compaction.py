@@ -56,10 +56,12 @@ class CompactingVoter(ElectingVoter):
         self._snapshot_index = 0
         self._snapshot_begun_s = 0.0
         self._bytes_since_snapshot = 0
+        self._waiting_for_pieces: dict[VoterNode, int] = {}
         self.verified_index: int | None = None
         """Up to here the message being handled shows our log to be the leader's."""
         super().__init__(options, own, others, journal, poller, transport)
         self.use_serializer(snapshots)
+        snapshots.on_waiting = self._wait_for_piece
 
     def load_snapshot(self) -> None:
         """Start from the snapshot in the folder, if there is one.
@@ -139,9 +141,21 @@ class CompactingVoter(ElectingVoter):
 
     def _SyncObj__sendAppendEntries(self) -> None:
         super()._SyncObj__sendAppendEntries()
+        for node, index in self._waiting_for_pieces.items():
+            self.next_index[node] = index
+        self._waiting_for_pieces = {}
         sent, self._snapshots.sent = self._snapshots.sent, {}
         for node, position in sent.items():
             self.next_index[node] = position.last_index + 1
+
+    def _wait_for_piece(self, node: VoterNode) -> None:
+        """No piece of a snapshot goes to ``node`` now, for its connection is full.
+
+        The library would ask again and again for as long as a heartbeat's period, and send a
+        message each time: it goes on to the next follower once this one seems to lack nothing.
+        """
+        self._waiting_for_pieces[node] = self.next_index[node]
+        self.next_index[node] = self.journal.last_index + 1
 
     def count_applied_bytes(self, size: int) -> None:
         self._bytes_since_snapshot += size

@@ -84,6 +84,8 @@ class SnapshotStore:
         self._give_way = give_way
         self._sending: dict[VoterNode, tuple[BinaryIO, SnapshotPosition]] = {}
         self.sent: dict[VoterNode, SnapshotPosition] = {}
+        self.on_waiting: Callable[[VoterNode], None] = lambda _node: None
+        """Called when a follower needs a piece that cannot go now."""
         self._writer: Background | None = None
         self._written: SnapshotPosition | None = None
         self._checker: Background | None = None
@@ -202,10 +204,12 @@ class SnapshotStore:
     def getTransmissionData(self, node: VoterNode) -> Piece | None:
         """The next piece for a follower; None while it has enough under way."""
         if not self._can_send(node):
+            self.on_waiting(node)
             return None
         is_first = node not in self._sending
         if is_first:
             if not self.path.exists():
+                self.on_waiting(node)
                 return None
             file: BinaryIO = self.path.open("rb")
             position = read_head(self.path, file)

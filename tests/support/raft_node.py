@@ -25,6 +25,8 @@ class RecordingTransport(Transport):  # type: ignore[misc]  # the library is unt
     def __init__(self, own: VoterNode, others: list[VoterNode]) -> None:
         super().__init__(None, own, others)
         self.sent: Sent = []
+        self.is_full = False
+        """Nothing more of a snapshot fits into the connections for now."""
 
     def send(self, node: VoterNode, message: Message) -> bool:
         self.sent.append((node.voter_id, dict(message)))
@@ -34,7 +36,7 @@ class RecordingTransport(Transport):  # type: ignore[misc]  # the library is unt
         return True
 
     def can_take_snapshot_piece(self, node: VoterNode) -> bool:
-        return True
+        return not self.is_full
 
     def tend(self, now: float) -> None:
         """All are connected."""
@@ -126,7 +128,7 @@ class LoneNode:
         poller = DrivenPoller()
         self.snapshots = SnapshotStore(
             folder,
-            lambda _node: True,
+            self.transport.can_take_snapshot_piece,
             poller.wake,
             self.machine.decode,
             in_background=self.background,

@@ -470,6 +470,29 @@ def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
     lone.close()
 
 
+def test_leader_does_not_wait_for_a_connection_that_is_full_of_snapshot(tmp_path: Path) -> None:
+    """The library asks for pieces again and again, for a whole heartbeat's period."""
+    lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
+    lone.become_leader()
+    lone.node.append_run([b"a", b"b", b"c"])
+    lone.round()
+    ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 6, "reset": False, "success": True}
+    lone.receive(2, ack)
+    while lone.journal.first_index == 1:
+        lone.round()
+    lone.receive(3, {**ack, "next_node_idx": 2, "reset": True, "success": False})
+    lone.transport.is_full = True
+    lone.take_sent()
+    lone.node.send_append_entries()
+    (waits,) = [message for to, message in lone.take_sent("append_entries") if to == 3]
+    assert waits["serialized"] is None
+    lone.transport.is_full = False
+    lone.node.send_append_entries()
+    (piece,) = [m["serialized"] for to, m in lone.take_sent("append_entries") if "serialized" in m]
+    assert piece == (lone.snapshots.path.read_bytes(), True, True)
+    lone.close()
+
+
 def test_restart_applies_what_was_committed(tmp_path: Path) -> None:
     lone = LoneNode(tmp_path / "voter")
     lone.append_from(2, (1, 0), entries("a", "b"), commit_index=2)
