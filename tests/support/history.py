@@ -20,6 +20,8 @@ class Kind(Enum):
     """Unconditional, under a key of its own."""
     CAS = "compare-and-set"
     READ = "read"
+    FENCE = "read offset"
+    """Asks for an offset that covers everything answered before; reads nothing there."""
 
 
 class Outcome(Enum):
@@ -51,7 +53,7 @@ class Op:
 
     @property
     def writes(self) -> bool:
-        return self.kind is not Kind.READ
+        return self.kind in (Kind.WRITE, Kind.CAS)
 
 
 class Effect(NamedTuple):
@@ -148,7 +150,8 @@ def _wrong_registers(ops: Iterable[Op], effects: Iterable[Effect]) -> list[str]:
         if after.version != before.version + 1
     ]
     for op in ops:
-        if op.kind is Kind.WRITE or op.outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLIED):
+        told = op.outcome in (Outcome.OK, Outcome.REFUSED)
+        if not told or op.kind in (Kind.WRITE, Kind.FENCE):
             continue
         # A compare-and-set meets the state before it, a read sees the state at its offset.
         upto = op.offset - (op.kind is Kind.CAS)

@@ -31,6 +31,7 @@ from metadata_log.types import (
     ControllerEpoch,
     Endpoint,
     LeaderEpoch,
+    MetadataOffset,
     TopicId,
     TopicPartition,
 )
@@ -153,7 +154,7 @@ class QuorumLoad:
 
     async def _work(self, client: QuorumClient, watcher: Watcher, chance: random.Random) -> None:
         while not self._stopping:
-            kind = chance.choices(list(Kind), (45, 35, 20))[0]
+            kind = chance.choices((Kind.WRITE, Kind.CAS, Kind.READ), (45, 35, 20))[0]
             if kind is Kind.READ:
                 await self._read(client, watcher, chance)
             elif kind is Kind.CAS and watcher.has_state:
@@ -241,21 +242,34 @@ class QuorumLoad:
         invoked = time.monotonic_ns()
         try:
             offset = await client.read_offset()
+            self._note_read(Kind.FENCE, "", invoked, offset)
             async with asyncio.timeout(20):
                 await watcher.reached(offset)
         except (QuorumUnavailable, TimeoutError):
             return  # It was told nothing.
         known = watcher.image.partition(register)
+        seen = (0, 0) if known is None else (known.version, known.leader_epoch)
+        self._note_read(Kind.READ, str(register), invoked, watcher.offset, *seen)
+
+    def _note_read(
+        self,
+        kind: Kind,
+        key: str,
+        invoked: int,
+        offset: MetadataOffset,
+        version: int = 0,
+        token: int = 0,
+    ) -> None:
         self.ops.append(
             Op(
-                kind=Kind.READ,
-                key=str(register),
+                kind=kind,
+                key=key,
                 invoked=invoked,
                 returned=time.monotonic_ns(),
                 outcome=Outcome.OK,
-                offset=watcher.offset,
-                token=0 if known is None else known.leader_epoch,
-                version=0 if known is None else known.version,
+                offset=offset,
+                token=token,
+                version=version,
             )
         )
 

@@ -146,6 +146,13 @@ def test_stale_read_is_found() -> None:
     assert "answered before it began" in verdict([*GOOD_OPS[:5], stale], GOOD_LOG[:3]).violations[0]
 
 
+def test_read_offset_of_a_deposed_leader_is_found() -> None:
+    """It covers less than what was answered before it was asked for."""
+    fence = replace(read(3, 0, 0, times="60-65"), kind=Kind.FENCE)
+    assert "answered before it began" in verdict([*GOOD_OPS[:5], fence], GOOD_LOG[:3]).violations[0]
+    assert verdict([*GOOD_OPS[:5], replace(fence, offset=4)], GOOD_LOG[:3]).violations == []
+
+
 def test_read_of_another_value_is_found() -> None:
     assert verdict([*GOOD_OPS, read(9, 2, 102, times="90-95")], GOOD_LOG).violations
 
