@@ -7,8 +7,9 @@ closed loop; it and three servers share the machine. The columns are
     quorate         as by default, with mutual TLS; ``QuorumClient``
     quorate plain   the same on loopback without TLS
     etcd            without TLS; grpcio
+    etcd bare       the same servers by a client that costs as little as can be
     ZooKeeper       without TLS; kazoo
-    ZooKeeper bare  the same servers by a client that costs next to nothing
+    ZooKeeper bare  the same as with etcd
 
 and the ratios are ``quorate`` ("quorate plain" where TLS is not measured) to each peer. A peer that
 is not installed is left out. The goals stand beside for reference: nothing fails by a time.
@@ -27,7 +28,7 @@ import uvloop
 from bench._support import Bench
 from bench.peers import cases
 from bench.peers.cases import Contestant, memory_per_node
-from bench.peers.comparison import PLAIN, ZOOKEEPER_BARE, Comparison
+from bench.peers.comparison import PLAIN, Comparison
 from bench.peers.contender import Cluster, Unavailable
 from bench.peers.etcd import EtcdCluster, find_etcd
 from bench.peers.processes import Memory
@@ -38,6 +39,7 @@ MakeCluster = Callable[[Path], Cluster]
 """From the folder for its data and logs."""
 
 PARTITIONS = 200_000
+WRITING_S = 5.0
 SNAPSHOT_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": 1 << 20}
 """A voter then restarts from a snapshot and a suffix, as a long-lived one does."""
 
@@ -83,16 +85,18 @@ async def running(folder: Path, makers: Sequence[MakeCluster]) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def connected(clusters: Sequence[Cluster]) -> AsyncIterator[list[Contestant]]:
-    """A client of each, and the second one of ZooKeeper."""
+    """A client of each, and the second one of those that have two."""
     async with contextlib.AsyncExitStack() as stack:
         contestants = []
         for cluster in clusters:
-            clients = {cluster.name: await cluster.connect()}
-            if isinstance(cluster, ZooKeeperCluster):
-                clients[ZOOKEEPER_BARE] = await cluster.connect_bare()
+            clients = {
+                cluster.name: await cluster.connect(),
+                f"{cluster.name} bare": await cluster.connect_bare(),
+            }
             for name, client in clients.items():
-                stack.push_async_callback(client.close)
-                contestants.append(Contestant(name, cluster, client))
+                if client is not None:
+                    stack.push_async_callback(client.close)
+                    contestants.append(Contestant(name, cluster, client))
         yield contestants
 
 
@@ -124,6 +128,7 @@ async def with_all_partitions(
 ) -> None:
     """Memory and restart of nodes that hold the states of 200,000 partitions."""
     memory: dict[str, Memory] = {}
+    written: dict[str, Memory] = {}
     restart_ms: dict[str, float] = {}
     for number, make in enumerate(makers):
         async with running(folder / f"partitions-{number}", [make]) as (cluster,):
@@ -131,7 +136,12 @@ async def with_all_partitions(
             await cases.until_whole(cluster)
             memory[cluster.name] = memory_per_node(cluster)
             restart_ms[cluster.name] = await cases.restart_ms(cluster)
+            await cluster.create_keys()
+            async with connected([cluster]) as (contestant, *_):
+                await contestant.client.write_for(WRITING_S, in_flight=100)
+            written[cluster.name] = memory_per_node(cluster)
     cases.memory_rows(table, f"{PARTITIONS:,} partitions", memory, "≤ 150")
+    cases.memory_rows(table, f"the same after {WRITING_S:g} s of writes", written, "≤ 150")
     table.row(f"restart with {PARTITIONS:,} partitions, ms", restart_ms, "≤ 2,000")
 
 

@@ -9,10 +9,11 @@ QUORATE: Final = "quorate"
 """As by default: mutual TLS between voters and towards clients."""
 PLAIN: Final = "quorate plain"
 ETCD: Final = "etcd"
+ETCD_BARE: Final = "etcd bare"
 ZOOKEEPER: Final = "ZooKeeper"
 ZOOKEEPER_BARE: Final = "ZooKeeper bare"
 
-_PEERS: Final = (ETCD, ZOOKEEPER, ZOOKEEPER_BARE)
+_PEERS: Final = (ETCD, ETCD_BARE, ZOOKEEPER, ZOOKEEPER_BARE)
 _CONTESTANTS: Final = (QUORATE, PLAIN, *_PEERS)
 
 

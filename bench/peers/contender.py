@@ -58,6 +58,10 @@ class Client(ABC):
             Exception: a write failed.
         """
 
+
+class BatchClient(Client):
+    """A client that can also write many records by one call."""
+
     @abstractmethod
     async def update_leaves(self, version: int) -> float:
         """Change ``LEAVES`` states in one call; ms from what to write to its acknowledgement.
@@ -102,7 +106,11 @@ class Cluster(ABC):
 
     @abstractmethod
     async def connect(self) -> Client:
-        """A client of the node that leads now."""
+        """A client of the node that leads now: the library that programs use."""
+
+    async def connect_bare(self) -> Client | None:
+        """One that costs as little as can be, if it is not the same."""
+        return None
 
     @abstractmethod
     async def create_keys(self) -> None:

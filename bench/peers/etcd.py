@@ -8,7 +8,8 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.peers.contender import NODES, Cluster, Unavailable, keys, leaves
+from bench.peers.contender import NODES, Client, Cluster, Unavailable, keys, leaves
+from bench.peers.etcd_bare_client import BareEtcdWriter
 from bench.peers.etcd_client import MAX_REQUEST_BYTES, EtcdClient, write_through
 from bench.peers.processes import NodeProcesses
 from tests.support.quorum_cluster import free_ports
@@ -86,6 +87,9 @@ class EtcdCluster(Cluster):
 
     async def connect(self) -> EtcdClient:
         return EtcdClient(self.address(self.leader()))
+
+    async def connect_bare(self) -> Client:
+        return await BareEtcdWriter.connect(self._client_ports[self.leader()])
 
     async def create_keys(self) -> None:
         await self._put_all([keys()])

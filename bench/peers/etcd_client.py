@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from bench.peers.closed_loop import Done, call_back_writes
-from bench.peers.contender import LEAVES, Client, key, leaves, value
+from bench.peers.contender import LEAVES, BatchClient, key, leaves, value
 
 if TYPE_CHECKING:
     _Call = grpc.UnaryUnaryMultiCallable[bytes, bytes]
 
 MAX_REQUEST_BYTES: Final = 8 << 20
-_PUT: Final = "/etcdserverpb.KV/Put"
+PUT: Final = "/etcdserverpb.KV/Put"
 _TXN: Final = "/etcdserverpb.KV/Txn"
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", MAX_REQUEST_BYTES),
@@ -31,12 +31,12 @@ _TRY_FOR_S: Final = 2.0
 _GIVE_UP_S: Final = 30.0
 
 
-class EtcdClient(Client):
+class EtcdClient(BatchClient):
     """One channel to one node."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address, _OPTIONS)
-        self._put = _method(self._channel, _PUT)
+        self._put = _method(self._channel, PUT)
         self._txn = _method(self._channel, _TXN)
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ def write_through(addresses: Sequence[str]) -> None:
     deadline = time.monotonic() + _GIVE_UP_S
     with contextlib.ExitStack() as stack:
         channels = [stack.enter_context(grpc.insecure_channel(each)) for each in addresses]
-        puts = [_method(channel, _PUT) for channel in channels]
+        puts = [_method(channel, PUT) for channel in channels]
         while not acknowledged.is_set():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no write to {addresses} within {_GIVE_UP_S:g} s")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.peers.closed_loop import await_writes
-from bench.peers.contender import KEYS, LEAVES, Client, Cluster, key, value
+from bench.peers.contender import KEYS, LEAVES, BatchClient, Cluster, key, value
 from broker.controller.managers.batches import split
 from broker.controller.managers.office import Office
 from metadata_log.records import (
@@ -126,7 +126,7 @@ class QuorateCluster(Cluster):
         await commit(self._controller, [put(0)])
 
 
-class QuorateClient(Client):
+class QuorateClient(BatchClient):
     """One session."""
 
     def __init__(self, client: QuorumClient) -> None:

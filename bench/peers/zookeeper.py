@@ -109,7 +109,6 @@ class ZooKeeperCluster(Cluster):
         return KazooWriter(self._client_ports[self.leader()])
 
     async def connect_bare(self) -> Client:
-        """The client that costs least."""
         return await BareWriter.connect(self._client_ports[self.leader()])
 
     async def create_keys(self) -> None:

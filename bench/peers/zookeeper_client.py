@@ -58,7 +58,7 @@ class ZooKeeperClient(asyncio.Protocol):
         )
         try:
             timeout_ms = await client._connected
-        except ZooKeeperError:
+        except BaseException:
             client.abort()
             raise
         client._pinging = asyncio.create_task(client._ping(timeout_ms / 3000))

@@ -8,13 +8,13 @@ from typing import Final, Self
 from kazoo.client import KazooClient
 
 from bench.peers.closed_loop import Done, await_writes, call_back_writes
-from bench.peers.contender import LEAVES, Client, key, leaves, value
+from bench.peers.contender import LEAVES, BatchClient, key, leaves, value
 from bench.peers.zookeeper_client import ZooKeeperClient
 
 _SESSION_TIMEOUT_S: Final = 30.0
 
 
-class KazooWriter(Client):
+class KazooWriter(BatchClient):
     """One session; the callback of each ``set_async`` starts the next."""
 
     def __init__(self, port: int) -> None:
@@ -44,7 +44,7 @@ class KazooWriter(Client):
         return (time.perf_counter() - started) * 1000
 
 
-class BareWriter(Client):
+class BareWriter(BatchClient):
     """One session of a ``ZooKeeperClient``."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
