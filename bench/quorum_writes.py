@@ -11,8 +11,8 @@ closed loop; it and three servers share the machine. The columns are
     ZooKeeper       without TLS; kazoo
     ZooKeeper bare  the same as with etcd
 
-and the ratios are ``quorate`` ("quorate plain" where TLS is not measured) to each peer. A peer that
-is not installed is left out. The goals stand beside for reference: nothing fails by a time.
+and the ratios are of ``quorate`` to etcd and ZooKeeper by the libraries that programs use. A peer
+that is not installed is left out. Goals stand beside for reference: nothing fails by a time.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ SNAPSHOT_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": 1 << 20}
 
 
 def plain(folder: Path) -> Cluster:
-    return QuorateCluster(folder, name=PLAIN)
+    return QuorateCluster(folder, name=PLAIN, secure=False)
 
 
-def plain_with_snapshots(folder: Path) -> Cluster:
-    return QuorateCluster(folder, name=PLAIN, settings=SNAPSHOT_OFTEN)
+def with_snapshots(folder: Path) -> Cluster:
+    return QuorateCluster(folder, settings=SNAPSHOT_OFTEN)
 
 
 def installed_peers() -> list[MakeCluster]:
@@ -103,7 +103,7 @@ async def connected(clusters: Sequence[Cluster]) -> AsyncIterator[list[Contestan
 async def compare(bench: Bench, folder: Path) -> None:
     table = Comparison(bench)
     peers = installed_peers()
-    async with running(folder / "writes", [plain, *peers]) as clusters:
+    async with running(folder / "writes", [QuorateCluster, plain, *peers]) as clusters:
         await cases.idle_cpu(table, clusters, bench.pick(full=5.0, quick=2.0))
         cases.memory_rows(table, "idle", {each.name: memory_per_node(each) for each in clusters})
         for cluster in clusters:
@@ -118,9 +118,7 @@ async def compare(bench: Bench, folder: Path) -> None:
             for cluster in clusters
         }
         await cases.failover(table, kills)
-    await with_all_partitions(
-        table, folder, [plain_with_snapshots, *bench.pick(full=peers, quick=[])]
-    )
+    await with_all_partitions(table, folder, [with_snapshots, *bench.pick(full=peers, quick=[])])
 
 
 async def with_all_partitions(

@@ -13,8 +13,8 @@ ETCD_BARE: Final = "etcd bare"
 ZOOKEEPER: Final = "ZooKeeper"
 ZOOKEEPER_BARE: Final = "ZooKeeper bare"
 
-_PEERS: Final = (ETCD, ETCD_BARE, ZOOKEEPER, ZOOKEEPER_BARE)
-_CONTESTANTS: Final = (QUORATE, PLAIN, *_PEERS)
+_CONTESTANTS: Final = (QUORATE, PLAIN, ETCD, ETCD_BARE, ZOOKEEPER, ZOOKEEPER_BARE)
+_COMPARED: Final = (ETCD, ZOOKEEPER)
 
 
 class Comparison:
@@ -22,14 +22,14 @@ class Comparison:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        ratios = [f"x {peer}" for peer in _PEERS]
+        ratios = [f"x {peer}" for peer in _COMPARED]
         bench.column_order = ["figure", *_CONTESTANTS, *ratios, "goal"]
 
     def row(self, figure: str, measured: Mapping[str, float], goal: str = "") -> None:
         """``measured``: by contestant; those that cannot be measured are left out."""
-        ours = measured.get(QUORATE, measured.get(PLAIN))
+        ours = measured.get(QUORATE)
         cells: dict[str, Cell] = dict(measured)
-        for peer in _PEERS:
+        for peer in _COMPARED:
             theirs = measured.get(peer)
             if ours is not None and theirs:
                 cells[f"x {peer}"] = round(ours / theirs, 2)

@@ -46,10 +46,15 @@ class QuorateCluster(Cluster):
     """Voters as ``quorate node quorum`` starts them."""
 
     def __init__(
-        self, folder: Path, *, name: str = "quorate", settings: Mapping[str, object] | None = None
+        self,
+        folder: Path,
+        *,
+        name: str = "quorate",
+        secure: bool = True,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.name = name
-        self._voters = QuorumCluster(folder, settings=settings)
+        self._voters = QuorumCluster(folder, settings=settings, secure=secure)
         self._controller: QuorumClient
 
     @property
