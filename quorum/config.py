@@ -13,6 +13,7 @@ from metadata_log.configuration import (
     Configuration,
     parse_endpoint,
 )
+from metadata_log.records import QuorumVoter
 from metadata_log.types import Endpoint, VoterId
 from quorum.config_file import read_toml
 from quorum.raft.options import RaftOptions
@@ -116,6 +117,10 @@ class Voter(msgspec.Struct, frozen=True):
     voter_id: VoterId
     raft: Endpoint
     grpc: Endpoint
+
+    def as_member(self) -> QuorumVoter:
+        """As a member of the voter set whose data folder is not known."""
+        return QuorumVoter(voter_id=self.voter_id, raft=self.raft, grpc=self.grpc)
 
 
 class QuorumConfig(msgspec.Struct, frozen=True):

@@ -9,7 +9,9 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from metadata_log.types import ID_BYTES
 
 IDENTITY_FILE: Final = "identity.json"
 LOCK_FILE: Final = ".lock"
@@ -30,7 +32,16 @@ class DataFolderInUse(DataFolderError):
     """Another process uses the folder."""
 
 
-def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> None:
+class DataFolder(NamedTuple):
+    """A folder that this process has claimed."""
+
+    directory_id: bytes
+    """16 random bytes that tell this folder from every other, also one of the same node."""
+    is_new: bool
+    """It was claimed for the first time: whatever else is missing was never there."""
+
+
+def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> DataFolder:
     """Make ``path`` this process's own folder, creating it if need be.
 
     ``role`` is "quorum" or "broker". The claim lasts until the process ends or
@@ -48,7 +59,7 @@ def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> N
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        _check_identity(path, {"cluster_id": cluster_id, "role": role, "node_id": node_id})
+        return _check_identity(path, {"cluster_id": cluster_id, "role": role, "node_id": node_id})
     except OSError as error:
         release_data_folder(path)
         raise _unusable(path, error) from error
@@ -101,25 +112,30 @@ def _lock(path: Path) -> None:
     _held_locks[path] = descriptor
 
 
-def _check_identity(path: Path, own: dict[str, Any]) -> None:
+def _check_identity(path: Path, own: dict[str, Any]) -> DataFolder:
     file = path / IDENTITY_FILE
     if not file.exists():
-        write_durably(file, json.dumps({"format": FORMAT, **own}).encode() + b"\n")
-        return
+        directory_id = os.urandom(ID_BYTES)
+        identity = {"format": FORMAT, **own, "directory_id": directory_id.hex()}
+        write_durably(file, json.dumps(identity).encode() + b"\n")
+        return DataFolder(directory_id, is_new=True)
     try:
         found = json.loads(file.read_bytes())
-        version, identity = found["format"], {name: found[name] for name in own}
+        if found["format"] != FORMAT:
+            raise DataFolderMismatch(
+                f"data folder {path} has format {found['format']}, "
+                f"this version reads format {FORMAT}"
+            )
+        identity = {name: found[name] for name in own}
+        directory_id = bytes.fromhex(found["directory_id"])
     except (ValueError, KeyError, TypeError) as error:
         raise DataFolderError(
             f"{file} is malformed ({error}): restore it, or move the folder aside to start afresh"
         ) from error
-    if version != FORMAT:
-        raise DataFolderMismatch(
-            f"data folder {path} has format {version}, this version reads format {FORMAT}"
-        )
     for name, value in own.items():
         if identity[name] != value:
             raise DataFolderMismatch(
                 f"data folder {path} belongs to {name}={identity[name]}, not {name}={value}: "
                 "correct the configuration, or use another folder"
             )
+    return DataFolder(directory_id, is_new=False)

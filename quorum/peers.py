@@ -1,14 +1,13 @@
 """Channels to the other voters: a voter passes on what only the leader can answer, once."""
 
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from metadata_log.types import VoterId
+from metadata_log.records import QuorumVoter
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
-from quorum.config import Voter
 from quorum.security import Role, Security, role_name
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
@@ -96,19 +95,27 @@ def stub_of(channel: grpc.aio.Channel) -> "QuorumAsyncStub":
 
 
 class Peers:
-    """One channel per other voter, opened when it is first needed."""
+    """One channel per address of another voter, opened when it is first needed."""
 
-    def __init__(self, voters: Iterable[Voter], security: Security | None = None) -> None:
+    def __init__(
+        self, members: Callable[[], Iterable[QuorumVoter]], security: Security | None = None
+    ) -> None:
         self._security = security
-        self._addresses = {voter.voter_id: str(voter.grpc) for voter in voters}
-        self._channels: dict[int, grpc.aio.Channel] = {}
+        self._members = members
+        self._channels: dict[str, grpc.aio.Channel] = {}
 
-    def stub(self, voter_id: int) -> "QuorumAsyncStub":
-        channel = self._channels.get(voter_id)
+    def stub(self, voter_id: int) -> "QuorumAsyncStub | None":
+        """To call that voter; None if it is not known where it is."""
+        for member in self._members():
+            if member.voter_id == voter_id:
+                return stub_of(self._channel(str(member.grpc)))
+        return None
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
         if channel is None:
-            channel = open_channel(self._addresses[VoterId(voter_id)], self._security)
-            self._channels[voter_id] = channel
-        return stub_of(channel)
+            channel = self._channels[address] = open_channel(address, self._security)
+        return channel
 
     async def close(self) -> None:
         for channel in self._channels.values():

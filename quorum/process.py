@@ -10,16 +10,24 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+import msgspec
 import uvloop
 
 from metadata_log.configuration import ConfigError
+from metadata_log.image import VoterSet
 from metadata_log.snapshot import InvalidSnapshot
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorum.authorization import Authorization
 from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
-from quorum.data_folder import DataFolderError, claim_data_folder, release_data_folder
+from quorum.data_folder import (
+    DataFolder,
+    DataFolderError,
+    claim_data_folder,
+    release_data_folder,
+)
 from quorum.grpc_log import divert_grpc_log
 from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
+from quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
 from quorum.raft.driver import RaftDriver
 from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
 from quorum.raft.journal import JournalError
@@ -39,6 +47,7 @@ log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
+EXIT_REMOVED: Final = 0
 _GRACE_S: Final = 0.2
 
 
@@ -49,7 +58,8 @@ class CannotStart(RuntimeError):
 def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """Run the voter of the configuration file until SIGTERM or SIGINT; its exit code.
 
-    2: the configuration is wrong. 1: it cannot start, or could not go on. 0: stopped.
+    2: the configuration is wrong. 1: it cannot start, or could not go on. 0: stopped, or removed
+    from the quorum: there is nothing to restart it for.
     """
     try:
         config = load_quorum_config(config_path, overrides)
@@ -66,9 +76,12 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     try:
         check_library()
         allow_many_files()
-        claim_data_folder(config.data_dir, "quorum", config.voter_id, config.cluster_id)
+        folder = claim_data_folder(config.data_dir, "quorum", config.voter_id, config.cluster_id)
+        _require_journal(config, folder)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, security, refusals))
+            return runner.run(_serve(config, folder, security, refusals))
+    except RemovedFromQuorum as error:
+        return _complain(error, EXIT_REMOVED)
     except (
         LibraryMismatch,
         DataFolderError,
@@ -77,6 +90,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         InvalidSnapshot,
         SafetyViolation,
         CannotStart,
+        VoterWiped,
     ) as error:
         return _complain(error, EXIT_FAILED)
     finally:
@@ -88,7 +102,9 @@ def _complain(error: Exception, code: int) -> int:
     return code
 
 
-async def _serve(config: QuorumConfig, security: Security | None, refusals: Refusals) -> int:
+async def _serve(
+    config: QuorumConfig, folder: DataFolder, security: Security | None, refusals: Refusals
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     failures: list[BaseException] = []
@@ -101,8 +117,8 @@ async def _serve(config: QuorumConfig, security: Security | None, refusals: Refu
         loop.add_signal_handler(number, stop.set)
     machine = QuorumStateMachine()
     voter = Voter(config, machine)
-    node = _open_node(config, machine, security)
-    peers = Peers(config.voters, security)
+    node = _open_node(config, folder, machine, security)
+    peers = Peers(voter.members, security)
     server = _bind_server(config, QuorumService(voter, peers), security, refusals)
     _listen(config, node)
     driver = RaftDriver(
@@ -129,17 +145,38 @@ async def _serve(config: QuorumConfig, security: Security | None, refusals: Refu
     await peers.close()
     node.close()
     log.info("voter %d stopped", config.voter_id)
+    for failure in failures:
+        if isinstance(failure, LeavesQuorum):
+            raise failure
     return EXIT_FAILED if failures else 0
 
 
+def _require_journal(config: QuorumConfig, folder: DataFolder) -> None:
+    """A folder that was used and has lost its journal is as bad as a wiped one."""
+    if not folder.is_new and not (config.data_dir / JOURNAL_FILE).exists():
+        raise CannotStart(
+            f"data folder {config.data_dir} was in use, but its {JOURNAL_FILE} is missing. Bring "
+            f"it back; or, if that cannot be, empty the folder, remove this voter with "
+            f"`quorate quorum remove-voter {config.voter_id}` and add it again"
+        )
+
+
 def _open_node(
-    config: QuorumConfig, machine: QuorumStateMachine, security: Security | None
+    config: QuorumConfig,
+    folder: DataFolder,
+    machine: QuorumStateMachine,
+    security: Security | None,
 ) -> RaftNode:
     nodes = {voter.voter_id: VoterNode(voter.voter_id, voter.raft) for voter in config.voters}
     own = nodes.pop(config.voter_id)
     poller = DrivenPoller()
     journal = LmdbJournal(config.data_dir / JOURNAL_FILE)
-    transport = VoterTransport(poller, config.cluster_id, own, list(nodes.values()), security)
+    member = msgspec.structs.replace(config.own.as_member(), directory_id=folder.directory_id)
+    configured = [voter.as_member() for voter in config.voters]
+    admission = Admission(member, configured, journal.is_fresh)
+    transport = VoterTransport(
+        poller, config.cluster_id, own, list(nodes.values()), admission, security
+    )
     snapshots = SnapshotStore(
         config.data_dir, transport.can_take_snapshot_piece, poller.wake, machine.decode
     )
@@ -152,9 +189,25 @@ def _open_node(
         transport,
         snapshots,
         machine,
+        admission,
     )
     node.recover()
+    _warn_of_differences(config, machine.voter_set)
     return node
+
+
+def _warn_of_differences(config: QuorumConfig, voter_set: VoterSet) -> None:
+    """The committed voter set rules; the configured one was for the first start."""
+    if not voter_set.version:
+        return
+    configured = {(voter.voter_id, voter.raft, voter.grpc) for voter in config.voters}
+    committed = {(voter.voter_id, voter.raft, voter.grpc) for voter in voter_set.voters}
+    if configured != committed:
+        log.warning(
+            "quorum.voters differs from the committed voter set %d, which rules: %s",
+            voter_set.version,
+            ",".join(f"{v.voter_id}@{v.raft}/{v.grpc.port}" for v in voter_set.voters),
+        )
 
 
 def _bind_server(

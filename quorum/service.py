@@ -4,34 +4,34 @@ Any voter takes sessions and reads, and passes to the leader what only the leade
 Transactions and keep-alives go to the leader directly; elsewhere they are told who that is.
 """
 
-import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import grpc
 
-from metadata_log.records import SessionClosed, SessionOpened
+from metadata_log.configuration import ConfigError, parse_endpoint
+from metadata_log.records import QuorumVoter, SessionClosed, SessionOpened
 from metadata_log.snapshot import encode_snapshot
-from metadata_log.types import MetadataOffset, SessionId
+from metadata_log.types import MetadataOffset, SessionId, VoterId
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumServicer
+from quorum.at_leader import FORWARDED_ONCE, AtLeader, Context, unavailable
 from quorum.config import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS
+from quorum.membership import ChangeRefused, VoterChanges
 from quorum.peers import Peers
-from quorum.raft.node import RaftNode
+from quorum.security_config import PLAINTEXT, VOTER_SECURITY, require_loopback
 from quorum.sessions import KeepAlive
+from quorum.status import quorum_status
 from quorum.transact_stream import TransactStream
 from quorum.voter import NotLeader, OutcomeLost, Voter
 from quorum.watch_stream import VoterCutOff, watch
 
-T = TypeVar("T")
-Context = Any
-"""``grpc.aio.ServicerContext``; the stubs' own type mixes in the synchronous one."""
+if TYPE_CHECKING:  # A name of the type stubs alone.
+    from quorate_proto.v1.quorum_pb2_grpc import QuorumAsyncStub
 
 log = logging.getLogger(__name__)
-
-FORWARDED: Final = "x-quorate-forwarded"
-WAIT_FOR_LEADER_S: Final = 5.0
 
 
 class QuorumService(QuorumServicer):
@@ -39,7 +39,8 @@ class QuorumService(QuorumServicer):
 
     def __init__(self, voter: Voter, peers: Peers) -> None:
         self._voter = voter
-        self._peers = peers
+        self._at_leader = AtLeader(voter, peers)
+        self._changes = VoterChanges(voter)
         self._config = voter.config
 
     # -- sessions --------------------------------------------------------------------------------
@@ -71,9 +72,8 @@ class QuorumService(QuorumServicer):
                 offset=offset,
             )
 
-        async def there(leader_id: int, timeout_s: float) -> pb.OpenSessionResponse:
-            stub = self._peers.stub(leader_id)
-            return await stub.OpenSession(request, timeout=timeout_s, metadata=_FORWARDED_ONCE)
+        async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.OpenSessionResponse:
+            return await stub.OpenSession(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
 
         return await self._at_leader(context, here, there)
 
@@ -87,9 +87,8 @@ class QuorumService(QuorumServicer):
             offset, _ = await self._voter.propose(record)
             return pb.CloseSessionResponse(offset=offset)
 
-        async def there(leader_id: int, timeout_s: float) -> pb.CloseSessionResponse:
-            stub = self._peers.stub(leader_id)
-            return await stub.CloseSession(request, timeout=timeout_s, metadata=_FORWARDED_ONCE)
+        async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.CloseSessionResponse:
+            return await stub.CloseSession(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
 
         return await self._at_leader(context, here, there)
 
@@ -136,10 +135,9 @@ class QuorumService(QuorumServicer):
         return pb.ReadResponse(offset=offset, snapshot=snapshot)
 
     async def _linearizable_offset(self, context: Context) -> MetadataOffset:
-        async def there(leader_id: int, timeout_s: float) -> MetadataOffset:
-            stub = self._peers.stub(leader_id)
+        async def there(stub: "QuorumAsyncStub", timeout_s: float) -> MetadataOffset:
             request = pb.ReadRequest(linearizable=True)
-            answer = await stub.Read(request, timeout=timeout_s, metadata=_FORWARDED_ONCE)
+            answer = await stub.Read(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
             return MetadataOffset(answer.offset)
 
         return await self._at_leader(context, self._voter.barrier, there)
@@ -160,88 +158,65 @@ class QuorumService(QuorumServicer):
     async def QuorumStatus(
         self, request: pb.QuorumStatusRequest, context: Context
     ) -> pb.QuorumStatusResponse:
-        leadership = self._voter.leadership
-        response = await asyncio.wrap_future(self._voter.driver.call(_raft_status))
-        response.voter_id = self._config.voter_id
-        response.cluster_id = self._config.cluster_id
-        response.leader_id = leadership.leader_id
-        response.sessions = len(self._voter.image.sessions)
-        matches = {voter.voter_id: voter for voter in response.voters}
-        del response.voters[:]
-        for voter in self._config.voters:
-            known = matches.get(voter.voter_id, pb.VoterStatus(match_offset=-1))
-            known.voter_id = voter.voter_id
-            known.raft_address = str(voter.raft)
-            known.grpc_address = str(voter.grpc)
-            if voter.voter_id == self._config.voter_id:
-                known.connected = True
-                known.match_offset = response.applied_offset
-            response.voters.append(known)
-        return response
+        return await quorum_status(self._voter)
 
-    # -- the leader ------------------------------------------------------------------------------
+    # -- membership ------------------------------------------------------------------------------
 
-    async def _at_leader(
-        self,
-        context: Context,
-        here: Callable[[], Awaitable[T]],
-        there: Callable[[int, float], Awaitable[T]],
-    ) -> T:
-        """``here`` if this voter leads, else ``there`` at the leader; waits a while for one."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(
-            WAIT_FOR_LEADER_S, context.time_remaining() or WAIT_FOR_LEADER_S
-        )
-        forwarded = any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
-        while True:
-            leadership = self._voter.leadership
-            try:
-                if leadership.leads:
-                    return await here()
-                if forwarded:
-                    await _unavailable(context, f"voter {self._config.voter_id} does not lead")
-                if leadership.leader_id not in (0, self._config.voter_id):
-                    return await there(leadership.leader_id, max(0.1, deadline - loop.time()))
-            except NotLeader:
-                pass
-            except OutcomeLost:
-                await _unavailable(context, "the leader changed meanwhile: try again")
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    await context.abort(error.code(), error.details())
-            if loop.time() >= deadline:
-                await _unavailable(context, "the quorum has no leader")
-            await self._pause(deadline - loop.time())
-
-    async def _pause(self, at_most_s: float) -> None:
-        """Until something changes, but not for long: a leader elsewhere may change unseen."""
+    async def AddVoter(
+        self, request: pb.AddVoterRequest, context: Context
+    ) -> AsyncIterator[pb.AddVoterProgress]:
         try:
-            async with asyncio.timeout(min(0.05, max(0.0, at_most_s))):
-                await self._voter.changed()
-        except TimeoutError:
-            pass
+            new = self._new_member(request)
+            async with contextlib.aclosing(self._changes.add_voter(new)) as steps:
+                async for step in steps:
+                    yield step
+        except (ChangeRefused, ConfigError) as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        except (NotLeader, OutcomeLost):
+            await unavailable(context, f"voter {self._config.voter_id} does not lead: try again")
 
+    def _new_member(self, request: pb.AddVoterRequest) -> QuorumVoter:
+        raft = parse_endpoint("raft_address", request.raft_address)
+        grpc_endpoint = parse_endpoint("grpc_address", request.grpc_address)
+        if request.voter_id < 1:
+            raise ConfigError(f"voter id {request.voter_id} must be at least 1")
+        if self._config.values[VOTER_SECURITY.protocol] == PLAINTEXT:
+            require_loopback(VOTER_SECURITY, "the new voter's address", (raft, grpc_endpoint))
+        return QuorumVoter(voter_id=VoterId(request.voter_id), raft=raft, grpc=grpc_endpoint)
 
-_FORWARDED_ONCE: Final = ((FORWARDED, "1"),)
+    async def RemoveVoter(
+        self, request: pb.RemoveVoterRequest, context: Context
+    ) -> pb.RemoveVoterResponse:
+        async def here() -> pb.RemoveVoterResponse:
+            offset = await self._changes.remove_voter(request.voter_id)
+            return pb.RemoveVoterResponse(offset=offset)
 
+        async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.RemoveVoterResponse:
+            return await stub.RemoveVoter(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
 
-async def _unavailable(context: Context, why: str) -> NoReturn:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, why)
-    raise AssertionError("abort returned")
+        try:
+            return await self._at_leader(context, here, there)
+        except ChangeRefused as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            raise
 
-
-def _raft_status(node: RaftNode) -> pb.QuorumStatusResponse:
-    return pb.QuorumStatusResponse(
-        term=node.term,
-        commit_offset=node.commit_index,
-        applied_offset=node.last_applied,
-        log_start_offset=node.journal.first_index,
-        voters=[
-            pb.VoterStatus(
-                voter_id=other.voter_id,
-                connected=node.transport.is_connected(other.voter_id),
-                match_offset=node.match_index.get(other, -1) if node.is_leader else -1,
+    async def TransferLeadership(
+        self, request: pb.TransferLeadershipRequest, context: Context
+    ) -> pb.TransferLeadershipResponse:
+        async def here() -> pb.TransferLeadershipResponse:
+            await self._changes.transfer(request.voter_id)
+            leadership = self._voter.leadership
+            return pb.TransferLeadershipResponse(
+                leader_id=leadership.leader_id, term=leadership.term
             )
-            for other in node.others
-        ],
-    )
+
+        async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.TransferLeadershipResponse:
+            return await stub.TransferLeadership(
+                request, timeout=timeout_s, metadata=FORWARDED_ONCE
+            )
+
+        try:
+            return await self._at_leader(context, here, there)
+        except ChangeRefused as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            raise

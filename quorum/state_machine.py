@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.apply import apply_run
 from metadata_log.codec import MalformedTransaction, decode_transaction
-from metadata_log.image import Image
+from metadata_log.image import Image, VoterSet
 from metadata_log.reader import LogEntry
 from metadata_log.records import Transaction, TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
@@ -54,6 +54,10 @@ class QuorumStateMachine:
             return [*results]
         of_offset = {entry.offset: result for entry, result in zip(entries, results, strict=True)}
         return [of_offset.get(MetadataOffset(index)) for index, _ in commands]
+
+    @property
+    def voter_set(self) -> VoterSet:
+        return self.image.voter_set
 
     def snapshot_chunks(self) -> Iterable[bytes]:
         return encode_snapshot(self.image, _CHUNK_BYTES)

@@ -13,7 +13,14 @@ from typing import Final, NamedTuple
 from metadata_log.codec import encode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
-from metadata_log.records import Operation, Record, SessionClosed, Transaction, TransactionResult
+from metadata_log.records import (
+    Operation,
+    QuorumVoter,
+    Record,
+    SessionClosed,
+    Transaction,
+    TransactionResult,
+)
 from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
 from quorum.config import QuorumConfig
 from quorum.log_tail import LogTail
@@ -81,6 +88,13 @@ class Voter:
         if self._driver is None:
             raise RuntimeError("the voter was not started")
         return self._driver
+
+    def members(self) -> Sequence[QuorumVoter]:
+        """The committed voter set, observers included; as configured while there is none."""
+        voter_set = self.image.voter_set
+        if voter_set.version:
+            return voter_set.voters
+        return [voter.as_member() for voter in self.config.voters]
 
     def start(self, driver: RaftDriver) -> None:
         self._driver = driver
@@ -152,7 +166,10 @@ class Voter:
 
     @property
     def accepts_proposals(self) -> bool:
-        return self.leadership.leader_id == self.config.voter_id
+        """It leads a quorum that has begun: who its voters are is committed."""
+        return (
+            self.leadership.leader_id == self.config.voter_id and self.image.voter_set.version > 0
+        )
 
     def submit(self, proposals: Sequence[Proposal]) -> bool:
         """As ``RaftDriver.submit``."""

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from metadata_log.image import VoterSet
+from quorum.raft.admission import Admission
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
 from quorum.raft.journal import Journal
@@ -36,6 +38,10 @@ class ReplicatedState(Protocol):
     def install(self, index: int, state: Any) -> None:  # noqa: ANN401 - what ``decode`` returned
         """Replace the state by that of a snapshot of ``index``."""
 
+    @property
+    def voter_set(self) -> VoterSet:
+        """Who the voters are, as far as it is applied."""
+
 
 class CompactingVoter(ElectingVoter):
     """A voter whose log does not grow for ever."""
@@ -50,6 +56,7 @@ class CompactingVoter(ElectingVoter):
         transport: VoterTransport,
         snapshots: SnapshotStore,
         machine: ReplicatedState,
+        admission: Admission,
     ) -> None:
         self._snapshots = snapshots
         self._machine = machine
@@ -59,7 +66,7 @@ class CompactingVoter(ElectingVoter):
         self._waiting_for_pieces: dict[VoterNode, int] = {}
         self.verified_index: int | None = None
         """Up to here the message being handled shows our log to be the leader's."""
-        super().__init__(options, own, others, journal, poller, transport)
+        super().__init__(options, own, others, journal, poller, transport, admission)
         self.use_serializer(snapshots)
         snapshots.on_waiting = self._wait_for_piece
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from quorum.raft.admission import LeavesQuorum
 from quorum.raft.journal import Entry
 from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
@@ -136,7 +137,8 @@ class RaftDriver:
                 self.read()
                 self.decide()
         except BaseException as error:
-            log.critical("the voter cannot go on", exc_info=True)
+            if not isinstance(error, LeavesQuorum):
+                log.critical("the voter cannot go on", exc_info=True)
             self._stopping = True
             self._on_failed(error)
         finally:
@@ -147,7 +149,8 @@ class RaftDriver:
     def read(self) -> None:
         """First half of a round: wait, read the sockets, make durable and acknowledge."""
         node = self._node
-        node.poller.wait(0 if self._queue or self._calls else node.wait_s())
+        has_work = self._calls or (self._queue and not node.hands_over)
+        node.poller.wait(0 if has_work else node.wait_s())
         node.settle()
 
     def decide(self) -> None:
@@ -167,7 +170,7 @@ class RaftDriver:
     def _append(self) -> None:
         """All proposals that wait become entries, in the order in which they came."""
         size = 0
-        while self._queue and size < _ROUND_BYTES:
+        while self._queue and size < _ROUND_BYTES and not self._node.hands_over:
             proposals = self._queue.popleft()
             commands = [proposal.command for proposal in proposals]
             first = self._node.append_run(commands)
@@ -214,7 +217,7 @@ class RaftDriver:
             node.leads_caught_up, 0 if leader is None else leader.voter_id, node.term
         )
         if node.is_leader:
-            self.majority_heard_s = node.majority_heard_s()
+            self.majority_heard_s = node.lease_s()
         applied = node.last_applied
         if self._completed or leadership != self._leadership or applied != self._applied:
             completed, self._completed = self._completed, []

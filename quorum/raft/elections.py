@@ -5,10 +5,18 @@ without spending a term; only with a majority of yes is the library let go ahead
 was cut off or restarted cannot unseat a healthy leader. Two rules keep that from going quiet for
 ever: a voter without a leader adopts a higher term it is asked in, and a leader that is answered in
 a higher term steps down.
+
+Only voters of this voter's own applied set count, and it does not stand before everything it knows
+to be committed is applied: so it counts by the newest committed set it can know of. It answers
+whoever asks, with or without a vote of its own: who asks may know a newer set, in which it has one.
+
+A leader that hands over tells the next one to stand at once; then nobody is asked beforehand.
 """
 
+import logging
 import random
 
+from quorum.raft.admission import Admission
 from quorum.raft.frames import Message
 from quorum.raft.guards import Vote, grants_pre_vote
 from quorum.raft.journal import Journal
@@ -16,6 +24,8 @@ from quorum.raft.library import FOLLOWER, LibraryVoter, clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.transport import VoterNode, VoterTransport
+
+log = logging.getLogger(__name__)
 
 
 class ElectingVoter(LibraryVoter):
@@ -29,13 +39,16 @@ class ElectingVoter(LibraryVoter):
         journal: Journal,
         poller: DrivenPoller,
         transport: VoterTransport,
+        admission: Admission,
     ) -> None:
         self.options = options
+        self.admission = admission
         self._votes: set[VoterNode] = set()
         self._pre_votes: set[VoterNode] = set()
         self._pre_vote_term = 0
         self._leader_heard_s = float("-inf")
         self._may_stand = False
+        self._told_to_stand = False
         super().__init__(own, others, options, journal, poller, transport)
 
     def start_election_clock(self) -> None:
@@ -56,8 +69,22 @@ class ElectingVoter(LibraryVoter):
             bool(self.others)
             and not self.is_leader
             and not self._may_stand
+            and self._is_candidate()
             and clock_s() > self.election_deadline_s
         )
+
+    def _is_candidate(self) -> bool:
+        """Whether this voter could be elected at all, by the newest voter set it can know."""
+        return (
+            self.admission.takes_part
+            and self.admission.has_vote
+            and self.last_applied >= self.commit_index
+        )
+
+    @property
+    def may_stand(self) -> bool:
+        """A majority would vote for this voter, or there is nobody else to ask."""
+        return (self._may_stand or not self.others) and self._is_candidate()
 
     def ask_pre_votes(self) -> None:
         """Ask who would vote for us, before a term is spent on it."""
@@ -82,11 +109,11 @@ class ElectingVoter(LibraryVoter):
     def heard_leader(self) -> None:
         """A message of the present leader came."""
         self._leader_heard_s = clock_s()
-        self._may_stand = False
+        self._may_stand = self._told_to_stand
 
     def stood(self) -> None:
         """The library had its chance: another election needs another majority of pre-votes."""
-        self._may_stand = False
+        self._may_stand = self._told_to_stand = False
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -97,8 +124,11 @@ class ElectingVoter(LibraryVoter):
                 self._on_pre_vote(node, message)
             case "response_pre_vote":
                 self._on_pre_vote_granted(node, message)
+            case "timeout_now":
+                self._on_timeout_now(node, message)
             case "response_vote":
-                if message["term"] == self.term and node not in self._votes:
+                is_new = node in self.others and node not in self._votes
+                if message["term"] == self.term and is_new:
                     self._votes.add(node)
                     return False
             case _:
@@ -124,12 +154,24 @@ class ElectingVoter(LibraryVoter):
     def _on_pre_vote_granted(self, node: VoterNode, message: Message) -> None:
         if self.is_leader or not message["term"] == self._pre_vote_term == self.term:
             return
+        if node not in self.others:
+            return
         self._pre_votes.add(node)
         if len(self._pre_votes) + 1 > (len(self.others) + 1) / 2:
-            self._pre_votes = set()
-            self._votes = set()
-            self._may_stand = True
-            self.election_deadline_s = 0.0
+            self._stand_now()
+
+    def _on_timeout_now(self, node: VoterNode, message: Message) -> None:
+        """The leader hands over: only the present one can, in its term."""
+        if node == self.leader and message["term"] == self.term and self._is_candidate():
+            log.info("told by leader %d to stand for election", node.voter_id)
+            self._told_to_stand = True
+            self._stand_now()
+
+    def _stand_now(self) -> None:
+        self._pre_votes = set()
+        self._votes = set()
+        self._may_stand = True
+        self.poller.wake()
 
     def _own_vote(self) -> Vote:
         last = self.journal[-1]

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from quorate_proto.v1.raft_pb2 import RaftEntries, RaftFrame, RaftHello, RaftMessage
+from quorate_proto.v1.raft_pb2 import (
+    RaftEntries,
+    RaftFrame,
+    RaftHello,
+    RaftMessage,
+    RaftRefusal,
+)
 from quorum.raft.journal import Entry
 
 PROTOCOL_FORMAT: Final = 1
@@ -36,12 +42,17 @@ def frame_bytes(frame: RaftFrame) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def encode_hello(cluster_id: str, voter_id: int) -> bytes:
-    hello = RaftHello(cluster_id=cluster_id, voter_id=voter_id, format=PROTOCOL_FORMAT)
+def encode_hello(hello: RaftHello) -> bytes:
+    """The frame that a connection begins with."""
     return frame_bytes(RaftFrame(hello=hello))
 
 
-def decode_frame(body: bytes) -> RaftHello | Message:
+def encode_refusal(refusal: RaftRefusal) -> bytes:
+    """The last frame to a peer that this voter does not talk to."""
+    return frame_bytes(RaftFrame(refusal=refusal))
+
+
+def decode_frame(body: bytes) -> RaftHello | RaftRefusal | Message:
     """What is in the frame ``body``, its length taken off.
 
     Raises:
@@ -54,6 +65,8 @@ def decode_frame(body: bytes) -> RaftHello | Message:
     kind = frame.WhichOneof("kind")
     if kind == "hello":
         return frame.hello
+    if kind == "refusal":
+        return frame.refusal
     if kind == "message":
         return _decode_message(frame.message)
     raise MalformedFrame("a frame of a kind this version does not know")
@@ -84,7 +97,7 @@ class MessageEncoder:
             case "request_vote" | "pre_vote":
                 encoded.last_log_index = message["last_log_index"]
                 encoded.last_log_term = message["last_log_term"]
-            case "response_vote" | "response_pre_vote":
+            case "response_vote" | "response_pre_vote" | "timeout_now":
                 pass
             case _:
                 raise ValueError(f"message {kind!r} is never sent")
@@ -133,7 +146,7 @@ def _decode_message(message: RaftMessage) -> Message:
         case "request_vote" | "pre_vote":
             decoded["last_log_index"] = message.last_log_index
             decoded["last_log_term"] = message.last_log_term
-        case "response_vote" | "response_pre_vote":
+        case "response_vote" | "response_pre_vote" | "timeout_now":
             pass
         case _:
             raise MalformedFrame(f"message {message.type!r} is not one that voters exchange")

@@ -187,6 +187,11 @@ class Journal:
         self._pending += entries
         self._dirty = True
 
+    def is_fresh(self) -> bool:
+        """Whether this voter has never voted nor written an entry: there is nothing to remember."""
+        meta = self._meta
+        return len(self._entries) < 2 and meta.first == 1 and not (meta.term or meta.voted_for)
+
     def is_synced(self) -> bool:
         """Whether everything added is on disk."""
         return not self._dirty

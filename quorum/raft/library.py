@@ -57,6 +57,9 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
     ) -> None:
         self.own = own
         self.others = others
+        """The other voters."""
+        self.observers: list[VoterNode] = []
+        """They receive the log and are not counted: the library has them as read-only."""
         self.journal = journal
         self.poller = poller
         self.transport = transport
@@ -112,7 +115,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
     @property
     def other_voters(self) -> set[VoterNode]:
         """Those whose matches the library counts."""
-        return cast("set[VoterNode]", self._SyncObj__otherNodes)
+        return self._SyncObj__otherNodes
 
     @property
     def next_index(self) -> dict[VoterNode, int]:
@@ -126,6 +129,26 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
     def last_response_s(self) -> dict[VoterNode, float]:
         """When each voter last answered this leader; on the library's monotonic clock."""
         return cast("dict[VoterNode, float]", self._SyncObj__lastResponseTime)
+
+    def set_members(self, voters: list[VoterNode], observers: list[VoterNode]) -> None:
+        """Count these voters from now on, and send the log to all of these."""
+        self.others, self.observers = voters, observers
+        self._SyncObj__otherNodes: set[VoterNode] = set(voters)
+        self._SyncObj__readonlyNodes = set(observers)
+
+    def meet(self, node: VoterNode) -> None:
+        """A new member: nothing is known of its log."""
+        self.next_index[node] = self.journal.last_index + 1
+        self.match_index[node] = 0
+        self.last_response_s[node] = clock_s()
+
+    def forget(self, node: VoterNode) -> None:
+        """A member that is gone. Its acknowledgements must not count for another of its id."""
+        self._SyncObj__connectedNodes.discard(node)
+        for known in (self.next_index, self.match_index, self.last_response_s):
+            known.pop(node, None)
+        if self.leader == node:
+            self._SyncObj__raftLeader = None
 
     # -- its timers ------------------------------------------------------------------------------
 
@@ -150,6 +173,14 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         self._SyncObj__newAppendEntriesTime = at
 
     # -- what it does when told ------------------------------------------------------------------
+
+    def library_tick(self, *, may_stand: bool) -> None:
+        """One tick; without ``may_stand`` the library does not stand, whatever its deadline."""
+        held = self.election_deadline_s
+        self.election_deadline_s = 0.0 if may_stand else float("inf")
+        self._onTick(0)
+        if self.election_deadline_s == float("inf"):
+            self.election_deadline_s = held
 
     def send_append_entries(self) -> None:
         self._SyncObj__sendAppendEntries()

@@ -12,14 +12,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from quorum.raft.compaction import CompactingVoter, ReplicatedState
+from quorum.raft.admission import Admission
+from quorum.raft.compaction import ReplicatedState
 from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
 from quorum.raft.journal import NO_OP, Entry, Journal
 from quorum.raft.library import clock_s
+from quorum.raft.membership import MemberVoter
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshots import SnapshotStore
+from quorum.raft.snapshots import Received, SnapshotStore
 from quorum.raft.transport import VoterNode, VoterTransport
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ _APPLIED_PER_TICK: Final = 5_000
 _REGULAR_HEAD: Final = bytes([REGULAR])
 
 
-class RaftNode(CompactingVoter):
+class RaftNode(MemberVoter):
     """All methods on the raft thread."""
 
     def __init__(
@@ -45,16 +47,20 @@ class RaftNode(CompactingVoter):
         transport: VoterTransport,
         snapshots: SnapshotStore,
         machine: ReplicatedState,
+        admission: Admission,
     ) -> None:
         self._acks: dict[VoterNode, list[Message]] = {}
         self.on_applied: OnApplied = lambda _entries, _results: None
-        super().__init__(options, own, others, journal, poller, transport, snapshots, machine)
+        super().__init__(
+            options, own, others, journal, poller, transport, snapshots, machine, admission
+        )
 
     def recover(self) -> None:
         """Load the snapshot, apply what is committed, and only then start the clocks (P8).
 
         Raises:
             SnapshotCorrupt, SafetyViolation: what is on disk does not fit together.
+            RemovedFromQuorum: it was taken out of the quorum.
         """
         self.load_snapshot()
         if self.commit_index > self.journal.last_index:
@@ -90,21 +96,26 @@ class RaftNode(CompactingVoter):
                 self.ask_pre_votes()
         committed = self.commit_index
         self._skip_to_majority()
-        self._onTick(0)
+        self.library_tick(may_stand=self.may_stand)
         self.stood()
+        first_voter_set = self.first_voter_set()
+        if first_voter_set is not None:
+            self.append_run([first_voter_set])
+        self.tend_transfer()
         if self.is_leader and self.commit_index > committed:
             # Not in front of the replies, but long before the next heartbeat.
             self.next_send_s = min(self.next_send_s, clock_s() + self.options.commit_push_s)
 
     def send_new_entries(self) -> None:
         """What was appended, or has to be sent again, goes out before our own fsync."""
-        if not self.is_leader or not self.others:
+        members = [*self.others, *self.observers]
+        if not self.is_leader or not members:
             return
         last = self.journal.last_index
         first = self.journal.first_index
         behind = any(
             first < self.next_index[node] <= last
-            for node in self.others
+            for node in members
             if self.transport.is_connected(node.voter_id)
         )
         if behind:
@@ -144,13 +155,6 @@ class RaftNode(CompactingVoter):
         self.journal.close()
         self.poller.close()
 
-    # -- leadership, as others may rely on it ----------------------------------------------------
-
-    @property
-    def leads_caught_up(self) -> bool:
-        """It leads, and everything committed by earlier leaders is applied here."""
-        return self.is_leader and self.last_applied >= self.noop_index
-
     # -- overridden: what must be durable, and when ----------------------------------------------
 
     def _SyncObj__onBecomeLeader(self) -> None:
@@ -180,6 +184,11 @@ class RaftNode(CompactingVoter):
         self.last_applied = entries[-1][1]
         self.count_applied_bytes(sum(len(command) for command, _, _ in entries))
         self.on_applied(entries, results)
+        self.follow_voter_set()
+
+    def _adopt(self, snapshot: Received) -> None:
+        super()._adopt(snapshot)
+        self.follow_voter_set()
 
     def _checkCommandsToApply(self) -> None:
         """Nothing comes by the library's queue: see ``append_run``."""
@@ -230,6 +239,8 @@ class RaftNode(CompactingVoter):
     # -- overridden: messages --------------------------------------------------------------------
 
     def _SyncObj__onMessageReceived(self, node: VoterNode, message: Message) -> None:
+        if not self.admission.takes_part:
+            return
         if message["type"] == "append_entries":
             self._on_append_entries(node, message)
         elif message["type"] == "next_node_idx":
@@ -262,7 +273,7 @@ class RaftNode(CompactingVoter):
         """Only answers of this term count (P5); what is under way already is not sent again."""
         if message["term"] > self.term:
             self.adopt_term(message["term"])
-        if not self.is_leader or message["term"] != self.term:
+        if not self.is_leader or message["term"] != self.term or node not in self.next_index:
             return
         if message["success"] and message["next_node_idx"] > self.journal.last_index + 1:
             raise SafetyViolation(f"voter {node.id} acknowledges entries that were never written")

@@ -1,9 +1,10 @@
 """How voters reach each other: the library's ``Transport`` over our own frames (P9, P12).
 
-One connection per pair of voters, dialled by the one with the higher id, so each direction is one
-ordered stream. Both sides begin with a hello that names cluster and voter; nothing else is accepted
-before it, and nobody who is not a configured voter after it. Under TLS the certificate must name
-the voter that the hello names. All on the raft thread.
+One connection per pair of voters, so each direction is one ordered stream. The one with the higher
+id dials; the other one only when that has not come about for a while, as where the first does not
+know of it any more. Both sides begin with a hello that names cluster and voter; nothing else is
+accepted before it, and nobody whom ``admission`` does not welcome after it: he is told why. Under
+TLS the certificate must name the voter that the hello names. All on the raft thread.
 """
 
 import errno
@@ -12,14 +13,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from metadata_log.types import Endpoint, VoterId
-from quorate_proto.v1.raft_pb2 import RaftHello
+from metadata_log.types import ID_BYTES, Endpoint, VoterId
+from quorate_proto.v1.raft_pb2 import RaftHello, RaftRefusal
+from quorum.raft.admission import Admission
 from quorum.raft.connection import Connection
 from quorum.raft.frames import (
     PROTOCOL_FORMAT,
@@ -28,6 +30,7 @@ from quorum.raft.frames import (
     MessageEncoder,
     decode_frame,
     encode_hello,
+    encode_refusal,
 )
 from quorum.raft.poller import READ, DrivenPoller
 from quorum.raft.tls import TlsContexts
@@ -37,7 +40,12 @@ from quorum.security import Role, Security
 log = logging.getLogger(__name__)
 
 REDIAL_S: Final = 0.2
+OTHER_SIDE_DIALS_S: Final = 2.0
+"""A voter with a higher id is waited for this long before it is dialled itself."""
+
+REFUSED_REDIAL_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 3.0
+LOG_WAITING_EVERY_S: Final = 3.0
 MAX_STRANGERS: Final = 32
 """Accepted connections without a hello; one more closes the oldest, so voters still get in."""
 
@@ -66,6 +74,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         cluster_id: str,
         own: VoterNode,
         others: list[VoterNode],
+        admission: Admission,
         security: Security | None = None,
     ) -> None:
         """``security`` None: plain text, without any proof of who the peers are."""
@@ -73,12 +82,19 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._poller = poller
         self._cluster_id = cluster_id
         self._own = own
-        self._others: Mapping[int, VoterNode] = {node.voter_id: node for node in others}
+        self._others: dict[int, VoterNode] = {node.voter_id: node for node in others}
+        self._guests: dict[int, VoterNode] = {}
+        """Not members as far as this voter knows, but it may be behind; they are not dialled."""
+        self._admission = admission
+        self._now_s = 0.0
+        self._logged_waiting_s = float("-inf")
         self._encoder = MessageEncoder()
         self._connections: dict[int, Connection] = {}
         self._unintroduced: dict[Connection, float] = {}
+        self._refused: set[Connection] = set()
         self._dialling: set[int] = set()
         self._redial_at: dict[int, float] = {}
+        self._down_since: dict[int, float] = {}
         self._resolved: dict[int, tuple[str, int]] = {}
         self._complained: set[str] = set()
         self._tls = None if security is None else TlsContexts(security)
@@ -92,11 +108,21 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
     def ready(self) -> bool:
         return True
 
-    def addNode(self, node: Node) -> None:
-        raise NotImplementedError("membership changes are not part of this version")
+    def addNode(self, node: VoterNode) -> None:
+        """A new member: dial it, and tell the library if it is connected already."""
+        self._others[node.voter_id] = node
+        self._guests.pop(node.voter_id, None)
+        if node.voter_id in self._connections:
+            self._onNodeConnected(node)
 
-    def dropNode(self, node: Node) -> None:
-        raise NotImplementedError("membership changes are not part of this version")
+    def dropNode(self, node: VoterNode) -> None:
+        """No longer a member: ``announce`` tells it so."""
+        voter_id = node.voter_id
+        del self._others[voter_id]
+        if voter_id in self._connections:
+            self._guests[voter_id] = node
+        for known in (self._redial_at, self._down_since, self._resolved):
+            known.pop(voter_id, None)
 
     def send(self, node: VoterNode, message: Message) -> bool:
         """Send, or drop where the peer is gone or far behind: the protocol repairs either."""
@@ -133,16 +159,32 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
 
         self._stop_listening = stop
 
+    def announce(self) -> None:
+        """The voter set changed: say so to everybody, and good-bye to who is not in it."""
+        for voter_id, connection in list(self._connections.items()):
+            refusal = self._admission.judge_again(voter_id)
+            if refusal is None:
+                self._introduce(connection)
+            else:
+                self._refuse(connection, refusal)
+
     def tend(self, now: float) -> None:
-        """Dial who is down; drop who does not introduce himself. Call some times a second."""
+        """Dial who is down; drop who does not introduce himself. Call some times a second.
+
+        Raises:
+            LeavesQuorum: this voter must not go on.
+        """
+        self._now_s = now
+        self._admission.check(now)
+        self._log_waiting(now)
         for voter_id, node in self._others.items():
-            is_down = voter_id not in self._connections and voter_id not in self._dialling
-            if (
-                is_down
-                and voter_id < self._own.voter_id
-                and now >= self._redial_at.get(voter_id, 0)
-            ):
-                self._redial_at[voter_id] = now + REDIAL_S
+            if voter_id in self._connections or voter_id in self._dialling:
+                self._down_since.pop(voter_id, None)
+                continue
+            down_s = now - self._down_since.setdefault(voter_id, now)
+            dials = voter_id < self._own.voter_id
+            if now >= self._redial_at.get(voter_id, 0) and (dials or down_s > OTHER_SIDE_DIALS_S):
+                self._redial_at[voter_id] = now + (REDIAL_S if dials else OTHER_SIDE_DIALS_S)
                 self._dial(node)
         for connection, since in list(self._unintroduced.items()):
             if now - since > HELLO_TIMEOUT_S:
@@ -220,13 +262,20 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             self._introduce(connection)
 
     def _introduce(self, connection: Connection) -> None:
-        connection.send(encode_hello(self._cluster_id, self._own.voter_id))
+        hello = self._admission.hello_to(VoterId(connection.voter_id))
+        hello.cluster_id = self._cluster_id
+        hello.format = PROTOCOL_FORMAT
+        connection.send(encode_hello(hello))
 
     def _on_frame(self, connection: Connection, body: bytes) -> None:
+        if connection in self._refused:
+            return
         content = decode_frame(body)
-        node = self._others.get(connection.voter_id)
+        node = self._node(connection.voter_id)
         if isinstance(content, RaftHello):
             self._on_hello(connection, content)
+        elif isinstance(content, RaftRefusal):
+            self._on_refusal(connection, content)
         elif node is None or self._connections.get(connection.voter_id) is not connection:
             raise MalformedFrame("a message before the hello")
         else:
@@ -238,6 +287,14 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._check_certificate(connection, hello.voter_id)
         connection.introduced = True
         self._refusals.accepted(connection.peer_host)
+        refusal = self._admission.judge(hello)
+        if refusal is not None:
+            connection.voter_id = hello.voter_id
+            self._refuse(connection, refusal)
+            return
+        self._admission.heard(hello)
+        if self._connections.get(hello.voter_id) is connection:
+            return  # It has news of itself.
         self._unintroduced.pop(connection, None)
         self._dialling.discard(hello.voter_id)
         older = self._connections.pop(hello.voter_id, None)
@@ -249,7 +306,10 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._connections[hello.voter_id] = connection
         self._complained.discard(str(hello.voter_id))
         log.info("connected to voter %d", hello.voter_id)
-        self._onNodeConnected(self._others[hello.voter_id])
+        if hello.voter_id in self._others:
+            self._onNodeConnected(self._others[hello.voter_id])
+        else:
+            self._guests[hello.voter_id] = VoterNode(VoterId(hello.voter_id), self._own.raft)
 
     def _check_certificate(self, connection: Connection, voter_id: int) -> None:
         if self._tls is None:
@@ -259,30 +319,73 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             raise MalformedFrame(f"the certificate of {principal} is not that of voter {voter_id}")
 
     def _check_hello(self, connection: Connection, hello: RaftHello) -> None:
-        if connection.introduced:
-            raise MalformedFrame("a second hello")
         if hello.format != PROTOCOL_FORMAT:
             raise MalformedFrame(f"peer speaks format {hello.format}, not {PROTOCOL_FORMAT}")
         if hello.cluster_id != self._cluster_id:
             raise MalformedFrame(
                 f"peer belongs to cluster {hello.cluster_id!r}, not {self._cluster_id!r}"
             )
-        if hello.voter_id not in self._others:
-            raise MalformedFrame(f"voter {hello.voter_id} is not one of this quorum")
+        if hello.voter_id < 1 or hello.voter_id == self._own.voter_id:
+            raise MalformedFrame(f"peer calls itself voter {hello.voter_id}")
+        if len(hello.directory_id) != ID_BYTES:
+            raise MalformedFrame(f"a directory id of {len(hello.directory_id)} bytes")
         if connection.voter_id not in (0, hello.voter_id):
             raise MalformedFrame(
                 f"voter {hello.voter_id} answers at the address of voter {connection.voter_id}"
             )
 
+    def _node(self, voter_id: int) -> VoterNode | None:
+        return self._others.get(voter_id) or self._guests.get(voter_id)
+
+    def _refuse(self, connection: Connection, refusal: RaftRefusal) -> None:
+        """Tell the peer why, and let it close the connection: our close could overtake that."""
+        self._complain(f"refused {connection.voter_id}", f"refused: {refusal.detail}")
+        connection.send(encode_refusal(refusal))
+        self._lost(connection, "it is refused")
+        self._refused.add(connection)
+        self._unintroduced[connection] = time.monotonic()
+
+    def _on_refusal(self, connection: Connection, refusal: RaftRefusal) -> None:
+        voter_id = connection.voter_id
+        if voter_id == 0:
+            raise MalformedFrame("a refusal before the hello")
+        matters = self._admission.refused(refusal, self._now_s)
+        if matters and not self._admission.takes_part:
+            self._complain("waiting", f"waiting to be added: run {self._admission.how_to_add()}")
+        self._redial_at[voter_id] = self._now_s + REFUSED_REDIAL_S
+        connection.close(f"it refuses this voter: {refusal.detail}")
+
+    def _log_waiting(self, now: float) -> None:
+        if now - self._logged_waiting_s < LOG_WAITING_EVERY_S:
+            return
+        if self._logged_waiting_s != float("-inf"):
+            for voter in self._admission.waits_for():
+                log.warning(
+                    "the first start needs every voter: waiting for voter %d at %s",
+                    voter.voter_id,
+                    voter.raft,
+                )
+        self._logged_waiting_s = now
+
+    def _lost(self, connection: Connection, reason: str) -> bool:
+        voter_id = connection.voter_id
+        if self._connections.get(voter_id) is not connection:
+            return False
+        del self._connections[voter_id]
+        log.info("lost voter %d: %s", voter_id, reason)
+        if voter_id in self._others:
+            self._onNodeDisconnected(self._others[voter_id])
+        self._guests.pop(voter_id, None)
+        return True
+
     def _on_closed(self, connection: Connection, reason: str) -> None:
         self._unintroduced.pop(connection, None)
+        self._refused.discard(connection)
         self._dialling.discard(connection.voter_id)
         voter_id = connection.voter_id
-        if self._connections.get(voter_id) is connection:
-            del self._connections[voter_id]
-            log.info("lost voter %d: %s", voter_id, reason)
-            self._onNodeDisconnected(self._others[voter_id])
-        elif voter_id:
+        if self._lost(connection, reason):
+            return
+        if voter_id:
             self._complain(str(voter_id), f"connection with voter {voter_id}: {reason}")
         else:
             self._refusals.refused(connection.peer_host, reason)

@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pysyncobj.transport import Transport
 
+from metadata_log.image import VoterSet
 from metadata_log.types import Endpoint, VoterId
+from quorum.raft.admission import Admission
 from quorum.raft.frames import Message
 from quorum.raft.library import clock_s
 from quorum.raft.lmdb_journal import LmdbJournal
@@ -15,6 +18,7 @@ from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshots import SnapshotStore
 from quorum.raft.transport import VoterNode
+from tests.support.metadata import quorum_voter
 
 Sent = list[tuple[int, Message]]
 
@@ -41,6 +45,9 @@ class RecordingTransport(Transport):  # type: ignore[misc]  # the library is unt
     def tend(self, now: float) -> None:
         """All are connected."""
 
+    def announce(self) -> None:
+        """Nobody listens."""
+
     def receive(self, node: VoterNode, message: Message) -> None:
         self._onMessageReceived(node, message)
 
@@ -57,6 +64,7 @@ class RecordingMachine:
     def __init__(self) -> None:
         self.applied: list[tuple[int, bytes]] = []
         self.installed_at = 0
+        self.voter_set = VoterSet()
 
     def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> list[bytes]:
         self.applied += commands
@@ -122,7 +130,11 @@ class LoneNode:
             for voter_id in range(1, voters + 1)
         ]
         self.own, self.others = nodes[0], nodes[1:]
+        self.members = [
+            msgspec.structs.replace(quorum_voter(node.voter_id), raft=node.raft) for node in nodes
+        ]
         self.machine = RecordingMachine()
+        self.machine.voter_set = VoterSet(tuple(self.members), version=1)
         self.background = Background()
         self.transport = RecordingTransport(self.own, self.others)
         poller = DrivenPoller()
@@ -144,7 +156,9 @@ class LoneNode:
             self.transport,
             self.snapshots,
             self.machine,
+            Admission(self.members[0], self.members, lambda: False),
         )
+        self.node.follow_voter_set()
         self.node.recover()
         for other in self.others:
             self.transport.connect(other)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.types import ID_BYTES
 from quorum.data_folder import (
     IDENTITY_FILE,
     DataFolderError,
@@ -26,15 +27,37 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_new_folder_is_made_and_marked(folder: Path) -> None:
-    claim_data_folder(folder, "broker", 3, "c")
+    claimed = claim_data_folder(folder, "broker", 3, "c")
     identity = json.loads((folder / IDENTITY_FILE).read_bytes())
+    assert bytes.fromhex(identity.pop("directory_id")) == claimed.directory_id
     assert identity == {"format": 1, "cluster_id": "c", "role": "broker", "node_id": 3}
+    assert claimed.is_new
+    assert len(claimed.directory_id) == ID_BYTES
 
 
-def test_owner_comes_back(folder: Path) -> None:
+def test_owner_comes_back_to_the_same_folder(folder: Path) -> None:
+    claims = []
     for _ in range(2):
-        claim_data_folder(folder, "broker", 3, "c")
+        claims.append(claim_data_folder(folder, "broker", 3, "c"))
         release_data_folder(folder)
+    assert [claim.is_new for claim in claims] == [True, False]
+    assert claims[0].directory_id == claims[1].directory_id
+
+
+def test_a_folder_that_was_emptied_is_another_one(folder: Path) -> None:
+    before = claim_data_folder(folder, "broker", 3, "c")
+    release_data_folder(folder)
+    (folder / IDENTITY_FILE).unlink()
+    assert claim_data_folder(folder, "broker", 3, "c").directory_id != before.directory_id
+
+
+def test_identity_without_a_directory_id_is_refused(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / IDENTITY_FILE).write_text(
+        '{"format": 1, "cluster_id": "c", "role": "broker", "node_id": 3}'
+    )
+    with pytest.raises(DataFolderError, match="directory_id"):
+        claim_data_folder(folder, "broker", 3, "c")
 
 
 @pytest.mark.parametrize(

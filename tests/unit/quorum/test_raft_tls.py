@@ -7,11 +7,13 @@ import pytest
 
 from metadata_log.types import Endpoint, VoterId
 from quorum.certificate_authority import CertificateAuthority
+from quorum.raft.admission import Admission
 from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.tls import TlsContexts, TlsError, TlsStream
 from quorum.raft.transport import VoterNode, VoterTransport
 from quorum.security import Role, Security
+from tests.support.metadata import quorum_voter
 from tests.support.quorum_cluster import free_ports, security_in
 
 CLUSTER = "cluster"
@@ -108,6 +110,11 @@ def test_a_forged_record_is_refused(authority: CertificateAuthority) -> None:
 # --- two transports -------------------------------------------------------------------------------
 
 
+def admission(own: VoterNode, other: VoterNode) -> Admission:
+    members = [quorum_voter(own.voter_id), quorum_voter(other.voter_id)]
+    return Admission(members[0], members, lambda: False)
+
+
 class Pair:
     """Voter 2 dials voter 1; ``claims`` is the id that the second says it has."""
 
@@ -116,8 +123,8 @@ class Pair:
         self.poller = DrivenPoller()
         one = VoterNode(VoterId(1), Endpoint("127.0.0.1", ports[0]))
         two = VoterNode(VoterId(claims), Endpoint("127.0.0.1", ports[1]))
-        self.first = VoterTransport(self.poller, CLUSTER, one, [two], first)
-        self.second = VoterTransport(self.poller, CLUSTER, two, [one], second)
+        self.first = VoterTransport(self.poller, CLUSTER, one, [two], admission(one, two), first)
+        self.second = VoterTransport(self.poller, CLUSTER, two, [one], admission(two, one), second)
         self.received: list[dict[str, object]] = []
         self.first.setOnMessageReceivedCallback(lambda _node, body: self.received.append(body))
         for transport in (self.first, self.second):

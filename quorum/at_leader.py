@@ -1,0 +1,77 @@
+"""What only the leader can do: done here if this voter leads, else passed on to it, once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import grpc
+
+from quorum.peers import Peers
+from quorum.voter import NotLeader, OutcomeLost, Voter
+
+if TYPE_CHECKING:  # A name of the type stubs alone.
+    from quorate_proto.v1.quorum_pb2_grpc import QuorumAsyncStub
+
+T = TypeVar("T")
+Context = Any
+"""``grpc.aio.ServicerContext``; the stubs' own type mixes in the synchronous one."""
+
+FORWARDED: Final = "x-quorate-forwarded"
+FORWARDED_ONCE: Final = ((FORWARDED, "1"),)
+WAIT_FOR_LEADER_S: Final = 5.0
+
+
+class AtLeader:
+    """Finds the leader for one voter's service."""
+
+    def __init__(self, voter: Voter, peers: Peers) -> None:
+        self._voter = voter
+        self._peers = peers
+
+    async def __call__(
+        self,
+        context: Context,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[["QuorumAsyncStub", float], Awaitable[T]],
+    ) -> T:
+        """``here`` if this voter leads, else ``there`` at the leader; waits a while for one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(
+            WAIT_FOR_LEADER_S, context.time_remaining() or WAIT_FOR_LEADER_S
+        )
+        own_id = self._voter.config.voter_id
+        forwarded = any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
+        while True:
+            leadership = self._voter.leadership
+            try:
+                if leadership.leads:
+                    return await here()
+                if forwarded:
+                    await unavailable(context, f"voter {own_id} does not lead")
+                stub = self._peers.stub(leadership.leader_id)
+                if stub is not None and leadership.leader_id != own_id:
+                    return await there(stub, max(0.1, deadline - loop.time()))
+            except NotLeader:
+                pass
+            except OutcomeLost:
+                await unavailable(context, "the leader changed meanwhile: try again")
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    await context.abort(error.code(), error.details())
+            if loop.time() >= deadline:
+                await unavailable(context, "the quorum has no leader")
+            await self._pause(deadline - loop.time())
+
+    async def _pause(self, at_most_s: float) -> None:
+        """Until something changes, but not for long: a leader elsewhere may change unseen."""
+        try:
+            async with asyncio.timeout(min(0.05, max(0.0, at_most_s))):
+                await self._voter.changed()
+        except TimeoutError:
+            pass
+
+
+async def unavailable(context: Context, why: str) -> NoReturn:
+    """End the call: the caller should try again, perhaps elsewhere."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, why)
+    raise AssertionError("abort returned")

@@ -1,0 +1,165 @@
+"""The voters that this one counts, sends to and hands over to: as the applied voter set says.
+
+A set takes effect when it is applied. That neighbouring sets alone are ever in use rests on this:
+
+* Only one member changes per set, and a leader proposes the next set only when it has applied the
+  one before (compare-and-set on its version, ``metadata_log.rules.quorum_voters``), as well as the
+  no-op of its own term. So an entry with a set is appended only where the set before is committed.
+* The commit index comes with the entries and is on disk with them, so whoever has such an entry
+  knows that the set before it is committed; and nobody stands with committed entries unapplied.
+
+So a candidate counts by the newest set in its log, or by the one before; their majorities overlap.
+"""
+
+import logging
+
+from metadata_log.codec import encode_transaction
+from metadata_log.image import VoterSet
+from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
+from quorum.raft.compaction import CompactingVoter
+from quorum.raft.library import clock_s
+from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
+from quorum.raft.transport import VoterNode
+
+log = logging.getLogger(__name__)
+
+
+class MemberVoter(CompactingVoter):
+    """A voter whose peers may change."""
+
+    _first_set_term = 0
+    _transfer: Transfer | None = None
+
+    # -- who belongs to it -----------------------------------------------------------------------
+
+    def follow_voter_set(self) -> None:
+        """Count and send by the applied set from now on.
+
+        Raises:
+            RemovedFromQuorum: this voter is no longer in it.
+        """
+        before, voter_set = self.admission.voter_set, self._machine.voter_set
+        if voter_set.version == before.version:
+            return
+        self.admission.follow(voter_set)
+        log.info("voter set %d: %s", voter_set.version, _described(voter_set))
+        known = {node.voter_id: node for node in (*self.others, *self.observers)}
+        stay = {
+            member.voter_id: known[member.voter_id]
+            for member in voter_set.voters
+            if member.voter_id in known and _is_same(before, known[member.voter_id], member)
+        }
+        gone = [node for node in known.values() if node.voter_id not in stay]
+        for node in gone:
+            self._snapshots.cancelTransmisstion(node)
+            self.forget(node)
+        members = [
+            (stay.get(member.voter_id) or VoterNode(member.voter_id, member.raft), member.observer)
+            for member in voter_set.voters
+            if member.voter_id != self.own.voter_id
+        ]
+        self.set_members(
+            [node for node, observes in members if not observes],
+            [node for node, observes in members if observes],
+        )
+        for node in gone:
+            self.transport.dropNode(node)
+        for node, _ in members:
+            if node.voter_id not in stay:
+                self.meet(node)
+                self.transport.addNode(node)
+        self.transport.announce()
+
+    def first_voter_set(self) -> bytes | None:
+        """The command that makes the configured voters the committed ones, when it is time."""
+        if self._machine.voter_set.version or not self.has_applied_its_no_op:
+            return None
+        voters = self.admission.first_voter_set()
+        if voters is None or self._first_set_term == self.term:
+            return None
+        self._first_set_term = self.term
+        record = QuorumVoterSet(expected_version=0, voters=voters)
+        return encode_transaction(Transaction(operations=(Operation(records=(record,)),)))
+
+    # -- leadership ------------------------------------------------------------------------------
+
+    @property
+    def has_applied_its_no_op(self) -> bool:
+        """It leads, and everything committed by earlier leaders is applied here."""
+        return self.is_leader and self.last_applied >= self.noop_index
+
+    @property
+    def leads_caught_up(self) -> bool:
+        """As ``has_applied_its_no_op``, and the quorum knows who its voters are."""
+        return self.has_applied_its_no_op and self._machine.voter_set.version > 0
+
+    def lease_s(self) -> float:
+        """Until when, on ``clock_s``, it is known that nobody else could have been elected."""
+        if self._transfer is not None and self._transfer.told:
+            return float("-inf")
+        return self.majority_heard_s()
+
+    # -- handing it over -------------------------------------------------------------------------
+
+    @property
+    def hands_over(self) -> bool:
+        """No entries are appended meanwhile: what is proposed waits, briefly."""
+        return self._transfer is not None
+
+    def begin_transfer(self, voter_id: int) -> None:
+        """Hand the leadership to ``voter_id``; whether it succeeds is seen by who leads.
+
+        Raises:
+            TransferRefused: this voter does not lead, or that one cannot.
+        """
+        target = next((node for node in self.others if node.voter_id == voter_id), None)
+        if not self.leads_caught_up:
+            raise TransferRefused(f"voter {self.own.voter_id} does not lead")
+        if self._transfer is not None:
+            raise TransferRefused(f"voter {self._transfer.target.voter_id} is about to lead")
+        if target is None:
+            raise TransferRefused(f"voter {voter_id} is not a voter of this quorum")
+        lag = self.journal.last_index - self.match_index[target]
+        if not self.transport.is_connected(voter_id):
+            raise TransferRefused(f"voter {voter_id} is not connected to the leader")
+        if lag > MAX_LAG:
+            raise TransferRefused(f"voter {voter_id} is {lag} entries behind: try again later")
+        log.info("handing the leadership to voter %d", voter_id)
+        patience_s = self.options.election_timeout_max_s
+        self._transfer = Transfer(target, self.term, clock_s(), patience_s)
+
+    def tend_transfer(self) -> None:
+        """Go on with a transfer that is under way, if there is one."""
+        transfer = self._transfer
+        if transfer is None:
+            return
+        target = transfer.target
+        if not self.is_leader or self.term != transfer.term or target not in self.others:
+            self._transfer = None
+            return
+        match transfer.step(clock_s(), self.match_index[target], self.journal.last_index):
+            case Step.TELL:
+                self.transport.send(target, {"type": "timeout_now", "term": self.term})
+            case Step.GIVE_UP:
+                log.warning("voter %d did not take the leadership over", target.voter_id)
+                self._transfer = None
+            case Step.WAIT:
+                pass
+
+
+def _is_same(before: VoterSet, node: VoterNode, member: QuorumVoter) -> bool:
+    """Whether the member is the process it was: one that was added again has forgotten all."""
+    was = before.voter(member.voter_id)
+    if was is None:
+        return node.raft == member.raft  # Configured; this is the first committed set.
+    return (
+        was.raft == member.raft
+        and was.directory_id in (b"", member.directory_id)
+        and was.observer >= member.observer
+    )
+
+
+def _described(voter_set: VoterSet) -> str:
+    voters = [str(voter.voter_id) for voter in voter_set.voters if not voter.observer]
+    observers = [f", {voter.voter_id} observes" for voter in voter_set.voters if voter.observer]
+    return ", ".join(voters) + "".join(observers)

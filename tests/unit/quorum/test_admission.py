@@ -1,0 +1,214 @@
+"""Who takes part: fresh, wiped, new and removed voters, and who is told what."""
+
+import msgspec
+import pytest
+
+from metadata_log.image import VoterSet
+from metadata_log.records import QuorumVoter
+from quorate_proto.v1.raft_pb2 import RAFT_REFUSAL_NOT_A_VOTER, RAFT_REFUSAL_WIPED, RaftRefusal
+from quorum.raft.admission import (
+    REFUSAL_GRACE_S,
+    Admission,
+    RemovedFromQuorum,
+    VoterWiped,
+)
+from tests.support.metadata import quorum_voter
+
+ONE, TWO, THREE, FOUR = map(quorum_voter, (1, 2, 3, 4))
+CONFIGURED = [msgspec.structs.replace(voter, directory_id=b"") for voter in (ONE, TWO, THREE)]
+UNSEEN = msgspec.structs.replace(quorum_voter(4, observer=True), directory_id=b"")
+WATCHING = quorum_voter(4, observer=True)
+
+
+class Somebody:
+    """A voter that tells others about itself; ``fresh`` may be changed."""
+
+    def __init__(
+        self, own: QuorumVoter, *voters: QuorumVoter, version: int = 0, fresh: bool = False
+    ) -> None:
+        self.fresh = fresh
+        configured = CONFIGURED
+        if own.voter_id > len(CONFIGURED):
+            configured = [*CONFIGURED, msgspec.structs.replace(own, directory_id=b"")]
+        self.admission = Admission(own, configured, lambda: self.fresh)
+        if voters:
+            self.admission.follow(VoterSet(voters, version))
+
+    def meets(self, other: "Somebody") -> RaftRefusal | None:
+        """The other one's hello comes here; why it is refused, if it is."""
+        hello = other.admission.hello_to(self.admission.own.voter_id)
+        refusal = self.admission.judge(hello)
+        if refusal is None:
+            self.admission.heard(hello)
+        return refusal
+
+
+def fresh(own: QuorumVoter) -> Somebody:
+    return Somebody(own, fresh=True)
+
+
+def established(own: QuorumVoter, *others: QuorumVoter, version: int = 5) -> Somebody:
+    return Somebody(own, own, *others, version=version)
+
+
+# --- the first start ----------------------------------------------------------------------------
+
+
+def test_the_first_start_needs_every_configured_voter() -> None:
+    one, two, three = fresh(ONE), fresh(TWO), fresh(THREE)
+    assert one.admission.waits_for() == CONFIGURED[1:]
+    one.meets(two)
+    assert not one.admission.takes_part
+    assert one.admission.waits_for() == [CONFIGURED[2]]
+    one.meets(three)
+    assert one.admission.takes_part
+    assert one.admission.waits_for() == []
+
+
+def test_the_first_voter_set_has_the_folders_of_all() -> None:
+    one = Somebody(ONE)
+    assert one.admission.takes_part  # It has voted before.
+    one.meets(fresh(TWO))
+    assert one.admission.first_voter_set() is None
+    assert one.admission.waits_for() == [CONFIGURED[2]]
+    one.meets(fresh(THREE))
+    assert one.admission.first_voter_set() == (ONE, TWO, THREE)
+
+
+def test_a_lone_voter_waits_for_nobody() -> None:
+    admission = Admission(ONE, CONFIGURED[:1], lambda: True)
+    assert admission.takes_part
+    assert admission.first_voter_set() == (ONE,)
+
+
+def test_a_voter_with_data_needs_nobody() -> None:
+    assert Somebody(ONE).admission.takes_part
+
+
+def test_a_wiped_voter_does_not_begin_with_one_that_was_not_wiped() -> None:
+    one, voted = fresh(ONE), Somebody(TWO)
+    one.meets(voted)
+    one.meets(fresh(THREE))
+    assert not one.admission.takes_part
+    assert one.admission.waits_for() == [CONFIGURED[1]]
+
+
+# --- a fresh voter and a quorum that exists -----------------------------------------------------
+
+
+def test_a_voter_that_slept_through_the_start_is_expected() -> None:
+    three, one = fresh(THREE), established(ONE, TWO, THREE)
+    assert three.meets(one) is None
+    assert three.admission.takes_part
+    assert one.meets(three) is None
+
+
+def test_a_wiped_voter_is_refused_and_takes_no_part() -> None:
+    wiped, one = fresh(quorum_voter(3, folder=7)), established(ONE, TWO, THREE)
+    assert wiped.meets(one) is None
+    assert not wiped.admission.takes_part
+    refusal = one.meets(wiped)
+    assert refusal is not None
+    assert refusal.reason == RAFT_REFUSAL_WIPED
+    for word in ("voter 3 at voter3:7001", "666f6c64…", "wiped", "remove-voter 3"):
+        assert word in refusal.detail
+    assert wiped.admission.refused(refusal, now_s=10)
+    wiped.admission.check(10 + REFUSAL_GRACE_S / 2)
+    with pytest.raises(VoterWiped, match="wiped or replaced"):
+        wiped.admission.check(10 + REFUSAL_GRACE_S)
+
+
+def test_a_voter_with_data_of_another_folder_is_refused_too() -> None:
+    other = established(quorum_voter(3, folder=7), ONE, TWO, version=9)
+    refusal = established(ONE, TWO, THREE).meets(other)
+    assert refusal is not None
+    assert refusal.reason == RAFT_REFUSAL_WIPED
+
+
+def test_a_stranger_waits_to_be_added() -> None:
+    new, one = fresh(FOUR), established(ONE, TWO, THREE)
+    refusal = one.meets(new)
+    assert refusal is not None
+    assert refusal.reason == RAFT_REFUSAL_NOT_A_VOTER
+    assert new.admission.refused(refusal, now_s=10)
+    new.admission.check(100)
+    new.meets(one)
+    assert not new.admission.takes_part
+    assert new.admission.how_to_add() == "quorate quorum add-voter 4@voter4:7001/7101"
+
+
+@pytest.mark.parametrize("member", [UNSEEN, WATCHING])
+def test_a_stranger_takes_part_once_it_is_added(member: QuorumVoter) -> None:
+    new, one = fresh(FOUR), established(ONE, TWO, THREE, member)
+    assert one.meets(new) is None
+    assert new.meets(one) is None
+    assert new.admission.takes_part
+    assert new.admission.waits_for() == []
+
+
+def test_a_new_voter_has_no_vote_before_its_own_set_says_so() -> None:
+    new = fresh(FOUR)
+    new.meets(established(ONE, TWO, THREE, UNSEEN))
+    assert not new.admission.has_vote
+    for voters, has_vote in (
+        ((ONE, TWO, THREE), False),
+        ((ONE, TWO, THREE, WATCHING), False),
+        ((ONE, TWO, THREE, FOUR), True),
+    ):
+        new.admission.follow(VoterSet(voters, new.admission.voter_set.version + 1))
+        assert new.admission.has_vote is has_vote
+
+
+# --- voters that are behind ---------------------------------------------------------------------
+
+
+def test_who_is_behind_hears_a_stranger_with_a_newer_set() -> None:
+    behind = established(ONE, TWO, THREE, version=5)
+    ahead = established(FOUR, ONE, TWO, THREE, version=8)
+    assert behind.meets(ahead) is None
+    assert ahead.meets(behind) is None
+
+
+def test_a_refusal_by_who_is_behind_is_of_no_account() -> None:
+    behind = established(ONE, TWO, THREE, version=5)
+    again = fresh(quorum_voter(3, folder=7))
+    ahead = established(TWO, ONE, quorum_voter(3, folder=7), version=8)
+    refusal = behind.meets(again)
+    assert refusal is not None
+    assert again.admission.refused(refusal, now_s=10)
+    again.meets(ahead)
+    again.admission.check(100)
+    assert not again.admission.refused(refusal, now_s=100)
+
+
+# --- removal ------------------------------------------------------------------------------------
+
+
+def test_applying_its_own_removal_ends_a_voter() -> None:
+    three = established(THREE, ONE, TWO)
+    with pytest.raises(RemovedFromQuorum, match="add-voter 3@voter3:7001/7101"):
+        three.admission.follow(VoterSet((ONE, TWO), 6))
+
+
+def test_a_new_voter_reads_sets_from_before_its_time() -> None:
+    new = fresh(FOUR)
+    new.admission.follow(VoterSet((ONE, TWO), 3))
+    new.admission.follow(VoterSet((ONE, TWO, THREE), 4))
+
+
+def test_a_voter_that_missed_its_removal_is_told() -> None:
+    three, one = established(THREE, ONE, TWO, version=5), established(ONE, TWO, version=6)
+    refusal = one.meets(three)
+    assert refusal is not None
+    assert refusal.reason == RAFT_REFUSAL_NOT_A_VOTER
+    assert three.admission.refused(refusal, now_s=10)
+    with pytest.raises(RemovedFromQuorum, match="voter set 6"):
+        three.admission.check(10 + REFUSAL_GRACE_S)
+
+
+def test_a_voter_is_not_removed_by_one_with_an_older_set() -> None:
+    four, one = established(FOUR, ONE, TWO, version=8), established(ONE, TWO, version=6)
+    late = RaftRefusal(reason=RAFT_REFUSAL_NOT_A_VOTER, voter_set_version=6)
+    assert one.meets(four) is None
+    assert not four.admission.refused(late, now_s=10)
+    four.admission.check(100)
