@@ -122,7 +122,7 @@ class QuorumCluster:
         self.wait_for_leader()
         deadline = time.monotonic() + START_TIMEOUT_S
         while any(self.status(voter_id) is None for voter_id in self.processes):
-            self._check_running()
+            self.check_running()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"a voter does not answer:\n{self._logs()}")
             time.sleep(0.02)
@@ -228,7 +228,7 @@ class QuorumCluster:
     def wait_for_leader(self, timeout_s: float = START_TIMEOUT_S) -> int:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            self._check_running()
+            self.check_running()
             leader = self.leader()
             if leader is not None:
                 return leader
@@ -243,7 +243,7 @@ class QuorumCluster:
                 raise TimeoutError(f"voter {voter_id} has not heard of {leader}:\n{self._logs()}")
             time.sleep(0.02)
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
         for voter_id, process in self.processes.items():
             if process.poll() is not None:
                 raise RuntimeError(
