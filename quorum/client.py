@@ -16,8 +16,9 @@ import grpc
 from metadata_log.records import Operation, TransactionResult
 from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.client_deadlines import DeadlineTimer
 from quorum.client_directory import VoterDirectory
-from quorum.client_pending import PendingTransactions, fail
+from quorum.client_pending import PendingTransaction, PendingTransactions, fail
 from quorum.client_tenure import LeaderGone, Tenure
 from quorum.client_watch import SnapshotLoaded, TransactionsApplied, WatchEvent, follow
 from quorum.errors import OutcomeUnknown, QuorumError, QuorumUnavailable, SessionLost
@@ -60,6 +61,7 @@ class QuorumClient:
         self.last_keep_alive_ms = 0
         """When the last answered keep-alive was sent, ``time.monotonic`` in ms."""
         self._pending = PendingTransactions()
+        self._deadlines = DeadlineTimer(self._expire)
         self._work = asyncio.Event()
         self._lost_callbacks: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -90,6 +92,7 @@ class QuorumClient:
                     stub = stub_of(self._directory.channel(address))
                     await stub.CloseSession(request, timeout=1.0)
                     break
+        self._deadlines.cancel()
         for pending in self._pending:
             fail(pending, "the client was closed")
         await self._directory.close()
@@ -212,31 +215,35 @@ class QuorumClient:
         """
         if self.session_id == NO_SESSION:
             raise SessionLost("there is no session: call renew_session")
-        future: asyncio.Future[TransactionResult] = asyncio.get_running_loop().create_future()
         pending = self._pending.add(
             self.session_id,
             tuple(operations),
             atomic=atomic,
             timestamp_ms=time.time_ns() // 1_000_000,
-            future=future,
+            future=asyncio.get_running_loop().create_future(),
+            timeout_ms=timeout_ms,
         )
+        self._deadlines.add(pending.deadline_s)
         self._work.set()
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await future
-        except TimeoutError:
-            where = ", ".join(self._directory.addresses)
-            if pending.times_sent:
-                raise OutcomeUnknown(
-                    f"no result from the quorum at {where} within {timeout_ms} ms; "
-                    "the transaction may have been applied"
-                ) from None
-            raise QuorumUnavailable(
-                f"no leader of the quorum at {where} within {timeout_ms} ms "
-                f"(last error: {self._directory.last_error})"
-            ) from None
+            return await pending.future
         finally:
             self._pending.forget(pending.sequence)
+
+    def _expire(self, now_s: float) -> float:
+        return self._pending.expire(now_s, self._timed_out)
+
+    def _timed_out(self, pending: PendingTransaction) -> QuorumError:
+        where = ", ".join(self._directory.addresses)
+        if pending.times_sent:
+            return OutcomeUnknown(
+                f"no result from the quorum at {where} within {pending.timeout_ms} ms; "
+                "the transaction may have been applied"
+            )
+        return QuorumUnavailable(
+            f"no leader of the quorum at {where} within {pending.timeout_ms} ms "
+            f"(last error: {self._directory.last_error})"
+        )
 
     # -- reads -----------------------------------------------------------------------------------
 

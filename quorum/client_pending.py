@@ -5,7 +5,8 @@ carries is the lowest sequence that may still be retried: results below it may b
 """
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -22,6 +23,9 @@ class PendingTransaction(msgspec.Struct, eq=False, gc=False):
     sequence: int
     encoded: bytes
     future: "asyncio.Future[TransactionResult]"
+    timeout_ms: int
+    deadline_s: float
+    """Clock of the event loop."""
     times_sent: int = 0
 
 
@@ -31,6 +35,7 @@ class PendingTransactions:
     def __init__(self) -> None:
         self._pending: dict[int, PendingTransaction] = {}
         self._last_sequence = 0
+        self._low_water = 1
         self._unsent: list[PendingTransaction] = []
 
     def add(
@@ -41,8 +46,9 @@ class PendingTransactions:
         atomic: bool,
         timestamp_ms: int,
         future: "asyncio.Future[TransactionResult]",
+        timeout_ms: int,
     ) -> PendingTransaction:
-        """A new transaction, to be sent.
+        """A new transaction, to be sent; its time runs from now.
 
         Raises:
             TransactionTooLarge: over 1 MiB when encoded.
@@ -54,7 +60,7 @@ class PendingTransactions:
                 atomic=atomic,
                 client_id=session_id,
                 sequence=sequence,
-                low_water=next(iter(self._pending), sequence),
+                low_water=self._lowest_pending(sequence),
                 timestamp_ms=timestamp_ms,
             )
         )
@@ -64,7 +70,8 @@ class PendingTransactions:
                 f"{Transaction.MAX_ENCODED_BYTES} at most: split it"
             )
         self._last_sequence = sequence
-        pending = PendingTransaction(session_id, sequence, encoded, future)
+        deadline_s = future.get_loop().time() + timeout_ms / 1000
+        pending = PendingTransaction(session_id, sequence, encoded, future, timeout_ms, deadline_s)
         self._pending[sequence] = pending
         self._unsent.append(pending)
         return pending
@@ -97,6 +104,26 @@ class PendingTransactions:
     def forget(self, sequence: int) -> PendingTransaction | None:
         """Its caller has a result, or gave up."""
         return self._pending.pop(sequence, None)
+
+    def _lowest_pending(self, sequence: int) -> int:
+        """The lowest sequence that may still be retried; ``sequence`` is about to be added.
+
+        Looked for from where it was last: the first key of a dictionary is slow to find once many
+        keys before it are gone.
+        """
+        while self._low_water < sequence and self._low_water not in self._pending:
+            self._low_water += 1
+        return self._low_water
+
+    def expire(self, now_s: float, error: Callable[[PendingTransaction], Exception]) -> float:
+        """Give ``error`` to those whose time is over; the deadline that comes next, or infinity."""
+        soonest_s = math.inf
+        for pending in self:
+            if pending.deadline_s > now_s:
+                soonest_s = min(soonest_s, pending.deadline_s)
+            elif not pending.future.done():
+                pending.future.set_exception(error(pending))
+        return soonest_s
 
     def __iter__(self) -> Iterator[PendingTransaction]:
         return iter(list(self._pending.values()))

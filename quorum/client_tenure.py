@@ -13,6 +13,7 @@ from quorum.client_directory import VoterDirectory
 from quorum.client_pending import PendingTransactions, session_gone, settle
 from quorum.errors import TransactionInvalid, TransactionTooLarge
 from quorum.peers import stub_of
+from quorum.reply_columns import read_columns
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,10 @@ class Tenure:
             frame = await call.read()
             if not isinstance(frame, pb.TransactReplyFrame):
                 raise LeaderGone
+            for request_id, result in read_columns(frame.taken_effect):
+                pending = self._pending.forget(request_id)
+                if pending is not None and not pending.future.done():
+                    pending.future.set_result(result)
             for reply in frame.replies:
                 self._take_reply(reply)
 

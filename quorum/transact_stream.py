@@ -9,6 +9,7 @@ from metadata_log.codec import as_of_client, result_to_proto
 from metadata_log.records import Transaction
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.driver import Outcome, Proposal
+from quorum.reply_columns import ReplyColumns
 from quorum.voter import Voter
 
 _STATUS_OF: Final = {
@@ -105,9 +106,19 @@ class TransactStream:
             completed, self._completed = self._completed, []
             refused, self._refused = self._refused, []
             self._unanswered -= len(completed)
-            replies = refused + [self._reply(proposal) for proposal in completed]
-            if replies:
-                await context.write(pb.TransactReplyFrame(replies=replies))
+            if completed or refused:
+                await context.write(self._replies(completed, refused))
+
+    def _replies(
+        self, completed: list[StreamProposal], refused: list[pb.TransactReply]
+    ) -> pb.TransactReplyFrame:
+        columns = ReplyColumns()
+        replies = refused
+        for proposal in completed:
+            result = proposal.result
+            if result is None or not columns.take(proposal.request_id, result):
+                replies.append(self._reply(proposal))
+        return pb.TransactReplyFrame(replies=replies, taken_effect=columns.to_proto())
 
     def _reply(self, proposal: StreamProposal) -> pb.TransactReply:
         if proposal.outcome is not Outcome.COMMITTED:

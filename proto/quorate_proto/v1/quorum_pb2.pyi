@@ -292,22 +292,69 @@ class TransactReply(google.protobuf.message.Message):
 Global___TransactReply: typing_extensions.TypeAlias = TransactReply
 
 @typing.final
+class TakenEffect(google.protobuf.message.Message):
+    """Transactions whose every operation took effect, nearly all there are, in columns: an own message
+    for each would cost more than applying it.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_IDS_FIELD_NUMBER: builtins.int
+    OFFSETS_FIELD_NUMBER: builtins.int
+    OPERATIONS_FIELD_NUMBER: builtins.int
+    VERSIONS_FIELD_NUMBER: builtins.int
+    @property
+    def request_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of the requests, in any order."""
+
+    @property
+    def offsets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of each: the metadata offset at which it was (first) applied."""
+
+    @property
+    def operations(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of each: how many it has."""
+
+    @property
+    def versions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of all operations of the first, then of the next, ...: as in OperationResult."""
+
+    def __init__(
+        self,
+        *,
+        request_ids: collections.abc.Iterable[builtins.int] | None = ...,
+        offsets: collections.abc.Iterable[builtins.int] | None = ...,
+        operations: collections.abc.Iterable[builtins.int] | None = ...,
+        versions: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["offsets", b"offsets", "operations", b"operations", "request_ids", b"request_ids", "versions", b"versions"]) -> None: ...
+
+Global___TakenEffect: typing_extensions.TypeAlias = TakenEffect
+
+@typing.final
 class TransactReplyFrame(google.protobuf.message.Message):
     """Several replies in one message."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REPLIES_FIELD_NUMBER: builtins.int
+    TAKEN_EFFECT_FIELD_NUMBER: builtins.int
     @property
     def replies(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TransactReply]:
         """In any order."""
+
+    @property
+    def taken_effect(self) -> Global___TakenEffect:
+        """Replies as well: TRANSACT_DONE."""
 
     def __init__(
         self,
         *,
         replies: collections.abc.Iterable[Global___TransactReply] | None = ...,
+        taken_effect: Global___TakenEffect | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["replies", b"replies"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["taken_effect", b"taken_effect"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["replies", b"replies", "taken_effect", b"taken_effect"]) -> None: ...
 
 Global___TransactReplyFrame: typing_extensions.TypeAlias = TransactReplyFrame
 

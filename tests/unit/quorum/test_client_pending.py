@@ -22,9 +22,13 @@ SESSION = SessionId(b"s" * 16)
 OPERATION = Operation(records=(FeatureLevel(name="f", level=1),))
 
 
-def add(pending: PendingTransactions, operation: Operation = OPERATION) -> PendingTransaction:
+def add(
+    pending: PendingTransactions, operation: Operation = OPERATION, timeout_ms: int = 1_000
+) -> PendingTransaction:
     future: asyncio.Future[TransactionResult] = asyncio.get_running_loop().create_future()
-    return pending.add(SESSION, (operation,), atomic=True, timestamp_ms=5, future=future)
+    return pending.add(
+        SESSION, (operation,), atomic=True, timestamp_ms=5, future=future, timeout_ms=timeout_ms
+    )
 
 
 def decoded(pending: PendingTransaction) -> Transaction:
