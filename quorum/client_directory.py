@@ -16,15 +16,22 @@ ASK_TIMEOUT_S = 1.0
 
 
 class VoterDirectory:
-    """Starts from the configured addresses and learns the others from any voter that answers."""
+    """Starts from the configured addresses; who the voters are now, it learns from any of them.
+
+    The configured ones are asked as well, in case everybody else has moved on.
+    """
 
     def __init__(self, addresses: Sequence[str], security: Security | None = None) -> None:
         self._security = security
-        self.addresses = list(dict.fromkeys(addresses))
+        self._configured = list(dict.fromkeys(addresses))
+        self.addresses = list(self._configured)
+        """Of the voters, as far as known."""
+        self._voter_set_version = 0
         self.leader: str | None = None
         """Address of the leader that was last seen; it may have been deposed since."""
         self.last_error = "no voter was asked yet"
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._closing: list[asyncio.Future[None]] = []
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """The one channel to that voter; it reconnects by itself."""
@@ -45,7 +52,8 @@ class VoterDirectory:
         """
         self.leader = None
         questions = {
-            asyncio.ensure_future(self._ask(address)): address for address in self.addresses
+            asyncio.ensure_future(self._ask(address)): address
+            for address in dict.fromkeys([*self.addresses, *self._configured])
         }
         best: tuple[int, str] | None = None
         try:
@@ -79,6 +87,7 @@ class VoterDirectory:
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
+        await asyncio.gather(*self._closing)
 
     async def _ask(self, address: str) -> pb.QuorumStatusResponse | None:
         try:
@@ -91,9 +100,14 @@ class VoterDirectory:
         return status
 
     def _learn(self, status: pb.QuorumStatusResponse) -> None:
-        for voter in status.voters:
-            if voter.grpc_address not in self.addresses:
-                self.addresses.append(voter.grpc_address)
+        """A newer committed voter set replaces what was known before."""
+        if status.voter_set_version <= self._voter_set_version:
+            return
+        self._voter_set_version = status.voter_set_version
+        self.addresses = [voter.grpc_address for voter in status.voters if not voter.observer]
+        for address in self._channels.keys() - {*self.addresses, *self._configured}:
+            channel = self._channels.pop(address)
+            self._closing.append(asyncio.ensure_future(channel.close()))
 
 
 def _grpc_address(status: pb.QuorumStatusResponse) -> str | None:

@@ -13,6 +13,10 @@ class SessionLost(QuorumError):
     """The session is closed or expired: nothing bound to it can be done any more (rule 9)."""
 
 
+class ChangeNotMade(QuorumError):
+    """The quorum refused a change of its membership or leadership; says why and what to do."""
+
+
 class OutcomeUnknown(QuorumError):
     """The transaction may or may not have been applied, and can no longer be found out."""
 

@@ -61,9 +61,9 @@ def restore(path: Path, config: QuorumConfig) -> Restored:
     _require_empty(folder)
     position = SnapshotPosition(backup.image.offset + OFFSET_GAP, backup.term + 1)
     try:
-        claim_data_folder(folder, "quorum", config.voter_id, config.cluster_id)
+        claimed = claim_data_folder(folder, "quorum", config.voter_id, config.cluster_id)
         try:
-            own = QuorumVoter(voter_id=config.voter_id, raft=config.own.raft, grpc=config.own.grpc)
+            own = msgspec.structs.replace(config.own.as_member(), directory_id=claimed.directory_id)
             image = restored_image(backup.image, position.last_index, own)
             _write(folder, position, image)
         finally:

@@ -304,7 +304,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         if not dialled:
             self._introduce(connection)
         self._connections[hello.voter_id] = connection
-        self._complained.discard(str(hello.voter_id))
+        self._complained -= {str(hello.voter_id), f"refused {hello.voter_id}", "waiting"}
         log.info("connected to voter %d", hello.voter_id)
         if hello.voter_id in self._others:
             self._onNodeConnected(self._others[hello.voter_id])

@@ -7,6 +7,7 @@ with QuorumCluster(tmp_path, voters=3) as quorum:
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -74,6 +75,7 @@ class QuorumCluster:
         ports = free_ports(2 * voters)
         self._raft_ports = dict(zip(self.voter_ids, ports[:voters], strict=True))
         self._grpc_ports = dict(zip(self.voter_ids, ports[voters:], strict=True))
+        self._configured: dict[int, list[int]] = {}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.authority = CertificateAuthority.open(folder / "certs") if secure else None
         self.security = None if self.authority is None else admin_of(self.authority)
@@ -136,11 +138,31 @@ class QuorumCluster:
                 stderr=output,
             )
 
+    def start_new(self) -> int:
+        """Start one more process with an empty folder, that waits to be added; its id."""
+        voter_id = max(self._raft_ports) + 1
+        self._raft_ports[voter_id], self._grpc_ports[voter_id] = free_ports(2)
+        self.voter_ids.append(voter_id)
+        self.start(voter_id)
+        return voter_id
+
+    def wipe(self, voter_id: int) -> None:
+        """Its disk is replaced by an empty one; it must not run."""
+        shutil.rmtree(self.data_dir(voter_id))
+
+    def wait_for_exit(self, voter_id: int) -> int:
+        """The exit code of a voter that ends by itself."""
+        return self.processes.pop(voter_id).wait(timeout=START_TIMEOUT_S)
+
+    def as_voter(self, voter_id: int) -> str:
+        """``id@host:raft/grpc``, as configurations and ``add-voter`` have it."""
+        ports = f"{self._raft_ports[voter_id]}/{self._grpc_ports[voter_id]}"
+        return f"{voter_id}@127.0.0.1:{ports}"
+
     def write_config(self, voter_id: int) -> Path:
-        voters = ",".join(
-            f"{each}@127.0.0.1:{self._raft_ports[each]}/{self._grpc_ports[each]}"
-            for each in self.voter_ids
-        )
+        """The voters are those there were when it was first started: nobody edits files later."""
+        configured = self._configured.setdefault(voter_id, list(self.voter_ids))
+        voters = ",".join(self.as_voter(each) for each in configured)
         values: dict[str, object] = {
             "node.id": voter_id,
             "cluster.id": self.cluster_id,
@@ -201,6 +223,10 @@ class QuorumCluster:
         os.kill(self.processes[voter_id].pid, signal.SIGCONT)
 
     # -- state -----------------------------------------------------------------------------------
+
+    def forget(self, voter_id: int) -> None:
+        """It is no longer a voter, and does not run."""
+        self.voter_ids.remove(voter_id)
 
     def status(self, voter_id: int) -> pb.QuorumStatusResponse | None:
         """As the voter sees it; None if it does not answer."""

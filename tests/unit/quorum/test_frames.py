@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate_proto.v1.raft_pb2 import RaftEntries, RaftFrame, RaftHello, RaftMessage
+from quorate_proto.v1.raft_pb2 import (
+    RaftEntries,
+    RaftFrame,
+    RaftHello,
+    RaftMessage,
+    RaftRefusal,
+)
 from quorum.raft.connection import Connection
 from quorum.raft.frames import (
     LENGTH_BYTES,
@@ -96,7 +102,7 @@ def test_p9_noise_is_refused_or_a_known_message(body: bytes) -> None:
         content = decode_frame(body)
     except MalformedFrame:
         return
-    assert isinstance(content, RaftHello) or content["type"] in (
+    assert isinstance(content, RaftHello | RaftRefusal) or content["type"] in (
         "append_entries",
         "next_node_idx",
         "request_vote",

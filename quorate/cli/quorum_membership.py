@@ -1,0 +1,247 @@
+"""``quorate quorum status|add-voter|remove-voter|transfer``: who is in the quorum, who leads it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from quorate.cli.options import json_option, print_json, timeout_option
+from quorate.cli.quorum_address import quorum_address_options, resolve_security, resolve_voters
+
+if TYPE_CHECKING:
+    from quorate_proto.v1.quorum_pb2 import (
+        AddVoterProgress,
+        QuorumStatusResponse,
+        VoterStatus,
+    )
+    from quorum.admin import QuorumAdmin
+
+T = TypeVar("T")
+
+_COLUMNS: Final = "{:>5}  {:<8}  {:<21}  {:<21}  {:>12}  {:>8}  {:>8}  {}"
+
+
+@click.command()
+@quorum_address_options
+@timeout_option(10_000)
+@json_option
+def status(
+    bootstrap_controller: str | None,
+    data: Path | None,
+    command_config: Path | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Show leader, term and offsets, and how far each voter is.
+
+    Lag is in entries behind the leader's log; heard is how long ago the voter last answered the
+    leader. Both are known to the leader alone.
+
+    \b
+    Example:
+      quorate quorum status --bootstrap-controller host1:7101,host2:7101
+      quorate quorum status --data ./quorate-data --json
+    """
+    found = _run(
+        (bootstrap_controller, data, command_config), timeout_ms, lambda admin: admin.status()
+    )
+    if as_json:
+        print_json(as_document(found))
+    else:
+        _show(found)
+
+
+@click.command("add-voter")
+@click.argument("voter", metavar="ID@HOST:RAFTPORT/GRPCPORT")
+@quorum_address_options
+@timeout_option(600_000)
+@json_option
+def add_voter(
+    voter: str,
+    bootstrap_controller: str | None,
+    data: Path | None,
+    command_config: Path | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Make a voter of a process that was started with an empty data folder.
+
+    It receives the log first and gets its vote when it has caught up. The command may be
+    interrupted and given again: it goes on where it was.
+
+    \b
+    Example (voter 4 runs already: quorate node quorum --config quorum-4.toml):
+      quorate quorum add-voter 4@host4:7001/7101 --bootstrap-controller host1:7101
+    """
+    from quorum.config import parse_voters
+
+    new = parse_voters(voter)
+    if len(new) != 1:
+        raise click.UsageError("one voter at a time")
+    said = ""
+
+    def tell(progress: "AddVoterProgress") -> None:
+        nonlocal said
+        if progress.detail != said:
+            said = progress.detail
+            click.echo(f"voter {new[0].voter_id}: {said}", err=True)
+
+    _run(
+        (bootstrap_controller, data, command_config),
+        timeout_ms,
+        lambda admin: admin.add_voter(new[0], tell),
+    )
+    _done({"added": new[0].voter_id}, f"voter {new[0].voter_id} was added", as_json=as_json)
+
+
+@click.command("remove-voter")
+@click.argument("voter_id", metavar="ID", type=click.IntRange(min=1))
+@quorum_address_options
+@timeout_option(30_000)
+@json_option
+def remove_voter(
+    voter_id: int,
+    bootstrap_controller: str | None,
+    data: Path | None,
+    command_config: Path | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Take a voter out of the quorum; its process ends by itself.
+
+    Refused where the voters that stay and are up would be no majority. A leader hands its
+    leadership over first.
+
+    \b
+    Example:
+      quorate quorum remove-voter 3 --bootstrap-controller host1:7101
+    """
+    offset = _run(
+        (bootstrap_controller, data, command_config),
+        timeout_ms,
+        lambda admin: admin.remove_voter(voter_id),
+    )
+    _done({"removed": voter_id, "offset": offset}, f"voter {voter_id} was removed", as_json=as_json)
+
+
+@click.command()
+@click.option("--to", "voter_id", required=True, type=click.IntRange(min=1), metavar="ID")
+@quorum_address_options
+@timeout_option(10_000)
+@json_option
+def transfer(
+    voter_id: int,
+    bootstrap_controller: str | None,
+    data: Path | None,
+    command_config: Path | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Make another voter the leader, as before its host is taken down.
+
+    Clients wait for a moment and lose nothing.
+
+    \b
+    Example:
+      quorate quorum transfer --to 2 --bootstrap-controller host1:7101
+    """
+    term = _run(
+        (bootstrap_controller, data, command_config),
+        timeout_ms,
+        lambda admin: admin.transfer_leadership(voter_id),
+    )
+    _done(
+        {"leader": voter_id, "term": term}, f"voter {voter_id} leads, term {term}", as_json=as_json
+    )
+
+
+def _run(
+    where: tuple[str | None, Path | None, Path | None],
+    timeout_ms: int,
+    ask: "Callable[[QuorumAdmin], Awaitable[T]]",
+) -> T:
+    from quorum.admin import QuorumAdmin
+    from quorum.client_directory import VoterDirectory
+
+    bootstrap_controller, data, command_config = where
+    addresses = resolve_voters(bootstrap_controller, data)
+    security = resolve_security(bootstrap_controller, data, command_config)
+
+    async def connected() -> T:
+        directory = VoterDirectory(addresses, security)
+        try:
+            return await ask(QuorumAdmin(directory, timeout_ms / 1000))
+        finally:
+            await directory.close()
+
+    return asyncio.run(connected())
+
+
+def _done(document: dict[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(text)
+
+
+def as_document(status: "QuorumStatusResponse") -> dict[str, Any]:
+    """The status as scripts get it; -1: not known to the voter that answered."""
+    return {
+        "cluster_id": status.cluster_id,
+        "leader": status.leader_id,
+        "term": status.term,
+        "commit_offset": status.commit_offset,
+        "log_start_offset": status.log_start_offset,
+        "voter_set_version": status.voter_set_version,
+        "answered_by": status.voter_id,
+        "voters": [
+            {
+                "id": voter.voter_id,
+                "role": _role(status, voter),
+                "raft": voter.raft_address,
+                "grpc": voter.grpc_address,
+                "match_offset": voter.match_offset,
+                "lag": voter.lag,
+                "last_heard_ms": voter.last_heard_ms,
+                "connected": voter.connected,
+                "directory_id": voter.directory_id.hex(),
+            }
+            for voter in status.voters
+        ],
+    }
+
+
+def _role(status: "QuorumStatusResponse", voter: "VoterStatus") -> str:
+    if voter.observer:
+        return "observer"
+    return "leader" if voter.voter_id == status.leader_id else "follower"
+
+
+def _show(status: "QuorumStatusResponse") -> None:
+    leader = f"voter {status.leader_id}" if status.leader_id else "none"
+    click.echo(f"cluster    {status.cluster_id}")
+    click.echo(f"leader     {leader}, term {status.term}")
+    click.echo(f"log        from {status.log_start_offset}, committed to {status.commit_offset}")
+    if status.voter_id != status.leader_id:
+        click.echo(f"answered by voter {status.voter_id}, which does not lead")
+    heads = ("voter", "role", "raft", "grpc", "match", "lag", "heard", "connected")
+    click.echo(_COLUMNS.format(*heads))
+    for voter in status.voters:
+        click.echo(
+            _COLUMNS.format(
+                voter.voter_id,
+                _role(status, voter),
+                voter.raft_address,
+                voter.grpc_address,
+                _known(voter.match_offset),
+                _known(voter.lag),
+                _known(voter.last_heard_ms, " ms"),
+                "yes" if voter.connected else "no",
+            )
+        )
+
+
+def _known(value: int, unit: str = "") -> str:
+    return "-" if value < 0 else f"{value}{unit}"
