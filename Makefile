@@ -12,9 +12,12 @@ STAMP := .venv/.locked
 BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
+SEED ?= 1
+STEPS ?= 25
+WITHOUT ?=
 BENCH_ARGS ?=
 
-.PHONY: help setup demo test check fmt bench soak clean
+.PHONY: help setup demo test sim check fmt bench soak clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 10
@@ -43,6 +46,9 @@ test: setup ## The test suite in under 10 minutes, and the demands that no test 
 
 soak: setup ## The slow tests alone.
 	@$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
+
+sim: setup ## Replay one run of the quorum's simulator: SEED=63, STEPS=25, WITHOUT=a guard.
+	@$(BIN)/python -m tests.sim --seeds $(SEED) --steps $(STEPS) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)
 
 check: setup ## Lint, format, types, layers, and whether the generated code is fresh.
 	$(BIN)/ruff check .

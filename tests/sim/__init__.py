@@ -1,0 +1,1 @@
+"""The quorum, whole and single-threaded, over a simulated network, disk and clock ."""

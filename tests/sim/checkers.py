@@ -1,0 +1,293 @@
+"""What must hold at every step, said without any of the product's code but ``apply``.
+
+The *record* is the one log that is committed: an entry is in it from the moment that any voter
+takes it for committed, and it never changes again. Everything else is checked against it: what
+voters apply, what snapshots hold, what clients were told, what watchers saw.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from metadata_log.apply import apply
+from metadata_log.codec import MalformedTransaction, decode_transaction
+from metadata_log.image import Image
+from metadata_log.records import TransactionResult
+from metadata_log.types import MetadataOffset, SessionId
+from quorum.raft.frames import REGULAR, Message, decode_frame
+from quorum.raft.journal import Change, Entry
+from tests.sim.host import Host
+from tests.sim.process import HostObserver
+from tests.sim.world import Violation, World
+
+STEPS_BACK: Final = 6
+"""One entry at a time a follower goes back so often: through as many terms of one entry."""
+
+
+class Recorded(NamedTuple):
+    """One committed entry, and what it does."""
+
+    term: int
+    command: bytes
+    result: TransactionResult | None
+
+
+class Record:
+    """The committed log. Index 1 is the library's own first entry."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Recorded] = {}
+        self.last_index = 1
+        self.images: dict[int, Image] = {0: Image()}
+        """By metadata offset: the state after that transaction."""
+        self.image = Image()
+        self.effects: dict[tuple[SessionId, int], int] = {}
+        """(client, sequence) to the offset at which it took effect."""
+
+    def append(self, entry: Entry) -> None:
+        command, index, term = entry
+        result = self._effect_of(index, command)
+        self.entries[index] = Recorded(term, command, result)
+        self.last_index = index
+
+    def transactions(self, after: int, through: int) -> list[int]:
+        """Offsets of the transactions in that range."""
+        through = min(through, self.last_index)
+        return [
+            offset
+            for offset in range(after + 1, through + 1)
+            if offset in self.entries and self.entries[offset].result is not None
+        ]
+
+    def _effect_of(self, index: int, command: bytes) -> TransactionResult | None:
+        if command[0] != REGULAR:
+            return None
+        try:
+            transaction = decode_transaction(command[1:])
+        except MalformedTransaction:
+            return None
+        before = self.image
+        applied = apply(before, MetadataOffset(index), transaction)
+        self.image = applied.image
+        self.images[index] = applied.image
+        took_effect = applied.result.offset == index and applied.result.ok
+        if transaction.client_id and took_effect:
+            key = (transaction.client_id, transaction.sequence)
+            if key in self.effects:
+                raise Violation(
+                    f"exactly-once: sequence {key[1]} of client {key[0].hex()[:8]} took effect at "
+                    f"{self.effects[key]} and again at {index}"
+                )
+            self.effects[key] = index
+        return applied.result
+
+
+class SafetyChecker(HostObserver):
+    """Raft's promises, and that what is relied on is on disk."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.hosts: dict[int, Host] = {}
+        self.record = Record()
+        self.leaders: dict[int, tuple[int, int]] = {}
+        """By term: voter and its boot."""
+        self._votes: dict[tuple[int, int], int] = {}
+        self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
+        self._checked_commit: dict[int, int] = {}
+        self.on_leader: Callable[[Host, int], None] = lambda _host, _term: None
+
+    def watch(self, host: Host) -> None:
+        self.hosts[host.voter_id] = host
+        host.disk.on_written = lambda change: self._written(host, change)
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def booted(self, host: Host) -> None:
+        self._checked_commit[host.voter_id] = 1
+        self.round_ended(host)
+
+    def round_ended(self, host: Host) -> None:
+        process = host.process
+        if process is None:
+            return
+        node = process.node
+        self._commits_through(host, node.commit_index)
+        if node.is_leader:
+            self._leads(host, node.term)
+
+    def _commits_through(self, host: Host, commit_index: int) -> None:
+        """The voter takes everything up to here for committed."""
+        process = host.process
+        checked = self._checked_commit.get(host.voter_id, 1)
+        if process is None or commit_index <= checked:
+            return
+        journal = process.journal
+        if commit_index > journal.last_index:
+            raise Violation(
+                f"voter {host.voter_id} takes {commit_index} for committed, but its log ends at "
+                f"{journal.last_index}"
+            )
+        first = journal.first_index
+        for entry in journal[max(0, checked + 1 - first) : commit_index + 1 - first]:
+            if entry[1] == first and first > 1 and entry[1] <= self.record.last_index:
+                continue  # Perhaps the placeholder of a snapshot.
+            self._is_committed(host, entry)
+        self._checked_commit[host.voter_id] = commit_index
+
+    def _is_committed(self, host: Host, entry: Entry) -> None:
+        command, index, term = entry
+        recorded = self.record.entries.get(index)
+        if recorded is not None:
+            if (recorded.term, recorded.command) != (term, command):
+                raise Violation(
+                    f"committed entry {index} of term {recorded.term} is another one, of term "
+                    f"{term}, at voter {host.voter_id}"
+                )
+            return
+        if index != self.record.last_index + 1:
+            raise Violation(
+                f"voter {host.voter_id} commits {index} but nobody has committed "
+                f"{self.record.last_index + 1}"
+            )
+        holders = [v for v, other in self.hosts.items() if other.disk.holds(index, term)]
+        if 2 * len(holders) <= len(self.hosts):
+            raise Violation(
+                f"voter {host.voter_id} commits entry {index} of term {term}, which is on the "
+                f"disks of {holders} alone"
+            )
+        self.record.append(entry)
+
+    def nothing_is_lost(self) -> None:
+        """Every committed entry is on the disks of a majority."""
+        for index, recorded in self.record.entries.items():
+            holders = [v for v, h in self.hosts.items() if h.disk.holds(index, recorded.term)]
+            if 2 * len(holders) <= len(self.hosts):
+                raise Violation(f"committed entry {index} is left on the disks of {holders} alone")
+
+    def _written(self, host: Host, change: Change) -> None:
+        """Log matching, by induction: same index and term, same command and same entry before."""
+        for command, index, term in change.appended:
+            before = host.disk.entries.get(index - 1)
+            before_term = -1 if before is None else before[2]
+            known = self._seen.get((index, term))
+            if known is None or known[1] == -1:
+                self._seen[index, term] = (command, before_term)
+            elif known[0] != command and index > change.meta.first:
+                raise Violation(f"two entries {index} of term {term}: log matching is broken")
+            elif before_term not in (-1, known[1]):
+                raise Violation(f"entry {index} of term {term} follows two different entries")
+
+    # -- elections -------------------------------------------------------------------------------
+
+    def _leads(self, host: Host, term: int) -> None:
+        leader = (host.voter_id, host.boots)
+        known = self.leaders.get(term)
+        if known is None:
+            self.leaders[term] = leader
+            host.note(f"leads in term {term}")
+            self.on_leader(host, term)
+        elif known != leader:
+            raise Violation(f"two leaders in term {term}: {known} and {leader} (voter, boot)")
+
+    def sent(self, host: Host, to: int, message: Message) -> None:
+        match message["type"]:
+            case "request_vote":
+                self._votes_for(host, host.voter_id, message["term"])
+            case "response_vote":
+                self._votes_for(host, to, message["term"])
+            case "next_node_idx":
+                self._acknowledges(host, to, message)
+            case "pre_vote":
+                self._stands_only_in_silence(host)
+
+    def _votes_for(self, host: Host, candidate: int, term: int) -> None:
+        meta = host.disk.meta
+        on_disk = None if meta is None else (meta.term, meta.voted_for)
+        if on_disk != (term, str(candidate)):
+            raise Violation(
+                f"voter {host.voter_id} votes for {candidate} in term {term}; "
+                f"its disk says {on_disk}"
+            )
+        given = self._votes.setdefault((host.voter_id, term), candidate)
+        if given != candidate:
+            raise Violation(
+                f"voter {host.voter_id} votes twice in term {term}: for {given} and {candidate}"
+            )
+
+    def _acknowledges(self, host: Host, to: int, message: Message) -> None:
+        if message["success"]:
+            through = message["next_node_idx"] - 1
+            if through > host.disk.last_index:
+                raise Violation(
+                    f"voter {host.voter_id} acknowledges {through}, its disk ends at "
+                    f"{host.disk.last_index}"
+                )
+        elif message["reset"] and host.process is not None:
+            self._is_asked_back(host, message["term"], message["next_node_idx"])
+
+    def _is_asked_back(self, host: Host, term: int, index: int) -> None:
+        """P7: a conflict is answered by the beginning of its term, not entry by entry."""
+        key = (host.voter_id, term)
+        before, run = self._asked_back.get(key, (0, 0))
+        run = run + 1 if index == before - 1 else 0
+        self._asked_back[key] = (index, run)
+        if run > STEPS_BACK:
+            raise Violation(
+                f"voter {host.voter_id} goes back entry by entry, to {index}, under the leader of "
+                f"term {term}: reconciling takes a round per entry"
+            )
+
+    def _stands_only_in_silence(self, host: Host) -> None:
+        """P17: what lies in the sockets may be the heartbeat that was waited for."""
+        process = host.process
+        if process is None:
+            return
+        for connection, frame in host.inbox:
+            if frame is None or not connection.is_open[host.voter_id]:
+                continue
+            message = decode_frame(frame)
+            if not isinstance(message, dict) or message["type"] != "append_entries":
+                continue
+            if message["term"] >= process.node.term:
+                raise Violation(
+                    f"voter {host.voter_id} asks for votes over a heartbeat it has not read"
+                )
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def applied(self, host: Host, index: int, command: bytes, result: object) -> None:
+        process = host.process
+        if process is not None:
+            self._commits_through(host, index)
+        recorded = self.record.entries.get(index)
+        if recorded is None:
+            raise Violation(f"voter {host.voter_id} applies {index}, which nobody committed")
+        if recorded.command[1:] != command:
+            raise Violation(f"voter {host.voter_id} applies something else as entry {index}")
+        if recorded.result != result:
+            raise Violation(
+                f"voter {host.voter_id}: entry {index} gives {result}, elsewhere {recorded.result}"
+            )
+
+    def installed(self, host: Host, index: int, image: Image) -> None:
+        self.same_state(f"the snapshot {index} of voter {host.voter_id}", image, index)
+
+    def same_state(self, whose: str, image: Image, index: int) -> None:
+        """``image`` is the state after the transactions up to ``index``."""
+        if index > self.record.last_index:
+            raise Violation(f"{whose} holds entries up to {index}, which nobody committed")
+        expected = self.record.images.get(image.offset)
+        newer = self.record.transactions(image.offset, index)
+        if expected is None or newer or image != expected:
+            raise Violation(
+                f"{whose}: the state at {index} (offset {image.offset}) is not that "
+                f"of the committed log; it lacks {newer[:5]}"
+            )
+
+    def all_agree(self) -> None:
+        """At the end: every voter has applied everything, and has the same state."""
+        for host in self.hosts.values():
+            if host.process is not None:
+                node = host.process.node
+                whose = f"voter {host.voter_id}"
+                self.same_state(whose, host.process.machine.image, node.last_applied)

@@ -1,0 +1,292 @@
+"""Clients: they write, read and retry, and remember what they were told, against the record.
+
+Metadata offsets are one total order of everything, so linearizability is checked exactly: each
+operation has an offset; what began after another had ended has no lower one; and what was told is
+what the record holds at that offset.
+"""
+
+from functools import partial
+from typing import Final
+
+from metadata_log.codec import encode_transaction
+from metadata_log.paths import PRODUCER_IDS
+from metadata_log.records import (
+    AtVersion,
+    ConfigSet,
+    Operation,
+    ProducerIdBlock,
+    ResultCode,
+    Transaction,
+)
+from metadata_log.snapshot import decode_snapshot
+from metadata_log.types import SessionId
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.raft.driver import Outcome
+from quorum.sessions import KeepAlive
+from tests.sim.checkers import Record
+from tests.sim.process import Process
+from tests.sim.service import CLIENT, CallContext, Services, Transacted
+from tests.sim.world import Violation, World
+
+REGISTERS: Final = 3
+CALL_TIMEOUT_S: Final = 2.0
+
+
+class History:
+    """What has ended, of all clients."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.floor = 0
+        """The highest offset that any operation that ended had: those that begin now come after."""
+        self.writes = 0
+        self.reads = 0
+
+    def wrote(self, who: str, key: tuple[SessionId, int], floor: int, told: Transacted) -> None:
+        """A client was told the result of its transaction."""
+        result = told.result
+        assert result is not None
+        codes = {one.code for one in result.results}
+        if codes & {ResultCode.OUTCOME_UNKNOWN, ResultCode.SESSION_GONE}:
+            return
+        recorded = self.record.entries.get(result.offset)
+        if recorded is None or recorded.result != result:
+            raise Violation(f"{who} was told {result}; the committed log does not say so")
+        took_effect_at = self.record.effects.get(key)
+        if took_effect_at != (result.offset if result.ok else None):
+            raise Violation(f"{who} was told {result}, but it took effect at {took_effect_at}")
+        if result.offset <= floor:
+            raise Violation(
+                f"{who} began after offset {floor} was seen, yet it took effect at {result.offset}"
+            )
+        self.floor = max(self.floor, result.offset)
+        self.writes += 1
+
+    def read(self, who: str, floor: int, response: pb.ReadResponse) -> int:
+        """A client was told the whole state; the producer id that it read."""
+        image = decode_snapshot([response.snapshot])
+        if image.offset < floor:
+            raise Violation(
+                f"{who}: stale read at offset {image.offset}, {floor} was seen before it began"
+            )
+        if self.record.images.get(image.offset) != image:
+            raise Violation(f"{who} read a state at {image.offset} that never was")
+        self.floor = max(self.floor, image.offset)
+        self.reads += 1
+        return image.next_producer_id
+
+
+class Write:
+    """One transaction on its way."""
+
+    def __init__(self, sequence: int, command: bytes, floor: int) -> None:
+        self.sequence = sequence
+        self.command = command
+        self.floor = floor
+        self.attempts = 0
+        self.timer = 0
+        """Only the newest timer counts."""
+
+
+class Client:
+    """Opens a session, keeps it alive, and has a few operations under way."""
+
+    def __init__(
+        self, number: int, world: World, services: Services, history: History, pace_s: float
+    ) -> None:
+        self.number = number
+        self._world = world
+        self._services = services
+        self._history = history
+        self._pace_s = pace_s
+        self._voters = sorted(services.hosts)
+        self._leader = world.random.choice(self._voters)
+        self._session: SessionId | None = None
+        self._timeout_ms = 0
+        self._opening = 0
+        self._sequence = 0
+        self._writes: dict[int, Write] = {}
+        self._reads = 0
+        self._read_number = 0
+        self._seen_producer_id = 0
+        self.most_under_way = world.random.choice([1, 1, 2, 4])
+        self.is_stopping = False
+        world.after(world.between(0.0, 0.5), self._open)
+        world.after(world.between(0.1, 0.6), self._go_on)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._writes and not self._reads
+
+    def burst(self, count: int) -> None:
+        """Many writes at once."""
+        if self._session is not None and not self.is_stopping:
+            for _ in range(count):
+                self._begin_write()
+
+    # -- the session -----------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._session is not None or self.is_stopping:
+            return
+        self._opening += 1
+        number, timeout_ms = self._opening, self._world.random.choice([1_500, 3_000, 6_000])
+        request = pb.OpenSessionRequest(timeout_ms=timeout_ms, description=f"client {self.number}")
+
+        def answered(answer: object) -> None:
+            if number == self._opening and isinstance(answer, pb.OpenSessionResponse):
+                self._session = SessionId(answer.session_id)
+                self._timeout_ms = answer.timeout_ms
+                self._sequence = 0
+                self._history.floor = max(self._history.floor, answer.offset)
+                self._keep_alive(self._session)
+
+        context = CallContext(CALL_TIMEOUT_S)
+        self._services.call(
+            CLIENT,
+            self._world.random.choice(self._voters),
+            lambda process: process.service.OpenSession(request, context),
+            answered,
+        )
+        self._world.after(CALL_TIMEOUT_S * 1.2, self._open)
+
+    def _keep_alive(self, session: SessionId) -> None:
+        if session != self._session:
+            return
+
+        async def ping(process: Process) -> tuple[KeepAlive, int]:
+            answer = process.voter.keep_alive(session, None)
+            return answer, process.voter.leadership.leader_id
+
+        def answered(answer: object) -> None:
+            if isinstance(answer, tuple) and answer[0] is KeepAlive.GONE:
+                self._lose_session(session)
+            elif isinstance(answer, tuple) and answer[1]:
+                self._leader = answer[1]
+            else:
+                self._leader = self._world.random.choice(self._voters)
+
+        self._services.call(CLIENT, self._leader, ping, answered)
+        self._world.after(self._timeout_ms / 6_000, partial(self._keep_alive, session))
+
+    def _lose_session(self, session: SessionId) -> None:
+        """Nothing more can be found out about what is under way."""
+        if session == self._session:
+            self._session = None
+            self._writes = {}
+            self._world.after(0.05, self._open)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if self.is_stopping:
+            return
+        if len(self._writes) + self._reads < self.most_under_way:
+            if self._world.chance(0.25):
+                self._begin_read()
+            elif self._session is not None:
+                self._begin_write()
+        self._world.after(self._pace_s * self._world.random.expovariate(1.0), self._go_on)
+
+    def _begin_write(self) -> None:
+        assert self._session is not None
+        self._sequence += 1
+        transaction = Transaction(
+            operations=(self._operation(),),
+            client_id=self._session,
+            sequence=self._sequence,
+            low_water=next(iter(self._writes), self._sequence),
+        )
+        write = Write(self._sequence, encode_transaction(transaction), self._history.floor)
+        self._writes[self._sequence] = write
+        self._send(self._session, write)
+
+    def _operation(self) -> Operation:
+        if self._world.chance(0.4):
+            seen = self._seen_producer_id
+            return Operation(
+                conditions=(AtVersion(path=PRODUCER_IDS, version=seen),),
+                records=(ProducerIdBlock(next_producer_id=seen + 1),),
+            )
+        register = f"r{self._world.random.randrange(REGISTERS)}"
+        value = f"c{self.number} {self._sequence}"
+        return Operation(
+            records=(
+                ConfigSet(entity_type="topics", entity_name=register, key="retention", value=value),
+            )
+        )
+
+    def _send(self, session: SessionId, write: Write) -> None:
+        if session != self._session or write.sequence not in self._writes:
+            return
+        write.attempts += 1
+        voter_id = self._leader
+        if write.attempts > 1 and self._world.chance(0.3):
+            voter_id = self._world.random.choice(self._voters)
+        self._services.transact(voter_id, write.command, partial(self._told, session, write))
+        if self._world.chance(0.03):
+            # A copy of the same on another way, as after a broken stream.
+            other = self._world.random.choice(self._voters)
+            self._services.transact(other, write.command, partial(self._told, session, write))
+        self._send_after(self._world.between(0.2, 1.5), session, write)
+
+    def _send_after(self, delay_s: float, session: SessionId, write: Write) -> None:
+        write.timer += 1
+        timer = write.timer
+
+        def due() -> None:
+            if timer == write.timer:
+                self._send(session, write)
+
+        self._world.after(delay_s, due)
+
+    def _told(self, session: SessionId, write: Write, answer: object) -> None:
+        if session != self._session or self._writes.get(write.sequence) is not write:
+            return
+        if not isinstance(answer, Transacted) or answer.outcome is not Outcome.COMMITTED:
+            hint = answer.leader_id if isinstance(answer, Transacted) else 0
+            self._leader = hint or self._world.random.choice(self._voters)
+            self._send_after(0.03, session, write)
+            return
+        if answer.result is None:
+            raise Violation("a transaction was applied and has no result")
+        del self._writes[write.sequence]
+        who = f"client {self.number}, write {write.sequence}"
+        self._history.wrote(who, (session, write.sequence), write.floor, answer)
+        if any(one.code is ResultCode.SESSION_GONE for one in answer.result.results):
+            self._lose_session(session)
+
+    def _begin_read(self) -> None:
+        self._reads += 1
+        self._read_number += 1
+        self._read(self._read_number, self._world.random.choice(self._voters))
+
+    def _read(self, number: int, voter_id: int) -> None:
+        floor = self._history.floor
+        state = {"open": True}
+        request = pb.ReadRequest(linearizable=True, include_image=True)
+        context = CallContext(CALL_TIMEOUT_S)
+
+        def answered(answer: object) -> None:
+            if not state["open"]:
+                return
+            state["open"] = False
+            if isinstance(answer, pb.ReadResponse):
+                who = f"client {self.number}, read {number} at voter {voter_id}"
+                self._seen_producer_id = self._history.read(who, floor, answer)
+                self._reads -= 1
+            else:
+                self._world.after(0.1, again)
+
+        def again() -> None:
+            self._read(number, self._world.random.choice(self._voters))
+
+        def give_up() -> None:
+            if state["open"]:
+                state["open"] = False
+                again()
+
+        self._services.call(
+            CLIENT, voter_id, lambda process: process.service.Read(request, context), answered
+        )
+        self._world.after(CALL_TIMEOUT_S * 1.1, give_up)

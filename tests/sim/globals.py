@@ -1,0 +1,51 @@
+"""The product's clock, chance, fsync and tuning, replaced while a simulation runs."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pysyncobj.syncobj
+
+import quorum.raft.elections
+import quorum.raft.journal
+import quorum.raft.library
+import quorum.raft.node
+import quorum.raft.snapshot_file
+import quorum.raft.snapshots
+import quorum.voter
+import quorum.watch_stream
+from tests.sim.disk import make_durable, sync_file, sync_folder
+from tests.sim.world import World
+
+
+@contextmanager
+def simulated(world: World) -> Iterator[None]:
+    """Everything that reads a clock, draws or syncs does so in ``world``; as before afterwards.
+
+    Limits that no short run would reach are lowered, by chance, so that what lies beyond them is
+    reached as well.
+    """
+
+    def clock() -> float:
+        return world.read_clock()
+
+    draw = world.random
+    replaced: list[tuple[Any, str, Any]] = [
+        (pysyncobj.syncobj, "monotonicTime", clock),
+        (pysyncobj.syncobj, "random", draw),
+        (quorum.raft.library, "monotonic", clock),
+        (quorum.raft.elections, "random", draw),
+        (quorum.raft.snapshot_file, "_make_durable", make_durable),
+        (quorum.raft.snapshot_file, "sync_folder", sync_folder),
+        (quorum.raft.snapshots, "sync_file", sync_file),
+        (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
+        (quorum.raft.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
+        (quorum.raft.node, "_APPLIED_PER_TICK", draw.choice([1, 7, 5_000])),
+        (quorum.voter, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
+        (quorum.watch_stream, "EVENT_BYTES", draw.choice([200, 2_000, 1 << 20])),
+    ]
+    with ExitStack() as stack:
+        for owner, name, value in replaced:
+            stack.enter_context(patch.object(owner, name, value))
+        yield

@@ -1,0 +1,265 @@
+"""One voter's machine: its disk and clock, and when its process runs, stops and crashes.
+
+Two actors run the process, as two threads do in production: the raft thread (the driver's rounds)
+and the event loop (the service). A slow disk holds up the one and not the other; a pause holds up
+both; a crash ends both, perhaps in the middle of a round, after any single write or message.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from quorum.config import QuorumConfig
+from quorum.raft.frames import Message
+from quorum.raft.options import RaftOptions
+from tests.sim.disk import SimulatedDisk
+from tests.sim.network import Connection, Network
+from tests.sim.process import BackgroundWork, HostObserver, Process
+from tests.sim.world import SimulatedCrash, Violation, World
+
+MOST_PER_ROUND_S: Final = 0.0002
+
+
+class Host:
+    """A machine: its disk and its clock stay when the process goes."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        config: QuorumConfig,
+        options: RaftOptions,
+        observer: HostObserver,
+    ) -> None:
+        self.world = world
+        self.network = network
+        self.voter_id = int(config.voter_id)
+        self.observer = observer
+        self.disk = SimulatedDisk(world, self.effect)
+        self.inbox: deque[tuple[Connection, bytes | None]] = deque()
+        self.process: Process | None = None
+        self.boots = 0
+        self.peers: object = None
+        self.pace = 1.0
+        self.batch_bytes = 8 << 20
+        self.paused_until = 0.0
+        self.effects_to_crash: int | None = None
+        """The process ends after so many more writes and messages."""
+        self._effects_to_pause: tuple[int, float] | None = None
+        self._clock_offset_s = 1_000.0 * self.voter_id
+        self._config = config
+        self._options = options
+        self._busy_until = 0.0
+        self._raft_wakes_at: float | None = None
+        self._loop_wakes_at: float | None = None
+        self.on_down: Callable[[], None] = lambda: None
+        network.endpoints[self.voter_id] = self
+
+    def note(self, line: str) -> None:
+        self.world.note(f"v{self.voter_id} {line}")
+
+    # -- up and down -----------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None
+
+    @property
+    def listens(self) -> bool:
+        return self.process is not None
+
+    def boot(self) -> None:
+        """Start the process on what the disk has."""
+        if self.process is not None:
+            return
+        self.boots += 1
+        self.note(f"boots, time {self.boots}")
+        self.inbox.clear()
+        self.effects_to_crash = None
+        self._effects_to_pause = None
+        self._busy_until = self.paused_until = self.world.now
+        self._raft_wakes_at = self._loop_wakes_at = None
+        self._act()
+        try:
+            self.process = Process(self, self._options, self._config)
+        except Exception as error:
+            raise Violation(f"voter {self.voter_id} cannot start again: {error!r}") from error
+        self.observer.booted(self)
+        self.wake_raft(self.process)
+        self.wake_loop(self.process)
+
+    def kill(self, *, power_lost: bool) -> None:
+        """The process ends now. A killed one's files and connections are closed by its kernel."""
+        if self.process is None:
+            return
+        self.note("loses power" if power_lost else "is killed")
+        process, self.process = self.process, None
+        process.loop.abandon()
+        self.inbox.clear()
+        self.paused_until = 0.0
+        if power_lost:
+            self.disk.crash()
+            self.network.vanish(self.voter_id)
+        else:
+            for connection in self.network.connections_of(self.voter_id):
+                self.network.close(connection, self.voter_id)
+        self.on_down()
+
+    def pause(self, seconds: float, after_effects: int = 0) -> None:
+        """As SIGSTOP: nothing runs, the kernel goes on; perhaps in the middle of a round."""
+        if after_effects:
+            self._effects_to_pause = (after_effects, seconds)
+        else:
+            self.paused_until = max(self.paused_until, self.world.now + seconds)
+
+    def effect(self, kind: str) -> None:
+        """Something is about to leave the process: here it may be stopped or ended."""
+        if self._effects_to_pause is not None:
+            left, seconds = self._effects_to_pause
+            self._effects_to_pause = (left - 1, seconds)
+            if left <= 1:
+                self._effects_to_pause = None
+                self.world.actor_time += seconds
+                self.paused_until = max(self.paused_until, self.world.actor_time)
+        if self.effects_to_crash is None:
+            return
+        self.effects_to_crash -= 1
+        if self.effects_to_crash <= 0:
+            self.note(f"crashes at: {kind}")
+            raise SimulatedCrash
+
+    # -- clock -----------------------------------------------------------------------------------
+
+    def clock_s(self) -> float:
+        """This host's monotonic clock, as the running actor sees it."""
+        return self._clock_offset_s + self.world.actor_time * self.pace
+
+    def _act(self) -> None:
+        """Who reads a clock from now on reads this host's."""
+        self.world.read_clock = self.clock_s
+
+    def _true_time(self, local_s: float) -> float:
+        return (local_s - self._clock_offset_s) / self.pace
+
+    # -- the network tells -----------------------------------------------------------------------
+
+    def arrived(self, connection: Connection, frame: bytes | None) -> None:
+        if self.process is not None:
+            self.inbox.append((connection, frame))
+            self.wake_raft(self.process)
+
+    def handled(self, peer: int, message: Message) -> None:
+        self.note(f"< {peer} {brief(message)}")
+
+    # -- the raft thread -------------------------------------------------------------------------
+
+    def wake_raft(self, process: Process, at: float = 0.0) -> None:
+        if process is not self.process:
+            return
+        at = max(at, self.world.now, self._busy_until, self.paused_until)
+        if self._raft_wakes_at is None or at < self._raft_wakes_at:
+            self._raft_wakes_at = at
+            self.world.at(at, partial(self._read, process, at))
+
+    def _read(self, process: Process, at: float) -> None:
+        if process is not self.process or self._raft_wakes_at != at:
+            return
+        if self.world.now < max(self._busy_until, self.paused_until):
+            self._raft_wakes_at = None
+            self.wake_raft(process)
+            return
+        self._busy_until = float("inf")  # Until the round is over, nobody wakes it.
+        if self._runs(process, process.driver.read):
+            # Not at once: during a slow fsync others go on, and their messages arrive.
+            self._decide_at(process, self.world.actor_time)
+
+    def _decide_at(self, process: Process, at: float) -> None:
+        self.world.at(max(at, self.paused_until), partial(self._decide, process))
+
+    def _decide(self, process: Process) -> None:
+        if process is not self.process:
+            return
+        if self.world.now < self.paused_until:
+            self._decide_at(process, self.paused_until)
+            return
+        self.world.actor_time += self.world.random.random() * MOST_PER_ROUND_S
+        if not self._runs(process, process.driver.decide):
+            return
+        self._busy_until = self.world.actor_time
+        self._raft_wakes_at = None
+        self.observer.round_ended(self)
+        wait_s = 0.0
+        if not self.inbox and not process.driver.has_work:
+            wait_s = process.node.wait_s() / self.pace
+        self.wake_raft(process, self._busy_until + wait_s)
+
+    def _runs(self, process: Process, half: Callable[[], None]) -> bool:
+        self._act()
+        try:
+            half()
+        except SimulatedCrash:
+            self.kill(power_lost=True)
+            return False
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(f"voter {self.voter_id} stopped by itself: {error!r}") from error
+        return process is self.process
+
+    # -- the event loop --------------------------------------------------------------------------
+
+    def wake_loop(self, process: Process, at: float = 0.0) -> None:
+        if process is not self.process:
+            return
+        at = max(at, self.world.actor_time, self.paused_until)
+        if self._loop_wakes_at is None or at < self._loop_wakes_at:
+            self._loop_wakes_at = at
+            self.world.at(at, partial(self._run_loop, process, at))
+
+    def _run_loop(self, process: Process, at: float) -> None:
+        if process is not self.process or self._loop_wakes_at != at:
+            return
+        self._loop_wakes_at = None
+        if self.world.now < self.paused_until:
+            self.wake_loop(process)
+            return
+        self._act()
+        process.loop.run_what_is_due()
+        if process.loop.failures:
+            raise Violation(f"voter {self.voter_id}'s service: {process.loop.failures[0]}")
+        timer = process.loop.next_timer()
+        if timer is not None:
+            self.wake_loop(process, self._true_time(timer) + 1e-6)
+
+    # -- the snapshot writer ---------------------------------------------------------------------
+
+    def in_background(self, process: Process, work: Callable[[], None]) -> BackgroundWork:
+        writer = BackgroundWork(work)
+        self.world.at(
+            self.world.actor_time + self.world.between(0.002, 0.2),
+            partial(self._run_writer, process, writer),
+        )
+        return writer
+
+    def _run_writer(self, process: Process, writer: BackgroundWork) -> None:
+        if process is not self.process:
+            return
+        if self.world.now < self.paused_until:
+            self.world.at(self.paused_until, partial(self._run_writer, process, writer))
+            return
+        self._runs(process, writer.join)
+
+
+def brief(message: Message) -> str:
+    """A message in the trace."""
+    parts = [message["type"], f"term={message['term']}"]
+    if "prevLogIdx" in message:
+        entries = message["entries"]
+        parts.append(f"after={message['prevLogIdx']}/{message['prevLogTerm']} n={len(entries)}")
+    elif message.get("serialized"):
+        _, first, last = message["serialized"]
+        parts.append(f"snapshot{' first' if first else ''}{' last' if last else ''}")
+    told = ("commit_index", "next_node_idx", "reset", "success", "last_log_index")
+    parts += [f"{key}={message[key]}" for key in told if key in message]
+    return " ".join(parts)

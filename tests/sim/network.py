@@ -1,0 +1,222 @@
+"""The network between voters: connections like TCP's, over links that delay, break and are cut.
+
+On a link that is cut, in one direction or both, what was sent waits, as it does in a kernel, and
+comes late if the cut ends soon; else the connection breaks on both sides. A connection delivers in
+order. In a *wild* network messages are also lost, doubled and overtaken, which our transport never
+does to them: the guards do not rely on that.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from tests.sim.world import World
+
+DEAD_AFTER_S: Final = 3.0
+DIAL_TIMEOUT_S: Final = 1.0
+
+
+class Endpoint(Protocol):
+    """A host, as the network knows it."""
+
+    voter_id: int
+
+    @property
+    def listens(self) -> bool: ...
+    def arrived(self, connection: "Connection", frame: bytes | None) -> None:
+        """A frame came; None: the connection is at its end."""
+
+
+class Conditions(NamedTuple):
+    """How the network is on an ordinary day of this run."""
+
+    delay_s: float
+    loss: float
+    doubled: float
+    overtaken: float
+
+    @property
+    def is_wild(self) -> bool:
+        return self.loss > 0
+
+
+class Connection:
+    """Between two hosts, identified by voter id."""
+
+    def __init__(self, number: int, dialler: int, accepter: int) -> None:
+        self.number = number
+        self.dialler = dialler
+        self.ends = (dialler, accepter)
+        self.is_open = {dialler: True, accepter: True}
+        self.arrives_after = {dialler: 0.0, accepter: 0.0}
+        """By receiver: nothing comes before this, so nothing overtakes."""
+        self.waiting: dict[int, list[bytes | None]] = {dialler: [], accepter: []}
+        """By receiver: sent while the link was cut."""
+        self.bytes_under_way = {dialler: 0, accepter: 0}
+
+    def other(self, voter_id: int) -> int:
+        return self.ends[0] if voter_id == self.ends[1] else self.ends[1]
+
+
+class Network:
+    """Links, cuts and connections."""
+
+    def __init__(self, world: World, conditions: Conditions) -> None:
+        self._world = world
+        self.conditions = conditions
+        self.endpoints: dict[int, Endpoint] = {}
+        self._connections: list[Connection] = []
+        self._numbered = 0
+        self._cuts: dict[tuple[int, int], float] = {}
+        self.delay_factor = 1.0
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def dial(self, dialler: int, accepter: int, failed: Callable[[], None]) -> Connection | None:
+        """A new connection, to be used at once; or None and ``failed`` is called later."""
+        reachable = not self.is_cut(dialler, accepter) and not self.is_cut(accepter, dialler)
+        if not reachable or not self.endpoints[accepter].listens:
+            refused = reachable and self._world.chance(0.5)
+            delay_s = 2 * self._delay_s() if refused else DIAL_TIMEOUT_S
+            self._world.at(self._world.actor_time + delay_s, failed)
+            return None
+        self._numbered += 1
+        connection = Connection(self._numbered, dialler, accepter)
+        self._connections.append(connection)
+        return connection
+
+    def send(
+        self, connection: Connection, sender: int, frame: bytes | None, *, hello: bool = False
+    ) -> None:
+        """Send a frame, or the end of the connection, from ``sender``; a hello always comes."""
+        receiver = connection.other(sender)
+        if not connection.is_open[receiver]:
+            self._nobody_there(connection, sender, receiver)
+            return
+        connection.bytes_under_way[receiver] += len(frame or b"")
+        if self.is_cut(sender, receiver):
+            connection.waiting[receiver].append(frame)
+            return
+        if frame is not None and not hello and self.conditions.is_wild:
+            self._send_wildly(connection, receiver, frame)
+            return
+        arrives = max(connection.arrives_after[receiver], self._world.actor_time + self._delay_s())
+        connection.arrives_after[receiver] = arrives
+        self._world.at(arrives, partial(self._deliver, connection, receiver, frame))
+
+    def close(self, connection: Connection, closer: int) -> None:
+        """``closer`` reads and writes no more; the other side learns it after what was sent."""
+        if connection.is_open[closer]:
+            connection.is_open[closer] = False
+            self.send(connection, closer, None)
+
+    def vanish(self, voter_id: int) -> None:
+        """The host lost power: nobody is told."""
+        for connection in self._connections:
+            if voter_id in connection.ends:
+                connection.is_open[voter_id] = False
+
+    def connections_of(self, voter_id: int) -> list[Connection]:
+        return [c for c in self._connections if voter_id in c.ends and c.is_open[voter_id]]
+
+    def reset(self, connection: Connection) -> None:
+        """Both sides lose the connection and what is under way."""
+        for end in connection.ends:
+            if connection.is_open[end]:
+                connection.is_open[end] = False
+                self._world.after(self._delay_s(), partial(self._tell_end, connection, end))
+        self._forget(connection)
+
+    # -- cuts ------------------------------------------------------------------------------------
+
+    def is_cut(self, sender: int, receiver: int) -> bool:
+        return (sender, receiver) in self._cuts
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """Nothing passes from ``sender`` to ``receiver`` any more."""
+        since = self._world.now
+        if (sender, receiver) not in self._cuts:
+            self._cuts[sender, receiver] = since
+            for connection in self._between(sender, receiver):
+                self._world.after(
+                    DEAD_AFTER_S * self._world.between(0.9, 1.2),
+                    partial(self._break_if_still_cut, connection, sender, receiver, since),
+                )
+
+    def heal(self, sender: int, receiver: int) -> None:
+        """The opposite; what waited comes when it is sent again."""
+        if self._cuts.pop((sender, receiver), None) is None:
+            return
+        again_s = self._world.between(0.001, 0.4)
+        for connection in self._between(sender, receiver):
+            waiting, connection.waiting[receiver] = connection.waiting[receiver], []
+            arrives = max(connection.arrives_after[receiver], self._world.now + again_s)
+            connection.arrives_after[receiver] = arrives
+            for frame in waiting:
+                self._world.at(arrives, partial(self._deliver, connection, receiver, frame))
+
+    def heal_all(self) -> None:
+        for sender, receiver in list(self._cuts):
+            self.heal(sender, receiver)
+        self.delay_factor = 1.0
+        self.conditions = self.conditions._replace(loss=0.0, doubled=0.0, overtaken=0.0)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _delay_s(self) -> float:
+        typical = self.conditions.delay_s * self.delay_factor
+        return typical * (0.5 + self._world.random.expovariate(1.5))
+
+    def _send_wildly(self, connection: Connection, receiver: int, frame: bytes) -> None:
+        world, usual = self._world, self._delay_s()
+        if world.chance(self.conditions.loss):
+            return
+        delays = [usual]
+        if world.chance(self.conditions.overtaken):
+            delays = [usual + world.between(0, 0.3)]
+        if world.chance(self.conditions.doubled):
+            delays.append(usual + world.random.expovariate(1.0))
+        for delay_s in delays:
+            world.at(
+                world.actor_time + delay_s, partial(self._deliver, connection, receiver, frame)
+            )
+
+    def _deliver(self, connection: Connection, receiver: int, frame: bytes | None) -> None:
+        connection.bytes_under_way[receiver] -= len(frame or b"")
+        if not connection.is_open[receiver]:
+            return
+        if frame is None:
+            connection.is_open[receiver] = False
+            self._forget(connection)
+        self.endpoints[receiver].arrived(connection, frame)
+
+    def _tell_end(self, connection: Connection, end: int) -> None:
+        self.endpoints[end].arrived(connection, None)
+
+    def _nobody_there(self, connection: Connection, sender: int, receiver: int) -> None:
+        """A living host answers with a reset; a dead one not at all."""
+        if not connection.is_open[sender]:
+            return
+        answers = self.endpoints[receiver].listens and not self.is_cut(sender, receiver)
+        delay_s = 2 * self._delay_s() if answers else DEAD_AFTER_S
+
+        def end() -> None:
+            if connection.is_open[sender]:
+                connection.is_open[sender] = False
+                self._forget(connection)
+                self._tell_end(connection, sender)
+
+        self._world.at(self._world.actor_time + delay_s, end)
+
+    def _break_if_still_cut(
+        self, connection: Connection, sender: int, receiver: int, since: float
+    ) -> None:
+        if self._cuts.get((sender, receiver)) == since:
+            self.reset(connection)
+
+    def _between(self, a: int, b: int) -> list[Connection]:
+        return [c for c in self._connections if {a, b} == set(c.ends)]
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._connections and not any(connection.is_open.values()):
+            self._connections.remove(connection)

@@ -1,0 +1,138 @@
+"""One incarnation of a voter's process: the product's classes, put together for the simulation."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from metadata_log.image import Image
+from metadata_log.records import TransactionResult
+from metadata_log.types import ID_BYTES, SessionId
+from quorum.config import QuorumConfig
+from quorum.raft.driver import Leadership, Proposal, RaftDriver
+from quorum.raft.frames import Message
+from quorum.raft.journal import Journal
+from quorum.raft.node import RaftNode
+from quorum.raft.options import RaftOptions
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.snapshots import SnapshotStore
+from quorum.raft.transport import VoterTransport
+from quorum.service import QuorumService
+from quorum.state_machine import QuorumStateMachine
+from quorum.voter import Voter
+from tests.sim.disk import SimulatedPath
+from tests.sim.loop import SimulatedLoop
+from tests.sim.transport import SimulatedNode, SimulatedPoller, SimulatedTransport
+
+if TYPE_CHECKING:
+    from tests.sim.host import Host
+
+
+class HostObserver:
+    """What the checkers want to hear of a host. Does nothing."""
+
+    def booted(self, host: "Host") -> None: ...
+    def applied(self, host: "Host", index: int, command: bytes, result: object) -> None: ...
+    def installed(self, host: "Host", index: int, image: Image) -> None: ...
+    def sent(self, host: "Host", to: int, message: Message) -> None: ...
+    def round_ended(self, host: "Host") -> None: ...
+
+
+class WatchedMachine(QuorumStateMachine):
+    """Tells what it applies."""
+
+    def __init__(self, host: "Host", observer: HostObserver) -> None:
+        super().__init__()
+        self._host = host
+        self._observer = observer
+
+    def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> list[TransactionResult | None]:
+        results = super().apply_run(commands)
+        for (index, command), result in zip(commands, results, strict=True):
+            self._observer.applied(self._host, index, command, result)
+        return results
+
+    def install(self, index: int, state: Image) -> None:
+        super().install(index, state)
+        self._observer.installed(self._host, index, state)
+
+
+class HandDriver(RaftDriver):
+    """A driver without a thread: the simulation calls its rounds."""
+
+    def start(self) -> None:
+        """The host runs the rounds."""
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue or self._calls)
+
+
+class SimulatedVoter(Voter):
+    """Takes its randomness from the simulation."""
+
+    random_bytes: Callable[[int], bytes]
+
+    def new_session_id(self) -> SessionId:
+        return SessionId(self.random_bytes(ID_BYTES))
+
+
+class BackgroundWork:
+    """Background work of a process: an event some time later, or when somebody joins it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    def is_alive(self) -> bool:
+        return self._work is not None
+
+    def join(self) -> None:
+        if self._work is not None:
+            work, self._work = self._work, None
+            work()
+
+
+class Process:
+    """One incarnation."""
+
+    def __init__(self, host: "Host", options: RaftOptions, config: QuorumConfig) -> None:
+        self.host = host
+        others = [SimulatedNode(v.voter_id, v.raft) for v in config.voters]
+        own = next(node for node in others if node.voter_id == config.voter_id)
+        others.remove(own)
+        poller = SimulatedPoller(host, partial(host.wake_raft, self))
+        self.transport = SimulatedTransport(host, others)
+        poller.take = self.transport.take
+        self.machine = WatchedMachine(host, host.observer)
+        self.loop = SimulatedLoop(host.clock_s, partial(host.wake_loop, self))
+        self.journal = Journal(host.disk)
+        snapshots = SnapshotStore(
+            cast(Path, SimulatedPath(host.disk)),
+            self.transport.can_take_snapshot_piece,
+            poller.wake,
+            self.machine.decode,
+            partial(host.in_background, self),
+            give_way=lambda: None,
+        )
+        self.node = RaftNode(
+            options,
+            own,
+            list(others),
+            self.journal,
+            cast(DrivenPoller, poller),
+            cast(VoterTransport, self.transport),
+            snapshots,
+            self.machine,
+        )
+        self.node.conf.appendEntriesBatchSizeBytes = host.batch_bytes
+        self.node.recover()
+        self.transport.on_sent = partial(host.observer.sent, host)
+        with self.loop.running():
+            self.voter = SimulatedVoter(config, self.machine)
+            self.voter.random_bytes = host.world.random.randbytes
+            self.driver = HandDriver(self.node, self._on_round, lambda _error: None)
+            self.voter.start(self.driver)
+        self.service = QuorumService(self.voter, cast(Any, host.peers))
+
+    def _on_round(self, completed: list[Proposal], leadership: Leadership) -> None:
+        self.voter.on_round(self.node, completed, leadership)
