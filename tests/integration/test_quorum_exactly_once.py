@@ -6,13 +6,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metadata_log.codec import encode_transaction, result_from_proto
+from metadata_log.codec import encode_transaction, result_from_proto, result_to_proto
 from metadata_log.records import Operation, ResultCode, Transaction, TransactionResult
 from metadata_log.types import SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client import QuorumClient
 from quorum.errors import TransactionTooLarge
 from quorum.peers import open_channel, stub_of
+from quorum.reply_columns import read_columns
 from tests.integration.quorum_writes import Writer, image_now, new_key, opening, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 
@@ -30,6 +31,10 @@ async def send(address: str, *transactions: bytes) -> list[pb.TransactReply]:
             frame = await call.read()
             assert isinstance(frame, pb.TransactReplyFrame)
             replies |= {reply.request_id: reply for reply in frame.replies}
+            replies |= {
+                request_id: pb.TransactReply(request_id=request_id, result=result_to_proto(result))
+                for request_id, result in read_columns(frame.taken_effect)
+            }
         await call.done_writing()
         return [replies[number] for number in ids]
 
