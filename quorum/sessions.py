@@ -1,9 +1,15 @@
 """Who is alive: the leader's table of sessions (rule 9). Pure: the clock comes in.
 
 Keep-alives are soft state, never replicated; opening, closing and expiry are committed
-transactions, and the table follows the committed sessions. A new leader gives everybody a full
-timeout. Once a session is overdue it gets one more tick, so that keep-alives that are waiting are
-read first; once its expiry is proposed no keep-alive of it is answered any more.
+transactions, and the table follows the committed sessions. Once a session is overdue it gets one
+more tick, so that keep-alives that are waiting are read first; once its expiry is proposed no
+keep-alive of it is answered any more.
+
+A new leader gives everybody who was heard lately a full timeout. For how many quarters of its
+timeout a session has been silent is noted in the log, together for all sessions and only where it
+changed; a new leader gives a silent session what is left and a margin to find it. So leader changes
+extend a silent session to about twice its timeout, not for ever, as long as a tenure is longer than
+a quarter of the timeout. While everybody is healthy nothing is written.
 
 The table's clock stands still while this process does: a leader that was stopped for a while could
 not have heard anybody, so the time does not count against the sessions.
@@ -24,6 +30,14 @@ may need two looks, so every failover takes it this long and up to two seconds."
 TICK_MS: Final = 50
 _LONGEST_STEP_MS: Final = 4 * TICK_MS
 
+NOTE_EVERY_MS: Final = 200
+HANDOVER_MARGIN_MS: Final = 500
+"""A session that had been silent gets so much more from a new leader, to find it."""
+
+_QUARTERS: Final = 4
+_NOTED_AT_ONCE: Final = 10_000
+"""Silences in one transaction, which must stay below 1 MiB."""
+
 
 class KeepAlive(Enum):
     """What to tell who sent a keep-alive."""
@@ -35,14 +49,31 @@ class KeepAlive(Enum):
 
 
 class _Session:
-    __slots__ = ("deadline_ms", "expiring", "overdue", "stream", "timeout_ms")
+    __slots__ = (
+        "deadline_ms",
+        "expiring",
+        "noted_quarters",
+        "overdue",
+        "silent_before_ms",
+        "silent_since_ms",
+        "stream",
+        "timeout_ms",
+    )
 
-    def __init__(self, timeout_ms: int, deadline_ms: float) -> None:
+    def __init__(self, timeout_ms: int, now_ms: float, silent_quarters: int) -> None:
         self.timeout_ms = timeout_ms
-        self.deadline_ms = deadline_ms
+        self.silent_since_ms = now_ms
+        self.silent_before_ms = timeout_ms * silent_quarters / _QUARTERS
+        left_ms = timeout_ms - self.silent_before_ms + HANDOVER_MARGIN_MS
+        self.deadline_ms = now_ms + min(timeout_ms, left_ms)
+        self.noted_quarters = silent_quarters
         self.stream: object = None
         self.overdue = False
         self.expiring = False
+
+    def silent_quarters(self, now_ms: float) -> int:
+        silent_ms = self.silent_before_ms + now_ms - self.silent_since_ms
+        return min(_QUARTERS, int(_QUARTERS * silent_ms / self.timeout_ms))
 
 
 class SessionTable:
@@ -52,28 +83,35 @@ class SessionTable:
         self._sessions: dict[SessionId, _Session] = {}
         self._clock_ms = 0.0
         self._last_tick_ms: float | None = None
+        self._note_at_ms = 0.0
         self.leading = False
 
-    def lead(self, timeouts_ms: Mapping[SessionId, int]) -> None:
-        """This voter leads from now on: every open session gets its full timeout."""
+    def lead(self, timeouts_ms: Mapping[SessionId, int], silences: Mapping[SessionId, int]) -> None:
+        """This voter leads from now on: open sessions get their timeout, or what was left of it."""
         self._sessions = {}
         self.leading = True
-        self.follow(timeouts_ms)
+        self.follow(timeouts_ms, silences)
 
     def resign(self) -> None:
         """This voter no longer leads: it knows nothing of sessions."""
         self._sessions = {}
         self.leading = False
 
-    def follow(self, timeouts_ms: Mapping[SessionId, int]) -> None:
-        """The open sessions as committed: new ones get their full timeout, others are dropped."""
+    def follow(
+        self, timeouts_ms: Mapping[SessionId, int], silences: Mapping[SessionId, int]
+    ) -> None:
+        """The open sessions as committed, and for how many quarters some had been silent."""
         if not self.leading:
             return
         for session_id in [known for known in self._sessions if known not in timeouts_ms]:
             del self._sessions[session_id]
         for session_id, timeout_ms in timeouts_ms.items():
-            if session_id not in self._sessions:
-                self._sessions[session_id] = _Session(timeout_ms, self._clock_ms + timeout_ms)
+            quarters = silences.get(session_id, 0)
+            session = self._sessions.get(session_id)
+            if session is None:
+                self._sessions[session_id] = _Session(timeout_ms, self._clock_ms, quarters)
+            else:
+                session.noted_quarters = quarters
 
     def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
         """A keep-alive of the session came on ``stream``."""
@@ -85,6 +123,8 @@ class SessionTable:
         if session.expiring:
             return KeepAlive.NO_ANSWER
         session.deadline_ms = self._clock_ms + session.timeout_ms
+        session.silent_since_ms = self._clock_ms
+        session.silent_before_ms = 0.0
         session.overdue = False
         session.stream = stream
         return KeepAlive.ALIVE
@@ -110,6 +150,20 @@ class SessionTable:
                 expired.append(session_id)
             session.overdue = True
         return expired
+
+    def silences_to_note(self) -> dict[SessionId, int]:
+        """What the log should say of silences and does not; empty while it is not time to look."""
+        if not self.leading or self._clock_ms < self._note_at_ms:
+            return {}
+        self._note_at_ms = self._clock_ms + NOTE_EVERY_MS
+        changed = {}
+        for session_id, session in self._sessions.items():
+            quarters = session.silent_quarters(self._clock_ms)
+            if not session.expiring and quarters != session.noted_quarters:
+                changed[session_id] = quarters
+                if len(changed) == _NOTED_AT_ONCE:
+                    break
+        return changed
 
     def expiry_refused(self, session_id: SessionId) -> None:
         """The expiry was surely not committed: it is proposed again at the next tick."""

@@ -5,9 +5,10 @@ image, the tail of the log, woken watchers and answered proposals.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.codec import encode_transaction
@@ -18,6 +19,8 @@ from metadata_log.records import (
     QuorumVoter,
     Record,
     SessionClosed,
+    SessionSilence,
+    SessionSilences,
     Transaction,
     TransactionResult,
 )
@@ -73,7 +76,8 @@ class Voter:
         self.applied_offset = MetadataOffset(0)
         self.tail = LogTail()
         self._sessions = SessionTable()
-        self._followed_sessions = self.image.sessions
+        self._followed = (self.image.sessions, self.image.silences)
+        self._noting: asyncio.Task[None] | None = None
         self.without_leader_since: float | None = clock_s()
         self._machine = machine
         self._loop = asyncio.get_running_loop()
@@ -145,8 +149,8 @@ class Voter:
         if not leadership.leads:
             self._sessions.resign()
         elif not before.leads or leadership.term != before.term:
-            self._followed_sessions = self.image.sessions
-            self._sessions.lead(self._session_timeouts())
+            self._followed = (self.image.sessions, self.image.silences)
+            self._sessions.lead(self._session_timeouts(), self.image.silences)
 
     def _session_timeouts(self) -> dict[SessionId, int]:
         return {key: session.timeout_ms for key, session in self.image.sessions.items()}
@@ -250,9 +254,10 @@ class Voter:
 
     def _follow_sessions(self) -> None:
         """Not with every round: opening many sessions must not cost their square."""
-        if self.image.sessions is not self._followed_sessions:
-            self._followed_sessions = self.image.sessions
-            self._sessions.follow(self._session_timeouts())
+        sessions, silences = self._followed
+        if self.image.sessions is not sessions or self.image.silences is not silences:
+            self._followed = (self.image.sessions, self.image.silences)
+            self._sessions.follow(self._session_timeouts(), self.image.silences)
 
     async def _tick_sessions(self) -> None:
         while True:
@@ -262,6 +267,7 @@ class Voter:
                 log.info("session %s expired", session_id.hex())
                 expiry = asyncio.create_task(self._expire(session_id))
                 expiry.add_done_callback(_log_failure)
+            self._note_silences()
 
     async def _expire(self, session_id: SessionId) -> None:
         try:
@@ -270,6 +276,23 @@ class Voter:
             self._sessions.expiry_refused(session_id)
         except OutcomeLost:
             pass  # The next leader decides about it.
+
+    def _note_silences(self) -> None:
+        """One transaction for all of them, and one at a time."""
+        if self._noting is not None and not self._noting.done():
+            return
+        silences = self._sessions.silences_to_note()
+        if silences:
+            self._noting = asyncio.create_task(self._note(silences), name="session-silences")
+            self._noting.add_done_callback(_log_failure)
+
+    async def _note(self, silences: Mapping[SessionId, int]) -> None:
+        noted = tuple(
+            SessionSilence(session_id=session_id, quarters=quarters)
+            for session_id, quarters in silences.items()
+        )
+        with contextlib.suppress(NotLeader, OutcomeLost):
+            await self.propose(SessionSilences(silences=noted))
 
     # -- reading the log -------------------------------------------------------------------------
 
@@ -301,4 +324,4 @@ def _journal_reader(start: MetadataOffset) -> Callable[[RaftNode], JournalRange 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("expiring a session failed", exc_info=task.exception())
+        log.error("writing about sessions failed", exc_info=task.exception())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from metadata_log.records import BrokerRegistration, ControllerClaim, Operation, ResultCode
-from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, SessionId
+from metadata_log.types import NO_SESSION, BrokerId, ControllerEpoch, Endpoint, SessionId
 from quorum.client import QuorumClient
 from quorum.errors import SessionLost
 from tests.integration.quorum_writes import image_now, write
@@ -112,6 +112,28 @@ async def test_rule9_sessions_outlive_leader_changes(tmp_path: Path) -> None:
             await asyncio.sleep(3.2)
             assert not lost.is_set()
             await write(client)
+
+
+async def test_rule9_dead_client_expires_through_repeated_leader_changes(tmp_path: Path) -> None:
+    """Each new leader lives shorter than the session's timeout; none starts it all over again."""
+    with QuorumCluster(tmp_path) as quorum:
+        async with connected(quorum, session_timeout_ms=30_000) as watcher:
+            async with connected(quorum, session_timeout_ms=2_400) as silent:
+                session_id = silent.session_id
+                await silent._stop_working()  # A cut link: no stream of it closes, nobody hears it.
+                silent.session_id = NO_SESSION
+            leader_changes = 0
+            started = time.monotonic()
+            while session_id in (await image_now(watcher)).sessions:
+                assert time.monotonic() - started < 20
+                killed = await asyncio.to_thread(quorum.wait_for_leader)
+                await asyncio.sleep(1.0)
+                quorum.kill(killed)
+                quorum.start(killed)
+                await asyncio.to_thread(quorum.wait_for_leader)
+                leader_changes += 1
+            assert leader_changes >= 2
+            assert watcher.session_id in (await image_now(watcher)).sessions
 
 
 async def test_lost_session_is_told_once_and_can_be_renewed(tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""The leader's sessions between the event loop and the log, on virtual time (rule 9)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+import quorum.voter
+from metadata_log.codec import decode_transaction
+from metadata_log.records import Record, SessionClosed, SessionOpened, SessionSilences
+from metadata_log.types import SessionId
+from quorum.config import quorum_config
+from quorum.raft.driver import Leadership, Outcome, Proposal
+from quorum.sessions import KeepAlive
+from quorum.state_machine import QuorumStateMachine
+from quorum.voter import Voter
+from tests.support.metadata import MetadataLogBuilder, session_of
+from tests.support.virtual_time import VirtualTimeLoop, until
+
+ONE = session_of(1)
+STREAM = object()
+
+
+class LeadingVoter:
+    """A voter that leads; what it proposes is committed only when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(quorum.voter, "clock_s", loop.time)
+        config = quorum_config(
+            {
+                "node.id": 1,
+                "cluster.id": "test",
+                "data.dir": "unused",
+                "quorum.voters": "1@127.0.0.1:7001/7101",
+                "security.protocol": "PLAINTEXT",
+            }
+        )
+        self.machine = QuorumStateMachine()
+        self.voter = Voter(config, self.machine)
+        self.proposed: list[Proposal] = []
+        self.majority_heard_s = loop.time()
+        self._index = 0
+        self._log = MetadataLogBuilder()
+        self._log.write(SessionOpened(session_id=ONE, timeout_ms=6_000))
+        self.voter.start(cast("Any", self))
+        self.lead(1)
+
+    # -- as the driver ---------------------------------------------------------------------------
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+    def submit(self, proposals: Sequence[Proposal]) -> bool:
+        self.proposed += proposals
+        return True
+
+    # -- what the test does ----------------------------------------------------------------------
+
+    def lead(self, term: int) -> None:
+        self.machine.image = self._log.image
+        applied = self.machine.take_applied()
+        self.voter._take_round(applied, self._log.image.offset, [], Leadership(True, 1, term))
+
+    def resign(self) -> None:
+        applied = self.machine.take_applied()
+        offset = self.voter.applied_offset
+        self.voter._take_round(applied, offset, [], Leadership(False, 2, 9))
+
+    def records(self) -> list[Record]:
+        """Of everything proposed, in order."""
+        commands = [proposal.command for proposal in self.proposed]
+        assert all(commands)
+        return [decode_transaction(command or b"").operations[0].records[0] for command in commands]
+
+    def commit(self) -> None:
+        """What was proposed is applied."""
+        committed, self.proposed = self.proposed, []
+        for proposal in committed:
+            proposal.result = self._log.apply(decode_transaction(proposal.command or b"")).result
+            proposal.outcome = Outcome.COMMITTED
+        self.machine.image = self._log.image
+        applied = self.machine.take_applied()
+        offset = self._log.image.offset
+        self.voter._take_round(applied, offset, committed, self.voter.leadership)
+
+    def refuse(self) -> None:
+        """What was proposed is surely not applied."""
+        refused, self.proposed = self.proposed, []
+        for proposal in refused:
+            proposal.outcome = Outcome.NOT_LEADER
+            proposal.owner.completed(proposal)
+
+    def keep_alive(self, session_id: SessionId = ONE) -> KeepAlive:
+        return self.voter.keep_alive(session_id, STREAM)
+
+
+def run(test: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - a coroutine function
+    async def main() -> None:
+        leading = LeadingVoter(monkeypatch)
+        await test(leading)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+
+
+def test_rule9_only_a_leader_that_just_heard_a_majority_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(leading: LeadingVoter) -> None:
+        assert leading.keep_alive() is KeepAlive.ALIVE
+        assert leading.keep_alive(session_of(2)) is KeepAlive.GONE
+        await asyncio.sleep(0.26)
+        assert leading.keep_alive() is KeepAlive.NO_ANSWER
+        assert leading.keep_alive(session_of(2)) is KeepAlive.NO_ANSWER
+        leading.majority_heard_s = asyncio.get_running_loop().time()
+        assert leading.keep_alive() is KeepAlive.ALIVE
+
+    run(test, monkeypatch)
+
+
+def test_rule9_no_answer_while_an_expiry_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(leading: LeadingVoter) -> None:
+        await until(lambda: any(isinstance(one, SessionClosed) for one in leading.records()))
+        leading.majority_heard_s = asyncio.get_running_loop().time()
+        assert leading.keep_alive() is KeepAlive.NO_ANSWER
+        leading.commit()
+        assert leading.keep_alive() is KeepAlive.GONE
+
+    run(test, monkeypatch)
+
+
+def test_rule9_silence_is_committed_once_and_reaches_the_next_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(leading: LeadingVoter) -> None:
+        await until(lambda: leading.proposed)
+        (note,) = leading.records()
+        assert isinstance(note, SessionSilences)
+        assert [(one.session_id, one.quarters) for one in note.silences] == [(ONE, 1)]
+        await asyncio.sleep(1)
+        assert len(leading.proposed) == 1  # Not again while it is under way.
+        while leading.voter.image.silences.get(ONE) != 3:
+            leading.commit()
+            await asyncio.sleep(0.05)
+        leading.resign()
+        await asyncio.sleep(10)
+        leading.lead(10)
+        elected_s = asyncio.get_running_loop().time()
+        await until(lambda: any(isinstance(one, SessionClosed) for one in leading.records()))
+        assert 1.9 < asyncio.get_running_loop().time() - elected_s < 2.3
+
+    run(test, monkeypatch)
+
+
+def test_rule9_refused_note_is_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(leading: LeadingVoter) -> None:
+        await until(lambda: leading.proposed)
+        leading.refuse()
+        await until(lambda: leading.proposed)
+        assert isinstance(leading.records()[0], SessionSilences)
+
+    run(test, monkeypatch)
