@@ -8,14 +8,20 @@ import pytest
 
 import quorum.voter
 from metadata_log.codec import decode_transaction
-from metadata_log.records import Record, SessionClosed, SessionOpened, SessionSilences
+from metadata_log.records import (
+    QuorumVoterSet,
+    Record,
+    SessionClosed,
+    SessionOpened,
+    SessionSilences,
+)
 from metadata_log.types import SessionId
 from quorum.config import quorum_config
 from quorum.raft.driver import Leadership, Outcome, Proposal
 from quorum.sessions import KeepAlive
 from quorum.state_machine import QuorumStateMachine
 from quorum.voter import Voter
-from tests.support.metadata import MetadataLogBuilder, session_of
+from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of
 from tests.support.virtual_time import VirtualTimeLoop, until
 
 ONE = session_of(1)
@@ -43,6 +49,7 @@ class LeadingVoter:
         self.majority_heard_s = loop.time()
         self._index = 0
         self._log = MetadataLogBuilder()
+        self._log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1),)))
         self._log.write(SessionOpened(session_id=ONE, timeout_ms=6_000))
         self.voter.start(cast("Any", self))
         self.lead(1)
