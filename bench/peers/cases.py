@@ -146,7 +146,8 @@ async def failover(table: Comparison, kills: Mapping[Cluster, int]) -> None:
         goal = "≤ 500" if label == "p50" else ""
         measured = {name: percentile(times, fraction) for name, times in times_ms.items()}
         table.row(f"leader kill to first write, {label} ms", measured, goal)
-    table.row("leader kills", {name: len(times) for name, times in times_ms.items()})
+    kills_of = {name: len(times) for name, times in times_ms.items()}
+    table.row("leader kills", kills_of, compared=())
 
 
 async def _kill_leader(cluster: Cluster) -> float:

@@ -37,7 +37,7 @@ async def await_writes(
 def call_back_writes(
     start_write: Callable[[int, Done], None], seconds: float, in_flight: int
 ) -> list[float]:
-    """The same for a library that calls back, on any thread: ``start_write(number, done)``.
+    """The same for a library that calls back, on a thread of its own.
 
     Raises:
         Exception: the first failure of a write.

@@ -1,6 +1,6 @@
 """Rows of figures side by side, with Quorate's share of each peer's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bench._support import Bench, Cell
@@ -25,11 +25,18 @@ class Comparison:
         ratios = [f"x {peer}" for peer in _COMPARED]
         bench.column_order = ["figure", *_CONTESTANTS, *ratios, "goal"]
 
-    def row(self, figure: str, measured: Mapping[str, float], goal: str = "") -> None:
-        """``measured``: by contestant; those that cannot be measured are left out."""
+    def row(
+        self,
+        figure: str,
+        measured: Mapping[str, float],
+        goal: str = "",
+        *,
+        compared: Sequence[str] = _COMPARED,
+    ) -> None:
+        """``measured``: by contestant, those left out that lack it; ``compared``: the ratios."""
         ours = measured.get(QUORATE)
         cells: dict[str, Cell] = dict(measured)
-        for peer in _COMPARED:
+        for peer in compared:
             theirs = measured.get(peer)
             if ours is not None and theirs:
                 cells[f"x {peer}"] = round(ours / theirs, 2)
