@@ -20,7 +20,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
-    "quorum": ("quorate.cli.quorum:quorum", "Back up, restore and look after the quorum."),
+    "quorum": (
+        "quorate.cli.quorum:quorum",
+        "Look after the quorum: voters, leader, backups.",
+    ),
     "certs": ("quorate.cli.certs:certs", "Make certificates for voters, brokers and people."),
     "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
 }

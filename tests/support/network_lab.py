@@ -1,0 +1,167 @@
+"""Hosts of their own on one machine: network namespaces on a switch, with links that can be cut.
+
+with NetworkLab([1, 2, 3]) as lab:
+    process = lab.spawn(1, ["sleep", "9"], output)
+    lab.cut_one_way(1, 2)       # 1 hears 2, 2 hears nothing from 1
+    lab.heal()
+
+Everything lives in namespaces of this run, the switch too: deleting them removes every trace. A cut
+loses packets without a word, as a broken cable or a firewall that drops does: a sender whose
+neighbour entry names nobody's hardware address sends into the void. That needs neither netfilter
+nor a queueing discipline in the kernel.
+"""
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+NETWORK: Final = "10.20.0"
+_DEVICE: Final = "eth0"
+_NOBODY: Final = "02:00:00:00:00:ff"
+
+
+@functools.cache
+def why_not() -> str:
+    """Why namespaces cannot be made here; empty: they can."""
+    if shutil.which("ip") is None:
+        return "there is no `ip` command (iproute2)"
+    lab = NetworkLab([1, 2])
+    try:
+        with lab:
+            return ""
+    except subprocess.CalledProcessError as error:
+        said = str(error.stderr).strip().splitlines() or [f"exit code {error.returncode}"]
+        return f"network namespaces are not permitted here ({said[-1]})"
+
+
+def address_of(host: int) -> str:
+    return f"{NETWORK}.{host}"
+
+
+class NetworkLab:
+    """Hosts by number; host N has the address 10.20.0.N."""
+
+    def __init__(self, hosts: Iterable[int]) -> None:
+        self.hosts = tuple(hosts)
+        self._run = f"quorate-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._cuts: set[tuple[int, int]] = set()
+        self._unplugged: set[int] = set()
+        self._impaired: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+        except BaseException:
+            self.destroy()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.destroy()
+
+    def _build(self) -> None:
+        _ip("netns", "add", self._switch)
+        _ip("-n", self._switch, "link", "add", "br0", "type", "bridge")
+        _ip("-n", self._switch, "link", "set", "br0", "up")
+        for host in self.hosts:
+            name = self.namespace(host)
+            _ip("netns", "add", name)
+            _ip("-n", name, "link", "add", _DEVICE, "type", "veth", "peer", "name", f"port{host}")
+            _ip("-n", name, "link", "set", f"port{host}", "netns", self._switch)
+            _ip("-n", self._switch, "link", "set", f"port{host}", "master", "br0", "up")
+            _ip("-n", name, "address", "add", f"{address_of(host)}/24", "dev", _DEVICE)
+            _ip("-n", name, "link", "set", "lo", "up")
+            _ip("-n", name, "link", "set", _DEVICE, "up")
+
+    def destroy(self) -> None:
+        """Remove the namespaces, and with them every link. Processes in them must have ended."""
+        for name in (*map(self.namespace, self.hosts), self._switch):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("netns", "delete", name)
+
+    @property
+    def _switch(self) -> str:
+        return f"{self._run}-switch"
+
+    def namespace(self, host: int) -> str:
+        return f"{self._run}-{host}"
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def command(self, host: int, command: Sequence[str]) -> list[str]:
+        """``command`` as it is run on ``host``; its process id is the command's own."""
+        return ["ip", "netns", "exec", self.namespace(host), *command]
+
+    def spawn(
+        self, host: int, command: Sequence[str], output: IO[bytes], cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command(host, command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+        )
+
+    # -- links -----------------------------------------------------------------------------------
+
+    def cut_one_way(self, sender: int, receiver: int) -> None:
+        """Nothing from ``sender`` reaches ``receiver`` any more; the other way still works."""
+        self._cuts.add((sender, receiver))
+        self._neighbour(sender, receiver, "replace", "lladdr", _NOBODY, "nud", "permanent")
+
+    def cut(self, one: int, other: int) -> None:
+        """Nothing gets through between the two."""
+        self.cut_one_way(one, other)
+        self.cut_one_way(other, one)
+
+    def unplug(self, host: int) -> None:
+        """Pull the cable of ``host`` out of the switch."""
+        self._unplugged.add(host)
+        _ip("-n", self._switch, "link", "set", f"port{host}", "down")
+
+    def impair(self, *netem: str) -> str:
+        """Treat what every host sends as ``tc … netem`` says; why that cannot be, or empty."""
+        for host in self.hosts:
+            try:
+                self._queue(host, "replace", "netem", *netem)
+            except subprocess.CalledProcessError as error:
+                return f"this kernel has no netem ({str(error.stderr).strip()})"
+            self._impaired.add(host)
+        return ""
+
+    def heal(self) -> None:
+        """All links work again."""
+        for host in self._impaired:
+            self._queue(host, "delete")
+        self._impaired.clear()
+        for host in self._unplugged:
+            _ip("-n", self._switch, "link", "set", f"port{host}", "up")
+        self._unplugged.clear()
+        for sender, receiver in self._cuts:
+            self._neighbour(sender, receiver, "delete")
+        self._cuts.clear()
+
+    def _queue(self, host: int, verb: str, *more: str) -> None:
+        command = ["tc", "-n", self.namespace(host), "qdisc", verb, "dev", _DEVICE, "root", *more]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+
+    def _neighbour(self, host: int, other: int, verb: str, *more: str) -> None:
+        name, target = self.namespace(host), address_of(other)
+        _ip("-n", name, "neighbour", verb, target, "dev", _DEVICE, *more)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=30)

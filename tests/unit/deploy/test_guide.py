@@ -1,0 +1,219 @@
+"""``docs/DEPLOY.md`` and the files in ``deploy/`` agree, and the product understands them."""
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from broker.config import CONTROLLED_SHUTDOWN_TIMEOUT_MS, load_config
+from metadata_log.configuration import parse_endpoint
+from quorate.cli.main import cli
+from quorum.config import load_quorum_config
+from quorum.config_file import read_toml
+from quorum.security_config import COMMAND_SPEC
+from tests.support import guide
+from tests.support.messages import is_said
+from tests.support.three_hosts import CLUSTER_PORTS, HOSTS
+
+UNITS = ("quorate-quorum", "quorate-broker")
+COMPOSE = guide.DEPLOY / "compose"
+
+
+def parsed(words: list[str]) -> click.Context:
+    """The context of a command line, not run; fails if click does not understand it."""
+    command: click.Command = cli
+    context, rest = click.Context(cli), list(words)
+    while isinstance(command, click.Group):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        context, command = click.Context(found, parent=context, info_name=name), found
+    return command.make_context(context.info_name, rest, parent=context.parent)
+
+
+def rendered_to(folder: Path, template: str, instance: int) -> Path:
+    path = folder / template.removesuffix(".in")
+    path.write_text(guide.rendered(template, instance))
+    return path
+
+
+# --- configuration ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_every_hosts_configuration_is_valid(host: int, tmp_path: Path) -> None:
+    voter = load_quorum_config(rendered_to(tmp_path, "quorum.toml.in", host), {})
+    assert voter.voter_id == host
+    assert (voter.own.raft.port, voter.own.grpc.port) == (
+        CLUSTER_PORTS["raft"],
+        CLUSTER_PORTS["quorum"],
+    )
+    broker = load_config(rendered_to(tmp_path, "broker.toml.in", host), {})
+    found = dict(broker.items())
+    assert found["broker.id"] == host
+    listener = parse_endpoint("listeners", str(found["listeners"]))
+    assert listener == (voter.own.raft.host, CLUSTER_PORTS["kafka"])
+    addresses = str(found["quorum.bootstrap.servers"]).split(",")
+    assert addresses == [str(each.grpc) for each in voter.voters]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "broker"])
+def test_the_guide_shows_the_file_that_the_template_makes(kind: str) -> None:
+    assert guide.shown_file(f"{kind}-1.toml") == guide.rendered(f"{kind}.toml.in", 1)
+
+
+@pytest.mark.parametrize("folder", ["config", "compose"])
+def test_the_administrators_configuration_is_valid(folder: str) -> None:
+    COMMAND_SPEC.parse(read_toml(guide.DEPLOY / folder / "admin.toml"))
+
+
+# --- commands and messages ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", guide.commands(), ids=" ".join)
+def test_every_command_of_the_guide_exists(words: list[str]) -> None:
+    # Running text may name a command without all that it needs, but nothing that is not there.
+    with contextlib.suppress(click.MissingParameter):
+        parsed(words)
+
+
+def troubles() -> list[str]:
+    table = guide.GUIDE.read_text(encoding="utf-8").partition("## Troubleshooting")[2]
+    return re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("message", troubles())
+def test_what_the_guide_quotes_the_product_says(message: str) -> None:
+    assert is_said(message)
+
+
+def test_the_troubleshooting_table_is_read() -> None:
+    assert len(troubles()) > 20
+    assert not is_said("data folder … is on fire")
+
+
+# --- systemd ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_starts_what_the_guide_configures(unit: str) -> None:
+    program, *words = guide.unit_command(unit, 2)
+    assert program == "/opt/quorate/bin/quorate"
+    kind = unit.removeprefix("quorate-")
+    context = parsed(words)
+    assert context.info_name == kind
+    assert context.params["config"] == Path(f"/etc/quorate/{kind}-2.toml")
+    assert f"> /etc/quorate/{kind}-$ID.toml" in guide.step("configuration")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_broker_may_take_longer_to_stop_than_it_hands_over(unit: str) -> None:
+    text = (guide.DEPLOY / "systemd" / f"{unit}@.service").read_text()
+    (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    handing_over_ms = CONTROLLED_SHUTDOWN_TIMEOUT_MS.default
+    assert handing_over_ms is not None
+    assert int(stop_s) * 1000 > 2 * handing_over_ms
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_understands_the_units(unit: str, tmp_path: Path) -> None:
+    text = (guide.DEPLOY / "systemd" / f"{unit}@.service").read_text()
+    path = tmp_path / f"{unit}@1.service"
+    path.write_text(text.replace("/opt/quorate/bin/quorate", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False
+    )
+    if "Failed to" in done.stderr and str(path) not in done.stderr:
+        pytest.skip(f"systemd-analyze does not work here: {done.stderr.strip()}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- compose ------------------------------------------------------------------------------------
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
+    return loaded
+
+
+def settings_of(context: click.Context) -> dict[str, str]:
+    """What ``--set`` gives, with compose's own variables at their defaults."""
+    pairs = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", each) for each in context.params["settings"]]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def node_services(kind: str) -> dict[int, Any]:
+    services = compose()["services"]
+    return {
+        int(name.rpartition("-")[2]): service
+        for name, service in services.items()
+        if name.startswith(f"{kind}-")
+    }
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_compose_runs_valid_voters(number: int) -> None:
+    service = node_services("quorum")[number]
+    context = parsed(service["command"])
+    config = load_quorum_config(COMPOSE / context.params["config"].name, settings_of(context))
+    assert config.voter_id == number
+    assert config.own.raft.host == service["hostname"] == f"quorum-{number}"
+    assert f"quorum-{number}:/var/lib/quorate" in service["volumes"]
+    assert config.data_dir.is_relative_to("/var/lib/quorate")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_compose_runs_valid_brokers(number: int) -> None:
+    service = node_services("broker")[number]
+    context = parsed(service["command"])
+    broker = load_config(COMPOSE / context.params["config"].name, settings_of(context))
+    found = dict(broker.items())
+    assert found["broker.id"] == number
+    port = parse_endpoint("listeners", str(found["listeners"])).port
+    assert parse_endpoint("advertised", str(found["advertised.listeners"])).port == port
+    assert service["ports"] == [f"{port}:{port}"]
+    assert f"broker-{number}:/var/lib/quorate" in service["volumes"]
+    voters = load_quorum_config(
+        COMPOSE / "quorum.toml", settings_of(parsed(node_services("quorum")[1]["command"]))
+    ).voters
+    assert found["quorum.bootstrap.servers"] == ",".join(str(voter.grpc) for voter in voters)
+
+
+def test_compose_makes_the_certificates_that_its_nodes_use() -> None:
+    services = compose()["services"]
+    made = parsed(services["certs"]["command"]).params
+    assert (made["voters"], made["brokers"], made["admins"]) == ([1, 2, 3], [1, 2, 3], ("admin",))
+    for kind, key in (
+        ("quorum", "ssl.keystore.location"),
+        ("broker", "quorum.ssl.keystore.location"),
+    ):
+        role = "voter" if kind == "quorum" else "broker"
+        for number, service in node_services(kind).items():
+            keystore = settings_of(parsed(service["command"]))[key]
+            assert keystore == str(made["out"] / f"{role}-{number}.pem")
+
+
+def test_compose_declares_every_volume_that_it_mounts() -> None:
+    found = compose()
+    mounted = {
+        volume.partition(":")[0]
+        for service in found["services"].values()
+        for volume in service["volumes"]
+    }
+    assert mounted - {"./"} == set(found["volumes"])
+
+
+def test_the_image_holds_all_that_the_wheel_is_built_from() -> None:
+    project = tomllib.loads((guide.ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    wanted = {each.partition("/")[0] for each in packages}
+    kept = (COMPOSE / "Dockerfile.dockerignore").read_text()
+    assert wanted <= {line[1:] for line in kept.splitlines() if line.startswith("!")}
