@@ -6,11 +6,11 @@ to brokers until it is named in ``CLIENT_METHODS``.
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
-from quorum.refusals import Refusals
+from quorum.refusals import Refusals, peer_host
 from quorum.security import Principal, may_call
 
 Context = Any
@@ -61,13 +61,15 @@ class Authorization(grpc.aio.ServerInterceptor):
 
     async def _check(self, method: str, context: Context) -> None:
         principal = principal_of(context)
-        if not may_call(principal, method):
-            await self._refuse(context, f"the certificate of {principal} does not allow {method}")
-
-    async def _refuse(self, context: Context, why: str) -> NoReturn:
-        self._refusals.refused(peer_host(context.peer()), why)
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
-        raise AssertionError("abort returned")
+        if may_call(principal, method):
+            return
+        self._refusals.refused(
+            f"{principal} at {peer_host(context.peer())}", f"it may not call {method}"
+        )
+        await context.abort(
+            grpc.StatusCode.PERMISSION_DENIED,
+            f"the certificate of {principal} does not allow {method}",
+        )
 
 
 def principal_of(context: Context) -> Principal:
@@ -78,9 +80,3 @@ def principal_of(context: Context) -> Principal:
         frozenset(name.decode(errors="replace") for name in found.get("peer_dns", ())),
         next((name.decode(errors="replace") for name in common_names), ""),
     )
-
-
-def peer_host(peer: str) -> str:
-    """The host in grpc's ``ipv4:127.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000``."""
-    host = peer.partition(":")[2].rpartition(":")[0]
-    return host.replace("%5B", "").replace("%5D", "") or peer

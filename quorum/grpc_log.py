@@ -11,9 +11,9 @@ import sys
 import threading
 from typing import Final
 
-from quorum.authorization import peer_host
-from quorum.refusals import Refusals
+from quorum.refusals import Refusals, peer_host
 
+_HANDSHAKES: Final = "handshaker"
 _PIPE_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 64 << 10
 _LOG_LINE: Final = re.compile(rb"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+:\d+\] ?")
@@ -22,7 +22,7 @@ _LOCAL: Final = re.compile(rb"endpoint_local_address=([^,}]+)")
 _PEER: Final = re.compile(rb"endpoint_peer_address=([^,}]+)")
 _OF_HANDSHAKES: Final = (b"ssl_transport_security.cc", b"handshaker.cc", b"channel_trace.h")
 _GOES_ON: Final = (b"=== Source Location", b"src/", b" shutdown=")
-"""How the further lines of such a message begin."""
+"""How the further lines of such a message begin, but for empty ones."""
 
 
 class HandshakeLog:
@@ -45,7 +45,8 @@ class HandshakeLog:
             self._is_dropped = found[1] == b"I" or ours
             is_passed_on = not self._is_dropped
         else:
-            is_passed_on = not (self._is_dropped and line.startswith(_GOES_ON))
+            goes_on = not line or line.startswith(_GOES_ON)
+            is_passed_on = not (self._is_dropped and goes_on)
         if self._reason is not None:
             self._take_peer(line, self._reason)
         return is_passed_on
@@ -60,15 +61,22 @@ class HandshakeLog:
             self._refusals.refused(peer_host(peer[1].decode(errors="replace")), _readable(why))
 
 
+def trace_handshakes() -> None:
+    """Ask grpc for its trace of handshakes. Call it before anything imports grpc.
+
+    Where the user has asked grpc for a log of its own, nothing is changed.
+    """
+    if "GRPC_TRACE" not in os.environ and "GRPC_VERBOSITY" not in os.environ:
+        os.environ["GRPC_TRACE"] = _HANDSHAKES
+
+
 def divert_grpc_log(port: int, refusals: Refusals) -> None:
     """From now on the C code's standard error is read here; Python's goes where it went.
 
-    Call it before grpc is used, and before logging is set up. Where the user has asked grpc for a
-    log of its own (``GRPC_TRACE``, ``GRPC_VERBOSITY``), nothing is changed.
+    Call it before logging is set up. Nothing happens without ``trace_handshakes``.
     """
-    if "GRPC_TRACE" in os.environ or "GRPC_VERBOSITY" in os.environ:
+    if os.environ.get("GRPC_TRACE") != _HANDSHAKES:
         return
-    os.environ["GRPC_TRACE"] = "handshaker"
     outside = os.dup(2)
     reader, writer = os.pipe()
     # A flood of refusals loses lines rather than time: grpc must never wait for this log.

@@ -63,21 +63,22 @@ def channel_credentials(security: Security) -> grpc.ChannelCredentials:
     )
 
 
-def bind_server(server: grpc.aio.Server, address: str, security: Security | None) -> None:
+def bind_server(server: grpc.aio.Server, address: str, security: Security | None) -> int:
     """Let the server listen; under TLS nobody connects without a certificate of the authority.
+
+    Returns the port.
 
     Raises:
         RuntimeError: the port is taken, or the address is not this machine's.
     """
     if security is None:
-        server.add_insecure_port(address)
-        return
+        return server.add_insecure_port(address)
     credentials = grpc.ssl_server_credentials(
         [(security.private_key, security.chain)],
         root_certificates=security.authority,
         require_client_auth=True,
     )
-    server.add_secure_port(address, credentials)
+    return server.add_secure_port(address, credentials)
 
 
 def allow_many_files() -> None:

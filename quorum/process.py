@@ -67,8 +67,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     except ConfigError as error:
         return _complain(error, EXIT_CONFIG)
     refusals = Refusals("gRPC port")
-    if security is not None:
-        divert_grpc_log(config.own.grpc.port, refusals)
+    divert_grpc_log(config.own.grpc.port, refusals)
     logging.basicConfig(
         level=config.values[LOG_LEVEL],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -234,7 +233,3 @@ def _listen(config: QuorumConfig, node: RaftNode) -> None:
             f"cannot listen on {config.own.raft} (raft): {error.strerror}. "
             "Correct quorum.voters, or stop the other process"
         ) from error
-
-
-if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), {}))

@@ -47,3 +47,9 @@ class Refusals:
         """A peer was let in: its next refusal is news."""
         with self._lock:
             self._peers.discard(host)
+
+
+def peer_host(peer: str) -> str:
+    """The host in grpc's ``ipv4:127.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000``."""
+    host = peer.partition(":")[2].rpartition(":")[0]
+    return host.replace("%5B", "").replace("%5D", "") or peer

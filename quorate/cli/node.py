@@ -75,6 +75,9 @@ def quorum_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "ssl.keystore.location" = "/etc/quorate/voter-1.pem"
       "ssl.truststore.location" = "/etc/quorate/truststore.pem"
     """
+    from quorum.grpc_log import trace_handshakes
+
+    trace_handshakes()
     from quorum.process import run
 
     return _run(run, config, settings, exit_with_parent=exit_with_parent)

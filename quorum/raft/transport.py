@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -46,8 +47,10 @@ OTHER_SIDE_DIALS_S: Final = 2.0
 REFUSED_REDIAL_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 3.0
 LOG_WAITING_EVERY_S: Final = 3.0
+_ACCEPTED_PER_ROUND: Final = 16
 MAX_STRANGERS: Final = 32
-"""Accepted connections without a hello; one more closes the oldest, so voters still get in."""
+"""Accepted connections without a hello; one more closes the oldest of the host that has the most:
+a voter still gets in."""
 
 MAX_BACKLOG_BYTES: Final = 16 << 20
 """Entries for a peer with more than this unsent are dropped: it then asks for them again."""
@@ -147,7 +150,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         Raises:
             OSError: taken, or not an address of this machine.
         """
-        listener = socket.create_server(self._own.raft, backlog=16)
+        listener = socket.create_server(self._own.raft, backlog=128)
         listener.setblocking(False)
         descriptor = listener.fileno()
         self._poller.subscribe(descriptor, lambda _descr, _event: self._accept(listener), READ)
@@ -200,15 +203,22 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
     # -- connections -----------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, peer = listener.accept()
-        except OSError:
-            return  # Gone again before it was accepted.
+        """Several in one round: those who wait behind a stranger must not wait long."""
+        for _ in range(_ACCEPTED_PER_ROUND):
+            try:
+                sock, peer = listener.accept()
+            except OSError:
+                return  # There is none, or it is gone again.
+            self._take_stranger(sock, peer[0])
+
+    def _take_stranger(self, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
         strangers = [known for known in self._unintroduced if not known.voter_id]
         if len(strangers) >= MAX_STRANGERS:
-            strangers[0].close(f"{MAX_STRANGERS} newer connections have not introduced themselves")
-        connection = self._connection(sock, peer[0], accepted=True)
+            crowd, _ = Counter(known.peer_host for known in strangers).most_common(1)[0]
+            oldest = next(known for known in strangers if known.peer_host == crowd)
+            oldest.close(f"{MAX_STRANGERS} connections have not introduced themselves")
+        connection = self._connection(sock, host, accepted=True)
         self._unintroduced[connection] = time.monotonic()
 
     def _dial(self, node: VoterNode) -> None:

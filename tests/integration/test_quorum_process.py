@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 def run_voter(config: Path) -> tuple[int, str]:
     """Exit code and standard error of a voter that is expected to refuse."""
     done = subprocess.run(
-        [sys.executable, "-m", "quorum.process", str(config)],
+        [sys.executable, "-m", "quorum", str(config)],
         capture_output=True,
         text=True,
         timeout=60,

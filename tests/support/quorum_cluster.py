@@ -133,7 +133,7 @@ class QuorumCluster:
         config = self.write_config(voter_id)
         with (self.folder / f"voter-{voter_id}.log").open("ab") as output:
             self.processes[voter_id] = subprocess.Popen(
-                [sys.executable, "-m", "quorum.process", str(config)],
+                [sys.executable, "-m", "quorum", str(config)],
                 stdout=output,
                 stderr=output,
             )

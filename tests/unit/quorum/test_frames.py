@@ -16,7 +16,7 @@ from quorate_proto.v1.raft_pb2 import (
     RaftMessage,
     RaftRefusal,
 )
-from quorum.raft.connection import Connection
+from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES, Connection
 from quorum.raft.frames import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
@@ -202,6 +202,28 @@ def test_frames_are_found_however_they_are_cut(link: Link) -> None:
     link.receive(hello[9:] + hello + hello[:5])
     assert link.frames == [hello[LENGTH_BYTES:]] * 2
     assert link.reasons == []
+
+
+def test_p9_a_strangers_frame_is_refused_by_its_length_alone(link: Link) -> None:
+    link.receive((MAX_HELLO_BYTES + 1).to_bytes(LENGTH_BYTES, "big"))
+    assert link.reasons == [
+        f"malformed frame: a frame of {MAX_HELLO_BYTES + 1} bytes, {MAX_HELLO_BYTES} at most"
+    ]
+
+
+def test_p9_only_who_introduced_himself_may_send_long_frames(link: Link) -> None:
+    link.connection.introduced = True
+    link.receive((MAX_HELLO_BYTES + 1).to_bytes(LENGTH_BYTES, "big"))
+    assert link.reasons == []
+
+
+def test_p9_a_stranger_is_heard_for_a_while_only(link: Link) -> None:
+    small = frame_bytes(RaftFrame(hello=RaftHello(cluster_id="x" * 1_000)))
+    for _ in range(MAX_STRANGER_BYTES // len(small)):
+        link.receive(small)
+        assert link.reasons == []
+    link.receive(small)
+    assert link.reasons == [f"{MAX_STRANGER_BYTES} bytes without a hello"]
 
 
 @pytest.mark.parametrize(

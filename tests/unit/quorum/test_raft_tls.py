@@ -1,5 +1,7 @@
 """TLS of a raft connection, over bytes alone; and two transports that talk to each other."""
 
+import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from quorum.raft.admission import Admission
 from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.tls import TlsContexts, TlsError, TlsStream
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorum.raft.transport import MAX_STRANGERS, VoterNode, VoterTransport
 from quorum.security import Role, Security
 from tests.support.metadata import quorum_voter
 from tests.support.quorum_cluster import free_ports, security_in
@@ -121,6 +123,7 @@ class Pair:
     def __init__(self, first: Security, second: Security, claims: int = 2) -> None:
         ports = free_ports(2)
         self.poller = DrivenPoller()
+        self.address = ("127.0.0.1", ports[0])
         one = VoterNode(VoterId(1), Endpoint("127.0.0.1", ports[0]))
         two = VoterNode(VoterId(claims), Endpoint("127.0.0.1", ports[1]))
         self.first = VoterTransport(self.poller, CLUSTER, one, [two], admission(one, two), first)
@@ -172,6 +175,19 @@ def test_voters_connect_and_talk(authority: CertificateAuthority, pairs: list[Pa
     pairs[0].run()
     assert [body["entries"] for body in pairs[0].received] == [message["entries"]]
     assert len(command) > MAX_HELLO_BYTES
+
+
+def test_voters_get_in_though_strangers_wait_at_the_door(
+    authority: CertificateAuthority, pairs: list[Pair]
+) -> None:
+    pairs.append(Pair(voter(authority, 1), voter(authority, 2)))
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * MAX_STRANGERS):
+            sock = socket.create_connection(pairs[0].address, source_address=("127.0.0.9", 0))
+            stack.enter_context(sock)
+        pairs[0].run()
+        assert pairs[0].is_connected()
+        assert len(pairs[0].first._unintroduced) <= MAX_STRANGERS
 
 
 def test_a_voter_cannot_claim_another_voters_id(

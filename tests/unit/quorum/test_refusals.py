@@ -4,9 +4,8 @@ import logging
 
 import pytest
 
-from quorum.authorization import peer_host
 from quorum.grpc_log import HandshakeLog
-from quorum.refusals import FORGET_AFTER_S, MAX_PEERS, Refusals
+from quorum.refusals import FORGET_AFTER_S, MAX_PEERS, Refusals, peer_host
 
 
 class Clock:
@@ -93,6 +92,9 @@ FAILED = [
     b"src/core/util/status_helper.cc:68",
     b" shutdown=false index=2, " + ARGS,
     HEAD + b"channel_trace.h:396] handshake manager 0x7f: Failed with error: UNKNOWN: Ssl",
+    b"=== Source Location Trace: === ",
+    b"src/core/util/status_helper.cc:68",
+    b"",
 ]
 
 
@@ -117,6 +119,6 @@ def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
 def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
     log = HandshakeLog(7101, refusals)
     error = b"E1121 16:31:48.924471   27487 server.cc:12] No room for new connections"
-    others = [b"a library's own words", b"", error, b" its second line"]
+    others = [b"a library's own words", b"and more", error, b" its second line"]
     lines = [others[0], *FAILED, others[1], FAILED[0], *others[2:]]
     assert [line for line in lines if log.take(line)] == others
