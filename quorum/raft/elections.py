@@ -162,7 +162,7 @@ class ElectingVoter(LibraryVoter):
 
     def _on_timeout_now(self, node: VoterNode, message: Message) -> None:
         """The leader hands over: only the present one can, in its term."""
-        if node == self.leader and message["term"] == self.term and self._is_candidate():
+        if node == self.leader and message["term"] == self.term:
             log.info("told by leader %d to stand for election", node.voter_id)
             self._told_to_stand = True
             self._stand_now()
