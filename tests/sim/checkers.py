@@ -242,8 +242,8 @@ class SafetyChecker(HostObserver):
         process = host.process
         if process is None:
             return
-        for connection, frame in host.inbox:
-            if frame is None or not connection.is_open[host.voter_id]:
+        for link, frame in host.inbox:
+            if frame is None or not link.is_open[host.voter_id]:
                 continue
             message = decode_frame(frame)
             if not isinstance(message, dict) or message["type"] != "append_entries":

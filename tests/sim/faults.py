@@ -229,9 +229,9 @@ class Faults:
         """Connections break for no reason."""
         for a, b in permutations(sorted(self._hosts), 2):
             if a < b and self._world.chance(0.5):
-                for connection in self._network.connections_of(a):
-                    if b in connection.ends:
-                        self._network.reset(connection)
+                for link in self._network.links_of(a):
+                    if b in link.ends:
+                        self._network.reset(link)
                 self.health.link_suffers(a, b)
 
     def _slow_network(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -13,9 +14,12 @@ import quorum.raft.library
 import quorum.raft.node
 import quorum.raft.snapshot_file
 import quorum.raft.snapshots
+import quorum.raft.transport
 import quorum.voter
 import quorum.watch_stream
+from quorum.raft.transport import VoterNode
 from tests.sim.disk import make_durable, sync_file, sync_folder
+from tests.sim.transport import SNAPSHOT_BACKLOG_BYTES
 from tests.sim.world import World
 
 
@@ -24,7 +28,8 @@ def simulated(world: World) -> Iterator[None]:
     """Everything that reads a clock, draws or syncs does so in ``world``; as before afterwards.
 
     Limits that no short run would reach are lowered, by chance, so that what lies beyond them is
-    reached as well.
+    reached as well. Nodes are hashed by their number: sets of them are then in the same order in
+    every process.
     """
 
     def clock() -> float:
@@ -39,6 +44,9 @@ def simulated(world: World) -> Iterator[None]:
         (quorum.raft.snapshot_file, "_make_durable", make_durable),
         (quorum.raft.snapshot_file, "sync_folder", sync_folder),
         (quorum.raft.snapshots, "sync_file", sync_file),
+        (quorum.raft.transport, "time", SimpleNamespace(monotonic=clock)),
+        (quorum.raft.transport, "SNAPSHOT_BACKLOG_BYTES", SNAPSHOT_BACKLOG_BYTES),
+        (VoterNode, "__hash__", lambda node: int(node.voter_id)),
         (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
         (quorum.raft.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
         (quorum.raft.node, "_APPLIED_PER_TICK", draw.choice([1, 7, 5_000])),

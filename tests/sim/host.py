@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from metadata_log.types import ID_BYTES
 from quorum.config import QuorumConfig
 from quorum.raft.frames import Message
 from quorum.raft.options import RaftOptions
 from tests.sim.disk import SimulatedDisk
-from tests.sim.network import Connection, Network
+from tests.sim.network import Link, Network
 from tests.sim.process import BackgroundWork, HostObserver, Process
 from tests.sim.world import SimulatedCrash, Violation, World
 
@@ -37,9 +38,10 @@ class Host:
         self.voter_id = int(config.voter_id)
         self.observer = observer
         self.disk = SimulatedDisk(world, self.effect)
-        self.inbox: deque[tuple[Connection, bytes | None]] = deque()
+        self.inbox: deque[tuple[Link, bytes | None]] = deque()
         self.process: Process | None = None
         self.boots = 0
+        self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
         self.peers: object = None
         self.pace = 1.0
         self.batch_bytes = 8 << 20
@@ -58,6 +60,10 @@ class Host:
 
     def note(self, line: str) -> None:
         self.world.note(f"v{self.voter_id} {line}")
+
+    def is_process_of(self, transport: object) -> bool:
+        """Whether that transport is the running process's."""
+        return self.process is not None and self.process.transport is transport
 
     # -- up and down -----------------------------------------------------------------------------
 
@@ -102,8 +108,8 @@ class Host:
             self.disk.crash()
             self.network.vanish(self.voter_id)
         else:
-            for connection in self.network.connections_of(self.voter_id):
-                self.network.close(connection, self.voter_id)
+            for link in self.network.links_of(self.voter_id):
+                self.network.close(link, self.voter_id)
         self.on_down()
 
     def pause(self, seconds: float, after_effects: int = 0) -> None:
@@ -144,9 +150,9 @@ class Host:
 
     # -- the network tells -----------------------------------------------------------------------
 
-    def arrived(self, connection: Connection, frame: bytes | None) -> None:
+    def arrived(self, link: Link, frame: bytes | None) -> None:
         if self.process is not None:
-            self.inbox.append((connection, frame))
+            self.inbox.append((link, frame))
             self.wake_raft(self.process)
 
     def handled(self, peer: int, message: Message) -> None:

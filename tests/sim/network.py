@@ -1,7 +1,7 @@
-"""The network between voters: connections like TCP's, over links that delay, break and are cut.
+"""The network between voters: links as TCP's connections, over ways that delay and are cut.
 
-On a link that is cut, in one direction or both, what was sent waits, as it does in a kernel, and
-comes late if the cut ends soon; else the connection breaks on both sides. A connection delivers in
+On a way that is cut, in one direction or both, what was sent waits, as it does in a kernel, and
+comes late if the cut ends soon; else the link breaks on both sides. A link delivers in
 order. In a *wild* network messages are also lost, doubled and overtaken, which our transport never
 does to them: the guards do not rely on that.
 """
@@ -23,8 +23,8 @@ class Endpoint(Protocol):
 
     @property
     def listens(self) -> bool: ...
-    def arrived(self, connection: "Connection", frame: bytes | None) -> None:
-        """A frame came; None: the connection is at its end."""
+    def arrived(self, link: "Link", frame: bytes | None) -> None:
+        """A frame came; None: the link is at its end."""
 
 
 class Conditions(NamedTuple):
@@ -40,7 +40,7 @@ class Conditions(NamedTuple):
         return self.loss > 0
 
 
-class Connection:
+class Link:
     """Between two hosts, identified by voter id."""
 
     def __init__(self, number: int, dialler: int, accepter: int) -> None:
@@ -59,21 +59,21 @@ class Connection:
 
 
 class Network:
-    """Links, cuts and connections."""
+    """Links and cuts."""
 
     def __init__(self, world: World, conditions: Conditions) -> None:
         self._world = world
         self.conditions = conditions
         self.endpoints: dict[int, Endpoint] = {}
-        self._connections: list[Connection] = []
+        self._links: list[Link] = []
         self._numbered = 0
         self._cuts: dict[tuple[int, int], float] = {}
         self.delay_factor = 1.0
 
-    # -- connections -----------------------------------------------------------------------------
+    # -- links -----------------------------------------------------------------------------
 
-    def dial(self, dialler: int, accepter: int, failed: Callable[[], None]) -> Connection | None:
-        """A new connection, to be used at once; or None and ``failed`` is called later."""
+    def dial(self, dialler: int, accepter: int, failed: Callable[[], None]) -> Link | None:
+        """A new link, to be used at once; or None and ``failed`` is called later."""
         reachable = not self.is_cut(dialler, accepter) and not self.is_cut(accepter, dialler)
         if not reachable or not self.endpoints[accepter].listens:
             refused = reachable and self._world.chance(0.5)
@@ -81,51 +81,49 @@ class Network:
             self._world.at(self._world.actor_time + delay_s, failed)
             return None
         self._numbered += 1
-        connection = Connection(self._numbered, dialler, accepter)
-        self._connections.append(connection)
-        return connection
+        link = Link(self._numbered, dialler, accepter)
+        self._links.append(link)
+        return link
 
-    def send(
-        self, connection: Connection, sender: int, frame: bytes | None, *, hello: bool = False
-    ) -> None:
-        """Send a frame, or the end of the connection, from ``sender``; a hello always comes."""
-        receiver = connection.other(sender)
-        if not connection.is_open[receiver]:
-            self._nobody_there(connection, sender, receiver)
+    def send(self, link: Link, sender: int, frame: bytes | None, *, sure: bool = False) -> None:
+        """Send a frame, or the end of the link; what is ``sure`` is never lost."""
+        receiver = link.other(sender)
+        if not link.is_open[receiver]:
+            self._nobody_there(link, sender, receiver)
             return
-        connection.bytes_under_way[receiver] += len(frame or b"")
+        link.bytes_under_way[receiver] += len(frame or b"")
         if self.is_cut(sender, receiver):
-            connection.waiting[receiver].append(frame)
+            link.waiting[receiver].append(frame)
             return
-        if frame is not None and not hello and self.conditions.is_wild:
-            self._send_wildly(connection, receiver, frame)
+        if frame is not None and not sure and self.conditions.is_wild:
+            self._send_wildly(link, receiver, frame)
             return
-        arrives = max(connection.arrives_after[receiver], self._world.actor_time + self._delay_s())
-        connection.arrives_after[receiver] = arrives
-        self._world.at(arrives, partial(self._deliver, connection, receiver, frame))
+        arrives = max(link.arrives_after[receiver], self._world.actor_time + self._delay_s())
+        link.arrives_after[receiver] = arrives
+        self._world.at(arrives, partial(self._deliver, link, receiver, frame))
 
-    def close(self, connection: Connection, closer: int) -> None:
+    def close(self, link: Link, closer: int) -> None:
         """``closer`` reads and writes no more; the other side learns it after what was sent."""
-        if connection.is_open[closer]:
-            connection.is_open[closer] = False
-            self.send(connection, closer, None)
+        if link.is_open[closer]:
+            link.is_open[closer] = False
+            self.send(link, closer, None)
 
     def vanish(self, voter_id: int) -> None:
         """The host lost power: nobody is told."""
-        for connection in self._connections:
-            if voter_id in connection.ends:
-                connection.is_open[voter_id] = False
+        for link in self._links:
+            if voter_id in link.ends:
+                link.is_open[voter_id] = False
 
-    def connections_of(self, voter_id: int) -> list[Connection]:
-        return [c for c in self._connections if voter_id in c.ends and c.is_open[voter_id]]
+    def links_of(self, voter_id: int) -> list[Link]:
+        return [c for c in self._links if voter_id in c.ends and c.is_open[voter_id]]
 
-    def reset(self, connection: Connection) -> None:
-        """Both sides lose the connection and what is under way."""
-        for end in connection.ends:
-            if connection.is_open[end]:
-                connection.is_open[end] = False
-                self._world.after(self._delay_s(), partial(self._tell_end, connection, end))
-        self._forget(connection)
+    def reset(self, link: Link) -> None:
+        """Both sides lose the link and what is under way."""
+        for end in link.ends:
+            if link.is_open[end]:
+                link.is_open[end] = False
+                self._world.after(self._delay_s(), partial(self._tell_end, link, end))
+        self._forget(link)
 
     # -- cuts ------------------------------------------------------------------------------------
 
@@ -137,10 +135,10 @@ class Network:
         since = self._world.now
         if (sender, receiver) not in self._cuts:
             self._cuts[sender, receiver] = since
-            for connection in self._between(sender, receiver):
+            for link in self._between(sender, receiver):
                 self._world.after(
                     DEAD_AFTER_S * self._world.between(0.9, 1.2),
-                    partial(self._break_if_still_cut, connection, sender, receiver, since),
+                    partial(self._break_if_still_cut, link, sender, receiver, since),
                 )
 
     def heal(self, sender: int, receiver: int) -> None:
@@ -148,12 +146,12 @@ class Network:
         if self._cuts.pop((sender, receiver), None) is None:
             return
         again_s = self._world.between(0.001, 0.4)
-        for connection in self._between(sender, receiver):
-            waiting, connection.waiting[receiver] = connection.waiting[receiver], []
-            arrives = max(connection.arrives_after[receiver], self._world.now + again_s)
-            connection.arrives_after[receiver] = arrives
+        for link in self._between(sender, receiver):
+            waiting, link.waiting[receiver] = link.waiting[receiver], []
+            arrives = max(link.arrives_after[receiver], self._world.now + again_s)
+            link.arrives_after[receiver] = arrives
             for frame in waiting:
-                self._world.at(arrives, partial(self._deliver, connection, receiver, frame))
+                self._world.at(arrives, partial(self._deliver, link, receiver, frame))
 
     def heal_all(self) -> None:
         for sender, receiver in list(self._cuts):
@@ -167,7 +165,7 @@ class Network:
         typical = self.conditions.delay_s * self.delay_factor
         return typical * (0.5 + self._world.random.expovariate(1.5))
 
-    def _send_wildly(self, connection: Connection, receiver: int, frame: bytes) -> None:
+    def _send_wildly(self, link: Link, receiver: int, frame: bytes) -> None:
         world, usual = self._world, self._delay_s()
         if world.chance(self.conditions.loss):
             return
@@ -177,46 +175,42 @@ class Network:
         if world.chance(self.conditions.doubled):
             delays.append(usual + world.random.expovariate(1.0))
         for delay_s in delays:
-            world.at(
-                world.actor_time + delay_s, partial(self._deliver, connection, receiver, frame)
-            )
+            world.at(world.actor_time + delay_s, partial(self._deliver, link, receiver, frame))
 
-    def _deliver(self, connection: Connection, receiver: int, frame: bytes | None) -> None:
-        connection.bytes_under_way[receiver] -= len(frame or b"")
-        if not connection.is_open[receiver]:
+    def _deliver(self, link: Link, receiver: int, frame: bytes | None) -> None:
+        link.bytes_under_way[receiver] -= len(frame or b"")
+        if not link.is_open[receiver]:
             return
         if frame is None:
-            connection.is_open[receiver] = False
-            self._forget(connection)
-        self.endpoints[receiver].arrived(connection, frame)
+            link.is_open[receiver] = False
+            self._forget(link)
+        self.endpoints[receiver].arrived(link, frame)
 
-    def _tell_end(self, connection: Connection, end: int) -> None:
-        self.endpoints[end].arrived(connection, None)
+    def _tell_end(self, link: Link, end: int) -> None:
+        self.endpoints[end].arrived(link, None)
 
-    def _nobody_there(self, connection: Connection, sender: int, receiver: int) -> None:
+    def _nobody_there(self, link: Link, sender: int, receiver: int) -> None:
         """A living host answers with a reset; a dead one not at all."""
-        if not connection.is_open[sender]:
+        if not link.is_open[sender]:
             return
         answers = self.endpoints[receiver].listens and not self.is_cut(sender, receiver)
         delay_s = 2 * self._delay_s() if answers else DEAD_AFTER_S
 
         def end() -> None:
-            if connection.is_open[sender]:
-                connection.is_open[sender] = False
-                self._forget(connection)
-                self._tell_end(connection, sender)
+            if link.is_open[sender]:
+                link.is_open[sender] = False
+                self._forget(link)
+                self._tell_end(link, sender)
 
         self._world.at(self._world.actor_time + delay_s, end)
 
-    def _break_if_still_cut(
-        self, connection: Connection, sender: int, receiver: int, since: float
-    ) -> None:
+    def _break_if_still_cut(self, link: Link, sender: int, receiver: int, since: float) -> None:
         if self._cuts.get((sender, receiver)) == since:
-            self.reset(connection)
+            self.reset(link)
 
-    def _between(self, a: int, b: int) -> list[Connection]:
-        return [c for c in self._connections if {a, b} == set(c.ends)]
+    def _between(self, a: int, b: int) -> list[Link]:
+        return [c for c in self._links if {a, b} == set(c.ends)]
 
-    def _forget(self, connection: Connection) -> None:
-        if connection in self._connections and not any(connection.is_open.values()):
-            self._connections.remove(connection)
+    def _forget(self, link: Link) -> None:
+        if link in self._links and not any(link.is_open.values()):
+            self._links.remove(link)

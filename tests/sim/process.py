@@ -5,10 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from metadata_log.image import Image
 from metadata_log.records import TransactionResult
 from metadata_log.types import ID_BYTES, SessionId
 from quorum.config import QuorumConfig
+from quorum.raft.admission import Admission
 from quorum.raft.driver import Leadership, Proposal, RaftDriver
 from quorum.raft.frames import Message
 from quorum.raft.journal import Journal
@@ -16,13 +19,13 @@ from quorum.raft.node import RaftNode
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshots import SnapshotStore
-from quorum.raft.transport import VoterTransport
+from quorum.raft.transport import VoterNode
 from quorum.service import QuorumService
 from quorum.state_machine import QuorumStateMachine
 from quorum.voter import Voter
 from tests.sim.disk import SimulatedPath
 from tests.sim.loop import SimulatedLoop
-from tests.sim.transport import SimulatedNode, SimulatedPoller, SimulatedTransport
+from tests.sim.transport import SimulatedPoller, SimulatedTransport
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
@@ -97,15 +100,18 @@ class Process:
 
     def __init__(self, host: "Host", options: RaftOptions, config: QuorumConfig) -> None:
         self.host = host
-        others = [SimulatedNode(v.voter_id, v.raft) for v in config.voters]
-        own = next(node for node in others if node.voter_id == config.voter_id)
-        others.remove(own)
+        nodes = {voter.voter_id: VoterNode(voter.voter_id, voter.raft) for voter in config.voters}
+        own = nodes.pop(config.voter_id)
+        others = list(nodes.values())
         poller = SimulatedPoller(host, partial(host.wake_raft, self))
-        self.transport = SimulatedTransport(host, others)
+        self.journal = Journal(host.disk)
+        member = msgspec.structs.replace(config.own.as_member(), directory_id=host.directory_id)
+        configured = [voter.as_member() for voter in config.voters]
+        admission = Admission(member, configured, self.journal.is_fresh)
+        self.transport = SimulatedTransport(host, poller, own, others, admission)
         poller.take = self.transport.take
         self.machine = WatchedMachine(host, host.observer)
         self.loop = SimulatedLoop(host.clock_s, partial(host.wake_loop, self))
-        self.journal = Journal(host.disk)
         snapshots = SnapshotStore(
             cast(Path, SimulatedPath(host.disk)),
             self.transport.can_take_snapshot_piece,
@@ -117,12 +123,13 @@ class Process:
         self.node = RaftNode(
             options,
             own,
-            list(others),
+            others,
             self.journal,
             cast(DrivenPoller, poller),
-            cast(VoterTransport, self.transport),
+            self.transport,
             snapshots,
             self.machine,
+            admission,
         )
         self.node.conf.appendEntriesBatchSizeBytes = host.batch_bytes
         self.node.recover()

@@ -14,8 +14,8 @@ import grpc
 from metadata_log.codec import as_of_client
 from metadata_log.records import TransactionResult
 from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.at_leader import FORWARDED
 from quorum.raft.driver import Outcome, Proposal
-from quorum.service import FORWARDED
 from tests.sim.host import Host
 from tests.sim.process import Process
 from tests.sim.world import World
@@ -157,7 +157,9 @@ class Peers:
         self._services = services
         self._host = host
 
-    def stub(self, voter_id: int) -> "PeerStub":
+    def stub(self, voter_id: int) -> "PeerStub | None":
+        if voter_id not in self._services.hosts:
+            return None
         return PeerStub(self._services, self._host, voter_id)
 
 

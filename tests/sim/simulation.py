@@ -22,6 +22,9 @@ from tests.sim.world import Violation, World
 STEPS: Final = 25
 """Faults per run."""
 
+BEGINS_WITHIN_S: Final = 10.0
+"""Until then nothing goes wrong: the first start of a quorum needs every voter."""
+
 LEADER_WITHIN_S: Final = 12.0
 """After everything is healed: time for broken connections to be noticed, an election, a commit."""
 
@@ -58,6 +61,8 @@ class Simulation:
         """Raises ``Violation`` if anything is ever wrong."""
         self._set_up()
         world = self.world
+        if not world.run_until(BEGINS_WITHIN_S, self._leads):
+            raise Violation(f"no leader within {BEGINS_WITHIN_S} s of the first start")
         for _ in range(self._steps):
             world.run_until(world.now + world.random.expovariate(1 / self._calm_s))
             self.faults.one()
@@ -110,7 +115,7 @@ class Simulation:
             draw.choice(list(self.hosts.values())) if voters > 2 and draw.random() < 0.2 else None
         )
         for host in self.hosts.values():
-            world.at(draw.uniform(3, 8) if host is late else draw.uniform(0, 0.2), host.boot)
+            world.at(draw.uniform(0.5, 3) if host is late else draw.uniform(0, 0.2), host.boot)
 
     def _on_down(self, host: Host) -> Callable[[], None]:
         return lambda: self.faults.went_down(host)

@@ -1,154 +1,137 @@
-"""The library's transport and the driver's poller over the simulated network.
+"""The product's transport, its connections carried by the simulated network.
 
-Messages go through the product's own frames, both ways. Like the product's transport: one
-connection per pair, dialled by the higher id, a hello each way before anything else counts, and a
-new connection replaces the one before.
+All that is decided is the product's: who dials, the hellos, who is admitted, the frames. Only what
+would be a socket is not.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from pysyncobj.node import Node
-from pysyncobj.transport import Transport
-
-from quorate_proto.v1.raft_pb2 import RaftHello
-from quorum.raft.frames import (
-    LENGTH_BYTES,
-    Message,
-    MessageEncoder,
-    decode_frame,
-    encode_hello,
-)
-from quorum.raft.transport import HELLO_TIMEOUT_S, REDIAL_S, VoterNode
-from tests.sim.network import Connection
+from quorum.raft.admission import Admission
+from quorum.raft.connection import Connection
+from quorum.raft.frames import LENGTH_BYTES, MalformedFrame, Message
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.transport import VoterNode, VoterTransport
+from tests.sim.network import Link
 
 if TYPE_CHECKING:
     from tests.sim.host import Host
 
 CLUSTER_ID: Final = "simulated"
 SNAPSHOT_BACKLOG_BYTES: Final = 4_000
+"""The product's limit, lowered to what the snapshots of short runs reach."""
 
 
-class SimulatedNode(VoterNode):
-    """Hashed by its number, so that sets of nodes have the same order in every process."""
+class End:
+    """One side of a connection: what ``quorum.raft.connection.Connection`` is to the transport."""
 
-    def __hash__(self) -> int:
-        return int(self.voter_id)
-
-
-class SimulatedTransport(Transport):  # type: ignore[misc]  # the library is untyped
-    """One process's end of its connections."""
-
-    def __init__(self, host: "Host", others: Iterable[SimulatedNode]) -> None:
-        super().__init__(None, None, [])
+    def __init__(self, host: "Host", link: Link, on_closed: Callable[["End", str], None]) -> None:
+        self.link = link
+        self.voter_id = 0
+        self.introduced = False
+        self.closed = False
+        self.principal = None
+        self.peer_host = f"voter {link.other(host.voter_id)}"
+        self.sends_messages = False
         self._host = host
-        self._others = {int(node.voter_id): node for node in others}
-        self._encoder = MessageEncoder()
-        self._connections: dict[int, Connection] = {}
-        self._dialling: dict[int, tuple[Connection | None, float]] = {}
-        self._redial_at: dict[int, float] = {}
-        self.on_sent: Callable[[int, Message], None] = lambda _to, _message: None
-
-    # -- what the library and the node call ------------------------------------------------------
+        self._on_closed = on_closed
 
     @property
-    def ready(self) -> bool:
-        return True
+    def backlog_bytes(self) -> int:
+        return self.link.bytes_under_way[self.link.other(self._host.voter_id)]
 
-    def addNode(self, node: Node) -> None:
-        raise NotImplementedError
+    def send(self, frame: bytes) -> None:
+        if self.closed:
+            return
+        self._host.effect("send")
+        body = frame[LENGTH_BYTES:]
+        self._host.network.send(self.link, self._host.voter_id, body, sure=not self.sends_messages)
 
-    def dropNode(self, node: Node) -> None:
-        raise NotImplementedError
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._host.network.close(self.link, self._host.voter_id)
+        self._on_closed(self, reason)
+
+
+class SimulatedTransport(VoterTransport):
+    """One process's."""
+
+    def __init__(
+        self,
+        host: "Host",
+        poller: "SimulatedPoller",
+        own: VoterNode,
+        others: list[VoterNode],
+        admission: Admission,
+    ) -> None:
+        super().__init__(cast(DrivenPoller, poller), CLUSTER_ID, own, others, admission)
+        self._host = host
+        self._ends: dict[int, End] = {}
+        self.on_sent: Callable[[int, Message], None] = lambda _to, _message: None
 
     def send(self, node: VoterNode, message: Message) -> bool:
-        voter_id = int(node.voter_id)
-        connection = self._connections.get(voter_id)
+        connection = self._connections.get(node.voter_id)
         if connection is None:
             return False
-        self._host.effect("send")
-        self.on_sent(voter_id, message)
-        frame = self._encoder.encode(message)
-        self._host.network.send(connection, self._host.voter_id, frame[LENGTH_BYTES:])
-        return True
+        self.on_sent(int(node.voter_id), message)
+        end = cast(End, connection)
+        end.sends_messages = True
+        try:
+            return super().send(node, message)
+        finally:
+            end.sends_messages = False
 
-    def destroy(self) -> None:
-        for connection in self._host.network.connections_of(self._host.voter_id):
-            self._host.network.close(connection, self._host.voter_id)
-
-    def tend(self, now: float) -> None:
-        own = self._host.voter_id
-        for voter_id in self._others:
-            connection, since = self._dialling.get(voter_id, (None, now))
-            if now - since > HELLO_TIMEOUT_S:
-                del self._dialling[voter_id]
-                if connection is not None:
-                    self._host.network.close(connection, own)
-            busy = voter_id in self._connections or voter_id in self._dialling
-            if voter_id < own and not busy and now >= self._redial_at.get(voter_id, 0.0):
-                self._redial_at[voter_id] = now + REDIAL_S
-                self._dial(voter_id, now)
-
-    def can_take_snapshot_piece(self, node: VoterNode) -> bool:
-        connection = self._connections.get(int(node.voter_id))
-        if connection is None:
-            return False
-        return connection.bytes_under_way[int(node.voter_id)] < SNAPSHOT_BACKLOG_BYTES
-
-    def is_connected(self, voter_id: int) -> bool:
-        return voter_id in self._connections
-
-    # -- what arrives ----------------------------------------------------------------------------
-
-    def take(self, connection: Connection, frame: bytes | None) -> None:
-        """Handle one frame, or the end, of a connection."""
-        peer = connection.other(self._host.voter_id)
+    def take(self, link: Link, frame: bytes | None) -> None:
+        """Handle one frame, or the end, of a connection; the first frame of a new one opens it."""
+        end = self._ends.get(link.number)
+        if end is None:
+            if frame is None or not link.is_open[self._host.voter_id]:
+                return
+            end = self._opened(link)
+            self._unintroduced[cast(Connection, end)] = self._host.clock_s()
+        if end.closed:
+            return
         if frame is None:
-            self._ended(connection, peer)
+            end.close("the peer closed the connection")
             return
-        if not connection.is_open[self._host.voter_id]:
-            return
-        content = decode_frame(frame)
-        if isinstance(content, RaftHello):
-            self._on_hello(connection, peer)
-        elif self._connections.get(peer) is connection:
-            self._host.handled(peer, content)
-            self._onMessageReceived(self._others[peer], content)
+        try:
+            self._on_frame(cast(Connection, end), frame)
+        except MalformedFrame as error:
+            end.close(f"malformed frame: {error}")
 
-    def _ended(self, connection: Connection, peer: int) -> None:
-        dialling = self._dialling.get(peer)
-        if dialling is not None and dialling[0] is connection:
-            del self._dialling[peer]
-        if self._connections.get(peer) is connection:
-            del self._connections[peer]
-            self._onNodeDisconnected(self._others[peer])
+    def _opened(self, link: Link) -> End:
+        end = End(self._host, link, self._end_closed)
+        self._ends[link.number] = end
+        return end
 
-    def _on_hello(self, connection: Connection, peer: int) -> None:
-        self._dialling.pop(peer, None)
-        older = self._connections.pop(peer, None)
-        if older is not None:
-            self._host.network.close(older, self._host.voter_id)
-            self._onNodeDisconnected(self._others[peer])
-        if connection.dialler == peer:
-            self._introduce(connection)
-        self._connections[peer] = connection
-        self._host.note(f"connected to {peer}")
-        self._onNodeConnected(self._others[peer])
+    def _end_closed(self, end: End, reason: str) -> None:
+        self._ends.pop(end.link.number, None)
+        self._on_closed(cast(Connection, end), reason)
 
-    def _introduce(self, connection: Connection) -> None:
-        hello = encode_hello(CLUSTER_ID, self._host.voter_id)[LENGTH_BYTES:]
-        self._host.network.send(connection, self._host.voter_id, hello, hello=True)
+    def _dial(self, node: VoterNode) -> None:
+        voter_id = node.voter_id
 
-    def _dial(self, voter_id: int, now: float) -> None:
         def failed() -> None:
-            if self._dialling.get(voter_id) == (None, now):
-                del self._dialling[voter_id]
+            if self._host.is_process_of(self):
+                self._dialling.discard(voter_id)
 
-        self._dialling[voter_id] = (None, now)
-        connection = self._host.network.dial(self._host.voter_id, voter_id, failed)
-        if connection is not None:
-            self._dialling[voter_id] = (connection, now)
-            self._introduce(connection)
+        self._dialling.add(voter_id)
+        link = self._host.network.dial(self._host.voter_id, int(voter_id), failed)
+        if link is not None:
+            end = self._opened(link)
+            end.voter_id = int(voter_id)
+            self._unintroduced[cast(Connection, end)] = self._host.clock_s()
+            self._on_connected(cast(Connection, end))
+
+    def _onMessageReceived(self, node: VoterNode, message: Message) -> None:
+        self._host.handled(int(node.voter_id), message)
+        super()._onMessageReceived(node, message)
+
+    def _onNodeConnected(self, node: VoterNode) -> None:
+        self._host.note(f"connected to {node.voter_id}")
+        super()._onNodeConnected(node)
 
 
 class SimulatedPoller:
@@ -157,7 +140,7 @@ class SimulatedPoller:
     def __init__(self, host: "Host", wake: Callable[[], None]) -> None:
         self._host = host
         self.wake = wake
-        self.take: Callable[[Connection, bytes | None], None] = lambda _connection, _frame: None
+        self.take: Callable[[Link, bytes | None], None] = lambda _link, _frame: None
 
     def subscribe(self, *_args: Any) -> None:  # noqa: ANN401 - as the library has it
         """There are no descriptors."""

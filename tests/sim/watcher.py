@@ -109,7 +109,8 @@ class Watcher:
             return
         self._heard = self._world.now
         if event is None:
-            self._connect()
+            self._epoch += 1
+            self._world.after(0.1, self._connect)
         elif event.snapshot_chunk:
             self._chunks.append(event.snapshot_chunk)
         elif event.snapshot_done:
