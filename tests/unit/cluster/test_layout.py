@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BROKER_SPEC
+from broker.config import load_config, quorum_security
 from metadata_log.configuration import ConfigError
+from quorate.cluster.certificates import admin_security
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.layout import load_nodes, plan_cluster, with_settings, write_config
 from quorate.cluster.local import LocalCluster
@@ -50,8 +51,36 @@ def test_configuration_files_are_what_the_processes_understand(tmp_path: Path) -
         assert config.voter_id == node.id
         assert str(config.own.grpc) == node.grpc_address
         assert len(config.voters) == 3
+        assert config.security() is not None
     for node in cluster.brokers:
-        BROKER_SPEC.parse(node.config)
+        assert quorum_security(load_config(node.config_path, {})) is not None
+
+
+def test_who_wants_plain_text_says_so_once(tmp_path: Path) -> None:
+    cluster = make(tmp_path)
+    assert admin_security(tmp_path) is not None
+    cluster.change_settings(check_settings({"security.protocol": "PLAINTEXT"}))
+    for node in cluster.voters:
+        assert load_quorum_config(node.config_path, {}).security() is None
+    for node in cluster.brokers:
+        assert quorum_security(load_config(node.config_path, {})) is None
+    assert admin_security(tmp_path) is None
+
+
+@pytest.mark.parametrize("key", ["quorum.security.protocol", "ssl.keystore.location"])
+def test_certificates_are_the_clusters_own_business(key: str) -> None:
+    with pytest.raises(ConfigError, match="set by the local cluster itself"):
+        check_settings({key: "x"})
+
+
+def test_a_broker_speaks_plain_text_on_loopback_only(tmp_path: Path) -> None:
+    broker = make(tmp_path).brokers[0]
+    plain = {"quorum.security.protocol": "PLAINTEXT"}
+    load_config(broker.config_path, plain)
+    with pytest.raises(ConfigError, match=r"quorum\.bootstrap\.servers names 10\.0\.0\.1: use SSL"):
+        load_config(broker.config_path, {**plain, "quorum.bootstrap.servers": "10.0.0.1:7101"})
+    with pytest.raises(ConfigError, match=r"quorum\.ssl\.keystore\.location is missing"):
+        load_config(broker.config_path, {"quorum.ssl.keystore.location": ""})
 
 
 def test_the_same_folder_is_the_same_cluster(tmp_path: Path) -> None:
