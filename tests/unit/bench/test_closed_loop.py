@@ -1,5 +1,6 @@
 """A write counts when it is acknowledged, and a failed one fails the measurement."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -38,6 +39,7 @@ async def test_an_awaited_write_that_fails_ends_the_measurement() -> None:
     async def write(number: int) -> None:
         if number == FAILS_AT:
             raise ConnectionError("refused")
+        await asyncio.sleep(0)
 
     with pytest.raises(ExceptionGroup) as raised:
         await await_writes(write, seconds=5, in_flight=2)
