@@ -27,7 +27,7 @@ import uvloop
 
 from bench._support import Bench
 from bench.peers import cases
-from bench.peers.cases import Contestant, memory_per_node
+from bench.peers.cases import Contestant, Restart, memory_per_node
 from bench.peers.comparison import PLAIN, Comparison
 from bench.peers.contender import Cluster, Unavailable
 from bench.peers.etcd import EtcdCluster, find_etcd
@@ -40,16 +40,10 @@ MakeCluster = Callable[[Path], Cluster]
 
 PARTITIONS = 200_000
 WRITING_S = 5.0
-SNAPSHOT_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": 1 << 20}
-"""A voter then restarts from a snapshot and a suffix, as a long-lived one does."""
 
 
 def plain(folder: Path) -> Cluster:
     return QuorateCluster(folder, name=PLAIN, secure=False)
-
-
-def with_snapshots(folder: Path) -> Cluster:
-    return QuorateCluster(folder, settings=SNAPSHOT_OFTEN)
 
 
 def installed_peers() -> list[MakeCluster]:
@@ -118,29 +112,35 @@ async def compare(bench: Bench, folder: Path) -> None:
             for cluster in clusters
         }
         await cases.failover(table, kills)
-    await with_all_partitions(table, folder, [with_snapshots, *bench.pick(full=peers, quick=[])])
+    makers = [QuorateCluster, *bench.pick(full=peers, quick=[])]
+    await with_all_partitions(bench, table, folder, makers)
 
 
 async def with_all_partitions(
-    table: Comparison, folder: Path, makers: Sequence[MakeCluster]
+    bench: Bench, table: Comparison, folder: Path, makers: Sequence[MakeCluster]
 ) -> None:
-    """Memory and restart of nodes that hold the states of 200,000 partitions."""
-    memory: dict[str, Memory] = {}
-    written: dict[str, Memory] = {}
-    restart_ms: dict[str, float] = {}
+    """Memory and restarts of nodes that hold the states of all partitions."""
+    loaded, later = f"{PARTITIONS:,} partitions", f"{WRITING_S:g} s of writes later"
+    memory: dict[str, dict[str, Memory]] = {loaded: {}, later: {}}
+    restarts: dict[str, dict[str, list[Restart]]] = {loaded: {}, later: {}}
+
+    async def measure(when: str, cluster: Cluster) -> None:
+        await cases.until_whole(cluster)
+        memory[when][cluster.name] = memory_per_node(cluster)
+        times = bench.repetitions if isinstance(cluster, QuorateCluster) else 1
+        restarts[when][cluster.name] = [await cases.restart(cluster) for _ in range(times)]
+
     for number, make in enumerate(makers):
         async with running(folder / f"partitions-{number}", [make]) as (cluster,):
             await cluster.create_leaves(PARTITIONS)
-            await cases.until_whole(cluster)
-            memory[cluster.name] = memory_per_node(cluster)
-            restart_ms[cluster.name] = await cases.restart_ms(cluster)
+            await measure(loaded, cluster)
             await cluster.create_keys()
             async with connected([cluster]) as (contestant, *_):
                 await contestant.client.write_for(WRITING_S, in_flight=100)
-            written[cluster.name] = memory_per_node(cluster)
-    cases.memory_rows(table, f"{PARTITIONS:,} partitions", memory, "≤ 150")
-    cases.memory_rows(table, f"the same after {WRITING_S:g} s of writes", written, "≤ 150")
-    table.row(f"restart with {PARTITIONS:,} partitions, ms", restart_ms, "≤ 2,000")
+            await measure(later, cluster)
+    for when in (loaded, later):
+        cases.memory_rows(table, when, memory[when], "≤ 150")
+        cases.restart_rows(table, when, restarts[when])
 
 
 def main() -> None:

@@ -35,6 +35,14 @@ class Contestant(NamedTuple):
 Figures = Mapping[str, float]
 
 
+class Restart(NamedTuple):
+    """From the start of a process until it serves and has applied everything."""
+
+    elapsed_ms: float
+    cpu_ms: float
+    """Of that process."""
+
+
 async def in_turn(
     repetitions: int,
     contestants: Sequence[Contestant],
@@ -163,15 +171,26 @@ async def _kill_leader(cluster: Cluster) -> float:
     return elapsed * 1000
 
 
-async def restart_ms(cluster: Cluster) -> float:
-    """From the start of a killed follower's process until it has applied everything again."""
+async def restart(cluster: Cluster) -> Restart:
+    """A follower is killed, and started again."""
     leader = cluster.leader()
     follower = next(node for node in NODES if node != leader)
     cluster.kill(follower)
     started = time.perf_counter()
     cluster.start_node(follower)
     await _until_caught_up(cluster, follower)
-    return (time.perf_counter() - started) * 1000
+    elapsed = time.perf_counter() - started
+    return Restart(elapsed * 1000, cpu_seconds([cluster.pids[follower]]) * 1000)
+
+
+def restart_rows(table: Comparison, when: str, measured: Mapping[str, Sequence[Restart]]) -> None:
+    """Medians."""
+    for figure, field, goal in (("ms", "elapsed_ms", "≤ 2,000"), ("CPU ms", "cpu_ms", "")):
+        medians = {
+            name: statistics.median(getattr(each, field) for each in restarts)
+            for name, restarts in measured.items()
+        }
+        table.row(f"restart {when}, {figure}", medians, goal)
 
 
 async def until_whole(cluster: Cluster) -> None:

@@ -45,16 +45,9 @@ _START_TIMEOUT_MS: Final = 30_000
 class QuorateCluster(Cluster):
     """Voters as ``quorate node quorum`` starts them."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str = "quorate",
-        secure: bool = True,
-        settings: Mapping[str, object] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, *, name: str = "quorate", secure: bool = True) -> None:
         self.name = name
-        self._voters = QuorumCluster(folder, settings=settings, secure=secure)
+        self._voters = QuorumCluster(folder, secure=secure)
         self._controller: QuorumClient
 
     @property
