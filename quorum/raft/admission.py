@@ -196,7 +196,7 @@ class Admission:
         newer = refusal.voter_set_version > known
         if not newer and (is_member or refusal.voter_set_version < known):
             return False  # The other one is behind.
-        if refusal.reason == RAFT_REFUSAL_NOT_A_VOTER and not self.voter_set.version:
+        if refusal.reason == RAFT_REFUSAL_NOT_A_VOTER and not self._takes_part:
             return True  # It waits to be added.
         if self._refusal is None:
             self._refusal = (refusal, now_s)

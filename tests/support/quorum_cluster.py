@@ -152,7 +152,9 @@ class QuorumCluster:
 
     def wait_for_exit(self, voter_id: int) -> int:
         """The exit code of a voter that ends by itself."""
-        return self.processes.pop(voter_id).wait(timeout=START_TIMEOUT_S)
+        code = self.processes[voter_id].wait(timeout=START_TIMEOUT_S)
+        del self.processes[voter_id]
+        return code
 
     def as_voter(self, voter_id: int) -> str:
         """``id@host:raft/grpc``, as configurations and ``add-voter`` have it."""

@@ -210,6 +210,15 @@ def test_a_voter_that_missed_its_removal_is_told() -> None:
         three.admission.check(10 + REFUSAL_GRACE_S)
 
 
+def test_a_voter_that_even_missed_the_first_set_is_told() -> None:
+    three = Somebody(THREE)  # It has voted; that a set was committed it never heard.
+    refusal = established(ONE, TWO, version=6).meets(three)
+    assert refusal is not None
+    assert three.admission.refused(refusal, now_s=10)
+    with pytest.raises(RemovedFromQuorum, match="voter set 6"):
+        three.admission.check(10 + REFUSAL_GRACE_S)
+
+
 def test_a_voter_is_not_removed_by_one_with_an_older_set() -> None:
     four, one = established(FOUR, ONE, TWO, version=8), established(ONE, TWO, version=6)
     late = RaftRefusal(reason=RAFT_REFUSAL_NOT_A_VOTER, voter_set_version=6)
