@@ -28,7 +28,7 @@ class LogTail:
     def extend(self, entries: Sequence[LogEntry]) -> None:
         """Add what was applied next."""
         self._entries += entries
-        self._bytes += sum(len(entry.transaction) for entry in entries)
+        self._bytes += sum([len(transaction) for _, transaction in entries])
         if self._bytes > 2 * self._max_bytes:
             self._shrink()
 

@@ -63,6 +63,7 @@ class Connection:
         self._on_connected = on_connected
         self._on_frame = on_frame
         self._on_closed = on_closed
+        self._received = memoryview(b"")
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._stranger_room = MAX_STRANGER_BYTES
@@ -155,7 +156,7 @@ class Connection:
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
             try:
-                data = self._socket.recv(BUFFER_BYTES if self.introduced else self._stranger_room)
+                data = self._received_now()
             except BlockingIOError:
                 raise
             except OSError as error:
@@ -173,7 +174,18 @@ class Connection:
             if not self.introduced and not self._stranger_room:
                 self.close(f"{MAX_STRANGER_BYTES} bytes without a hello")
 
-    def _go_on_with_tls(self, data: bytes) -> None:
+    def _received_now(self) -> bytes | memoryview:
+        """What came, up to as much as the peer may send; valid until the next call.
+
+        Into a kept buffer: a new one of this size for every call means pages from the kernel.
+        """
+        if not self.introduced:
+            return self._socket.recv(self._stranger_room)
+        if not self._received:
+            self._received = memoryview(bytearray(BUFFER_BYTES))
+        return self._received[: self._socket.recv_into(self._received)]
+
+    def _go_on_with_tls(self, data: bytes | memoryview) -> None:
         """Handshake until it is done, then decrypt."""
         assert self._tls is not None
         try:

@@ -1,11 +1,11 @@
 """The journal's store in LMDB: one transaction and one fsync per change (P2, P10).
 
-On disk: key = index (u64), value = CRC-32C (u32), term (u64), command; the checksum covers index
-and term too. The meta record is checksummed as well.
+On disk: key = index of its first entry (u64), value = a run of entries (``journal_runs``). The meta
+record is checksummed as well.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,15 +14,14 @@ from crc32c import crc32c
 
 from quorum.data_folder import sync_folder
 from quorum.raft.journal import Change, Entry, Journal, JournalCorrupt, JournalError, Meta, Stored
+from quorum.raft.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
 
 JOURNAL_FILE: Final = "journal.lmdb"
-FORMAT: Final = 2
+FORMAT: Final = 3
 MAP_BYTES: Final = 64 << 30
 """Virtual address space, not disk: the file grows as needed."""
 
 _KEY = struct.Struct(">Q")
-_VALUE_HEAD = struct.Struct(">IQ")
-_CHECKED_HEAD = struct.Struct(">QQ")
 _META = struct.Struct(">IHQQQ")
 _META_KEY: Final = b"meta"
 
@@ -45,6 +44,8 @@ class LmdbStore:
             JournalError: the file cannot be opened.
         """
         self._path = path
+        self._clean_below = 0
+        """No run that ends below this entry is left."""
         is_new = not path.exists()
         try:
             self._env = lmdb.open(
@@ -74,7 +75,7 @@ class LmdbStore:
                 return None
             meta = _decode_meta(self._path, raw)
             entries = list(self._read_entries(txn, meta.first))
-            if not entries:
+            if not entries or entries[0][1] != meta.first:
                 raise JournalCorrupt(f"journal {self._path} lacks entry {meta.first}, its first")
             with txn.cursor(self._entries_db) as cursor:
                 cursor.first()
@@ -94,48 +95,74 @@ class LmdbStore:
         self._env.close()
 
     def _write_entries(self, cursor: lmdb.Cursor, change: Change) -> None:
-        start = change.truncate_from
-        if start is not None and cursor.set_range(_KEY.pack(start)):
+        if change.truncate_from is not None:
+            self._truncate(cursor, change.truncate_from)
+        for run in runs_of(change.appended):
+            self._append(cursor, run)
+        if change.garbage_below > self._clean_below:
+            _remove_garbage(cursor, change.garbage_below)
+            self._clean_below = change.garbage_below
+
+    def _append(self, cursor: lmdb.Cursor, run: Sequence[Entry]) -> None:
+        if not cursor.put(_KEY.pack(run[0][1]), encode_run(run), append=True):
+            raise JournalError(f"journal {self._path} refused entry {run[0][1]}")
+
+    def _truncate(self, cursor: lmdb.Cursor, start: int) -> None:
+        if cursor.set_range(_KEY.pack(start)):
             while cursor.delete():
                 pass
-        if change.appended:
-            _, added = cursor.putmulti(map(_encoded, change.appended), append=True)
-            if added != len(change.appended):
-                raise JournalError(f"journal {self._path} refused {change.appended[added][1]}")
-        limit = _KEY.pack(change.garbage_below)
-        if cursor.first():
-            while bytes(cursor.key()) < limit and cursor.delete():
-                pass
+        if not cursor.last():
+            return
+        run = self._run_at(cursor)
+        kept = run[: start - run[0][1]]
+        if len(kept) < len(run):
+            cursor.delete()
+            self._append(cursor, kept)
 
     def _read_entries(self, txn: lmdb.Transaction, first: int) -> Iterator[Entry]:
-        expected = first
+        expected: int | None = None
         with txn.cursor(self._entries_db) as cursor:
-            if not cursor.set_range(_KEY.pack(expected)):
-                return
-            for key, value in cursor:
-                (index,) = _KEY.unpack(key)
-                if index != expected:
+            is_there = _find_run(cursor, first)
+            while is_there:
+                run = self._run_at(cursor)
+                if expected is not None and expected != run[0][1]:
                     raise JournalCorrupt(
-                        f"journal {self._path} goes from entry {expected - 1} to {index}"
+                        f"journal {self._path} goes from entry {expected - 1} to {run[0][1]}"
                     )
-                yield self._decoded(index, bytes(value))
-                expected += 1
+                yield from (entry for entry in run if entry[1] >= first)
+                expected = run[-1][1] + 1
+                is_there = cursor.next()
 
-    def _decoded(self, index: int, value: bytes) -> Entry:
-        checksum, term = _VALUE_HEAD.unpack_from(value)
-        command = value[_VALUE_HEAD.size :]
-        if crc32c(command, crc32c(_CHECKED_HEAD.pack(index, term))) != checksum:
+    def _run_at(self, cursor: lmdb.Cursor) -> list[Entry]:
+        (index,) = _KEY.unpack(cursor.key())
+        try:
+            return decode_run(index, bytes(cursor.value()))
+        except RunCorrupt as error:
             raise JournalCorrupt(
-                f"journal {self._path}: checksum of entry {index} is wrong. Move the data folder "
+                f"journal {self._path}: entries from {index} on: {error}. Move the data folder "
                 "aside only if the other voters are healthy: they then bring this one up again"
-            )
-        return command, index, term
+            ) from error
 
 
-def _encoded(entry: Entry) -> tuple[bytes, bytes]:
-    command, index, term = entry
-    checksum = crc32c(command, crc32c(_CHECKED_HEAD.pack(index, term)))
-    return _KEY.pack(index), _VALUE_HEAD.pack(checksum, term) + command
+def _find_run(cursor: lmdb.Cursor, index: int) -> bool:
+    """Go to the run that holds entry ``index``, or would; False if there is none."""
+    if not cursor.set_range(_KEY.pack(index)):
+        return bool(cursor.last())
+    return _KEY.unpack(cursor.key())[0] == index or bool(cursor.prev())
+
+
+def _remove_garbage(cursor: lmdb.Cursor, below: int) -> None:
+    """Runs that end below entry ``below``: all but the last of those that begin by then."""
+    if not cursor.first():
+        return
+    begun = []
+    for key in cursor.iternext(values=False):
+        if _KEY.unpack(key)[0] > below:
+            break
+        begun.append(bytes(key))
+    for key in begun[:-1]:
+        cursor.set_key(key)
+        cursor.delete()
 
 
 def _encode_meta(meta: Meta) -> bytes:

@@ -260,6 +260,8 @@ class RaftNode(MemberVoter):
             message, self.verified_index = filtered
             if self.verified_index is None:
                 message = {**message, "commit_index": 0}
+            else:
+                message = self._append_all_but_last(message)
         else:
             # P3: a snapshot proves nothing about the entries in our log.
             message = {**message, "commit_index": 0}
@@ -268,6 +270,15 @@ class RaftNode(MemberVoter):
         if "prevLogIdx" not in message and len(self._acks.get(node, ())) == answered:
             # The leader must see that we are alive while it sends a long snapshot.
             self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
+
+    def _append_all_but_last(self, message: Message) -> Message:
+        """Take what only follows our log in one run; the library is left the last entry to add."""
+        entries: list[Entry] = message["entries"]
+        if len(entries) < 2 or message["prevLogIdx"] != self.journal.last_index:
+            return message
+        self.journal.extend(entries[:-1])
+        _, index, term = entries[-2]
+        return {**message, "prevLogIdx": index, "prevLogTerm": term, "entries": entries[-1:]}
 
     def _on_next_node_idx(self, node: VoterNode, message: Message) -> None:
         """Only answers of this term count (P5); what is under way already is not sent again."""

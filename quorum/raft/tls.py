@@ -54,7 +54,7 @@ class TlsStream:
         self.principal = _principal(self._tls)
         return True
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes | memoryview) -> None:
         """Take what came from the socket."""
         self._incoming.write(data)
 

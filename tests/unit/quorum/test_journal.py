@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorum.raft.journal import Entry, JournalCorrupt
+from quorum.raft.journal_runs import runs_of
 from quorum.raft.lmdb_journal import LmdbJournal
 
 
@@ -20,16 +21,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def journal(path: Path) -> Iterator[LmdbJournal]:
-    opened = filled(LmdbJournal(path), 10)
-    opened.sync()
+    opened = LmdbJournal(path)
+    for index in range(1, 11):
+        opened.add(b"\x00entry %d" % index, index, 1)
+        opened.sync()
     yield opened
     opened.close()
-
-
-def filled(journal: LmdbJournal, count: int) -> LmdbJournal:
-    for index in range(1, count + 1):
-        journal.add(b"\x00entry %d" % index, index, 1)
-    return journal
 
 
 def after_crash(path: Path) -> LmdbJournal:
@@ -108,6 +105,45 @@ def test_compacted_entries_leave_the_disk(journal: LmdbJournal, path: Path) -> N
     env.close()
 
 
+def one_run(journal: LmdbJournal) -> LmdbJournal:
+    """Entries 11 to 20, in one sync."""
+    journal.extend([(b"\x00entry %d" % index, index, 1) for index in range(11, 21)])
+    journal.sync()
+    return journal
+
+
+@pytest.mark.parametrize("kept_up_to", [10, 11, 15, 19])
+def test_truncation_cuts_a_run(journal: LmdbJournal, path: Path, kept_up_to: int) -> None:
+    one_run(journal).deleteEntriesFrom(kept_up_to)
+    journal.add(b"\x00new", kept_up_to + 1, 2)
+    journal.sync()
+    crashed = after_crash(path)
+    assert contents(crashed) == contents(journal)
+    assert crashed[-1] == (b"\x00new", kept_up_to + 1, 2)
+    crashed.close()
+
+
+@pytest.mark.parametrize("first", [10, 11, 15, 20])
+def test_compaction_may_begin_within_a_run(journal: LmdbJournal, path: Path, first: int) -> None:
+    one_run(journal).add(b"\x00after it", 21, 1)
+    journal.sync()
+    journal.deleteEntriesTo(first - 1)
+    journal.onOneSecondTimer()
+    crashed = after_crash(path)
+    assert indexes(crashed) == list(range(first, 22))
+    crashed.close()
+
+
+def test_a_run_is_cut_where_it_gets_large(journal: LmdbJournal, path: Path) -> None:
+    large = bytes(400 << 10)
+    journal.extend([(large, index, 1) for index in range(11, 21)])
+    journal.sync()
+    assert [len(run) for run in runs_of(journal[10:])] == [3, 3, 3, 1]
+    crashed = after_crash(path)
+    assert contents(crashed) == contents(journal)
+    crashed.close()
+
+
 def test_p1_reset_leaves_the_placeholder_alone(journal: LmdbJournal, path: Path) -> None:
     journal.reset_to(40, 3)
     crashed = after_crash(path)
@@ -148,7 +184,7 @@ def test_p10_flipped_byte_is_found(journal: LmdbJournal, path: Path) -> None:
         txn.put(key(4), bytes(value), db=entries)
 
     tamper(path, flip)
-    with pytest.raises(JournalCorrupt, match="checksum of entry 4"):
+    with pytest.raises(JournalCorrupt, match="entries from 4 on: the checksum"):
         LmdbJournal(path)
 
 
