@@ -1,8 +1,10 @@
 """Where the voters are, and which of them leads, as a client finds out."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final
 
 import grpc
 
@@ -12,7 +14,9 @@ from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
-ASK_TIMEOUT_S = 1.0
+ASK_TIMEOUT_S: Final = 1.0
+STRAGGLER_S: Final = 0.2
+"""So long a voter's answer is waited for after another one has come."""
 
 
 class VoterDirectory:
@@ -29,6 +33,7 @@ class VoterDirectory:
         self._voter_set_version = 0
         self.leader: str | None = None
         """Address of the leader that was last seen; it may have been deposed since."""
+        self._leader_term = 0
         self.last_error = "no voter was asked yet"
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._closing: list[asyncio.Future[None]] = []
@@ -51,17 +56,10 @@ class VoterDirectory:
         Returns as soon as a voter says of itself that it leads.
         """
         self.leader = None
-        questions = {
-            asyncio.ensure_future(self._ask(address)): address
-            for address in dict.fromkeys([*self.addresses, *self._configured])
-        }
         best: tuple[int, str] | None = None
-        try:
-            for question in asyncio.as_completed(questions):
-                status = await question
-                if status is None or not status.leader_id:
-                    continue
-                self._learn(status)
+        everybody = [*self.addresses, *self._configured]
+        async with contextlib.aclosing(self._answers(everybody)) as answers:
+            async for status in answers:
                 named = _grpc_address(status)
                 if named is None:
                     continue
@@ -69,11 +67,18 @@ class VoterDirectory:
                 if status.leader_id == status.voter_id:
                     best = (status.term, named)
                     break
-        finally:
-            for question in questions:
-                question.cancel()
-        self.leader = None if best is None else best[1]
+        if best is not None:
+            self._leader_term, self.leader = best
         return self.leader
+
+    async def leads_elsewhere(self, address: str) -> bool:
+        """Whether some other voter than ``address`` leads, in a later term than it did."""
+        others = [other for other in self.addresses if other != address]
+        async with contextlib.aclosing(self._answers(others)) as answers:
+            async for status in answers:
+                if status.term > self._leader_term and _grpc_address(status) not in (None, address):
+                    return True
+        return False
 
     async def status(self, address: str) -> pb.QuorumStatusResponse:
         """State of the quorum as the voter at ``address`` sees it.
@@ -88,6 +93,32 @@ class VoterDirectory:
         for channel in self._channels.values():
             await channel.close()
         await asyncio.gather(*self._closing)
+
+    async def _answers(
+        self, addresses: Iterable[str]
+    ) -> AsyncGenerator[pb.QuorumStatusResponse, None]:
+        """What voters who know a leader say, as it comes; nobody is waited for much longer than
+        for the first: it may be the leader that is gone."""
+        waiting = {
+            asyncio.ensure_future(self._ask(address)) for address in dict.fromkeys(addresses)
+        }
+        within_s: float | None = None
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=within_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    break
+                for question in done:
+                    status = question.result()
+                    if status is not None:
+                        within_s = STRAGGLER_S
+                        self._learn(status)
+                        yield status
+        finally:
+            for question in waiting:
+                question.cancel()
 
     async def _ask(self, address: str) -> pb.QuorumStatusResponse | None:
         try:

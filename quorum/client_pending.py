@@ -88,6 +88,11 @@ class PendingTransactions:
             pending.times_sent += 1
         return batch
 
+    @property
+    def awaits_an_answer(self) -> bool:
+        """Something was sent that has no result yet. Cheap: what is oldest was sent first."""
+        return any(pending.times_sent for pending in self._pending.values())
+
     def send_again(self) -> None:
         """The stream broke, or its voter does not lead: send everything that has no result."""
         self._unsent = list(self._pending.values())

@@ -10,6 +10,7 @@ from metadata_log.codec import result_from_proto
 from metadata_log.types import SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client_directory import VoterDirectory
+from quorum.client_doubt import DOUBT_EVERY_S, OwedAnswer
 from quorum.client_pending import PendingTransactions, session_gone, settle
 from quorum.errors import TransactionInvalid, TransactionTooLarge
 from quorum.peers import stub_of
@@ -42,6 +43,8 @@ class Tenure:
         on_kept_alive: Callable[[int], None],
         on_session_gone: Callable[[SessionId], None],
     ) -> None:
+        self._directory = directory
+        self._address = address
         self._stub = stub_of(directory.channel(address))
         self._session_id = session_id
         self._interval_s = min(session_timeout_ms / 6, 1_000) / 1000
@@ -49,6 +52,8 @@ class Tenure:
         self._work = work
         self._on_kept_alive = on_kept_alive
         self._on_session_gone = on_session_gone
+        self._owed = OwedAnswer(asyncio.get_running_loop().time)
+        self._keep_alive_is_owed = False
 
     async def run(self) -> None:
         """Until the leader is gone, or the session is.
@@ -63,6 +68,7 @@ class Tenure:
             asyncio.create_task(self._keep_alive(), name="quorum-keep-alive"),
             asyncio.create_task(self._write_frames(call), name="quorum-transactions"),
             asyncio.create_task(self._read_replies(call), name="quorum-replies"),
+            asyncio.create_task(self._doubt(), name="quorum-leader-doubt"),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -85,6 +91,8 @@ class Tenure:
                 sequence += 1
                 sent_ms = int(time.monotonic() * 1000)
                 ping = pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
+                self._keep_alive_is_owed = True
+                self._owed.asked()
                 await _write(call, ping)
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     answer: Any = await call.read()
@@ -94,11 +102,25 @@ class Tenure:
                     self._on_session_gone(self._session_id)
                     return
                 self._on_kept_alive(sent_ms)
+                self._keep_alive_is_owed = False
+                self._heard()
                 await asyncio.sleep(self._interval_s)
         except TimeoutError:
             raise LeaderGone from None
         finally:
             call.cancel()
+
+    # -- doubt -----------------------------------------------------------------------------------
+
+    async def _doubt(self) -> None:
+        """Ends when this leader is silent and another one leads in a later term."""
+        while True:
+            await asyncio.sleep(DOUBT_EVERY_S)
+            if self._owed.is_in_doubt and await self._directory.leads_elsewhere(self._address):
+                raise LeaderGone
+
+    def _heard(self) -> None:
+        self._owed.heard(owes_more=self._keep_alive_is_owed or self._pending.awaits_an_answer)
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -113,6 +135,7 @@ class Tenure:
                     pending.future.set_result(result)
             for reply in frame.replies:
                 self._take_reply(reply)
+            self._heard()
 
     async def _write_frames(self, call: Any) -> None:  # noqa: ANN401 - generic in grpc
         """While one frame is being written, the next one fills up."""
@@ -120,6 +143,7 @@ class Tenure:
             await self._work.wait()
             self._work.clear()
             while batch := self._pending.take_unsent(FRAME_BYTES):
+                self._owed.asked()
                 frame = pb.TransactFrame(
                     transactions=[pending.encoded for pending in batch],
                     request_ids=[pending.sequence for pending in batch],
