@@ -31,7 +31,7 @@ from bench.peers.cases import Contestant, Restart, memory_per_node
 from bench.peers.comparison import PLAIN, Comparison
 from bench.peers.contender import Cluster, Unavailable
 from bench.peers.etcd import EtcdCluster, find_etcd
-from bench.peers.processes import Memory
+from bench.peers.processes import Memory, fdatasync_ms
 from bench.peers.quorate import QuorateCluster
 from bench.peers.zookeeper import ZooKeeperCluster, find_zookeeper
 
@@ -97,6 +97,8 @@ async def connected(clusters: Sequence[Cluster]) -> AsyncIterator[list[Contestan
 async def compare(bench: Bench, folder: Path) -> None:
     table = Comparison(bench)
     peers = installed_peers()
+    bench.figures["fdatasync p50 ms"] = sync_ms = fdatasync_ms(folder)
+    print(f"the disk syncs 4 KiB that were appended to a file in {sync_ms:.2g} ms", flush=True)
     async with running(folder / "writes", [QuorateCluster, plain, *peers]) as clusters:
         await cases.idle_cpu(table, clusters, bench.pick(full=5.0, quick=2.0))
         cases.memory_rows(table, "idle", {each.name: memory_per_node(each) for each in clusters})

@@ -1,6 +1,7 @@
 """Processes of a peer's cluster: started, killed and stopped by pid, and what they cost."""
 
 import os
+import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +38,18 @@ def memory(pid: int) -> Memory:
         if name in kilobytes:
             kilobytes[name] = int(value.split()[0])
     return Memory(kilobytes["Rss"] / 1000, kilobytes["Pss"] / 1000)
+
+
+def fdatasync_ms(folder: Path, times: int = 100) -> float:
+    """Median time to sync 4 KiB appended to a file in ``folder``: the least a write can take."""
+    durations_s = []
+    with (folder / "sync").open("ab", buffering=0) as file:
+        for _ in range(times):
+            file.write(bytes(4096))
+            started = time.perf_counter()
+            os.fdatasync(file)
+            durations_s.append(time.perf_counter() - started)
+    return statistics.median(durations_s) * 1000
 
 
 class NodeProcesses:

@@ -48,7 +48,7 @@ class QuorateCluster(Cluster):
     def __init__(self, folder: Path, *, name: str = "quorate", secure: bool = True) -> None:
         self.name = name
         self._voters = QuorumCluster(folder, secure=secure)
-        self._controller: QuorumClient
+        self._in_office: QuorumClient | None = None
 
     @property
     def pids(self) -> Mapping[int, int]:
@@ -56,12 +56,20 @@ class QuorateCluster(Cluster):
 
     async def start(self) -> None:
         await asyncio.to_thread(self._voters.start_all)
-        self._controller = await self._open_client()
+        self._in_office = await self._open_client()
         await self._take_office()
 
     async def stop(self) -> None:
-        await self._controller.close()
-        self._voters.stop_all()
+        try:
+            if self._in_office is not None:
+                await self._in_office.close()
+        finally:
+            self._voters.stop_all()
+
+    @property
+    def _controller(self) -> QuorumClient:
+        assert self._in_office is not None, "the cluster is not started"
+        return self._in_office
 
     def start_node(self, node: int) -> None:
         self._voters.start(node)
