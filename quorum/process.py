@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from quorum.data_folder import (
     claim_data_folder,
     release_data_folder,
 )
+from quorum.first_start import read_first_voters, write_first_voters
 from quorum.grpc_log import divert_grpc_log
 from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
 from quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
@@ -176,7 +178,13 @@ def _open_node(
     journal = LmdbJournal(config.data_dir / JOURNAL_FILE)
     member = msgspec.structs.replace(config.own.as_member(), directory_id=folder.directory_id)
     configured = [voter.as_member() for voter in config.voters]
-    admission = Admission(member, configured, journal.is_fresh)
+    admission = Admission(
+        member,
+        configured,
+        journal.is_fresh,
+        read_first_voters(config.data_dir),
+        partial(write_first_voters, config.data_dir),
+    )
     transport = VoterTransport(
         poller, config.cluster_id, own, list(nodes.values()), admission, security
     )

@@ -6,7 +6,8 @@ committed voter set names the one of each voter. From that follow three rules:
 
 * A *fresh* voter, one that has never voted nor written an entry, takes no part until it knows that
   it has nothing to remember: every other configured voter is fresh as well (the very first start of
-  a quorum), or a voter with a committed voter set expects just this data folder.
+  a quorum), or another one expects just this data folder. Who expects it has it in its committed
+  voter set; or it saw all of them fresh at the first start, and remembers their data folders.
 * A voter with a committed voter set talks only to members of it, in the data folders it names. It
   hears strangers that have a newer set: it may be behind itself.
 * Only the members of its own committed set count in anyone's majority.
@@ -14,7 +15,8 @@ committed voter set names the one of each voter. From that follow three rules:
 What voters know of each other is in the hello of each connection, sent again when it changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -50,15 +52,26 @@ class Admission:
     """What this voter knows about the membership of itself and of others."""
 
     def __init__(
-        self, own: QuorumVoter, configured: Sequence[QuorumVoter], is_fresh: Callable[[], bool]
+        self,
+        own: QuorumVoter,
+        configured: Sequence[QuorumVoter],
+        is_fresh: Callable[[], bool],
+        first_voters: Mapping[int, bytes] = MappingProxyType({}),
+        remember_first_voters: Callable[[Mapping[int, bytes]], None] = lambda _directories: None,
     ) -> None:
-        """``own``: with its directory id; ``configured``: all of ``quorum.voters``, ``own`` too."""
+        """``own``: with its directory id; ``configured``: all of ``quorum.voters``, ``own`` too.
+
+        ``first_voters``: the directory ids that ``remember_first_voters`` was given, by voter; it
+        has them on disk when it returns, which is before this voter votes.
+        """
         self.own = own
         self.voter_set = VoterSet()
         """The committed set, as far as it is applied here."""
         self._takes_part = not is_fresh() or _is_alone(own, configured)
         self._configured = {voter.voter_id: voter for voter in configured}
         self._is_fresh = is_fresh
+        self._first_voters = first_voters
+        self._remember_first_voters = remember_first_voters
         self._joins = False
         self._hellos: dict[int, RaftHello] = {}
         self._expected_at = 0  # Newest voter set that is known to expect this data folder.
@@ -104,7 +117,7 @@ class Admission:
             for voter in self._configured.values()
         )
 
-    def directory_of(self, voter_id: VoterId) -> bytes:
+    def directory_of(self, voter_id: int) -> bytes:
         """Directory id that the voter said it has; empty if it was never heard of."""
         if voter_id == self.own.voter_id:
             return self.own.directory_id
@@ -134,24 +147,29 @@ class Admission:
 
     def hello_to(self, voter_id: VoterId) -> RaftHello:
         """What this voter says of itself, and of the receiver."""
-        receiver = self.voter_set.voter(voter_id)
+        expected = self._expected_directory(voter_id)
         return RaftHello(
             voter_id=self.own.voter_id,
             address=str(self.own.raft),
             directory_id=self.own.directory_id,
             fresh=self._is_fresh() and not self.voter_set.version,
             voter_set_version=self.voter_set.version,
-            knows_receiver=receiver is not None,
-            receiver_directory_id=b"" if receiver is None else receiver.directory_id,
+            knows_receiver=expected is not None,
+            receiver_directory_id=expected or b"",
         )
+
+    def _expected_directory(self, voter_id: int) -> bytes | None:
+        """In which data folder that voter is expected; empty: in any; None: not at all."""
+        if not self.voter_set.version:
+            return self._first_voters.get(voter_id)
+        member = self.voter_set.voter(voter_id)
+        return None if member is None else member.directory_id
 
     def judge(self, hello: RaftHello) -> RaftRefusal | None:
         """Why not to talk to the sender of ``hello``; None if it is welcome."""
         sender = VoterId(hello.voter_id)
         if not self.voter_set.version:
-            if sender in self._configured or hello.voter_set_version:
-                return None
-            return self._refuse(RAFT_REFUSAL_NOT_A_VOTER, f"voter {sender} is not configured here")
+            return self._judge_before_the_first_set(hello)
         member = self.voter_set.voter(sender)
         if member is None:
             if hello.voter_set_version > self.voter_set.version:
@@ -168,6 +186,21 @@ class Admission:
             f"or replaced: remove it with `quorate quorum remove-voter {sender}` and add it again",
         )
 
+    def _judge_before_the_first_set(self, hello: RaftHello) -> RaftRefusal | None:
+        sender = hello.voter_id
+        if hello.voter_set_version:
+            return None
+        if sender not in self._configured:
+            return self._refuse(RAFT_REFUSAL_NOT_A_VOTER, f"voter {sender} is not configured here")
+        if self._first_voters.get(sender, hello.directory_id) == hello.directory_id:
+            return None
+        return self._refuse(
+            RAFT_REFUSAL_WIPED,
+            f"voter {sender} lost its data folder (directory {_short(self._first_voters[sender])}, "
+            f"now {_short(hello.directory_id)}) before the quorum had begun: stop all voters, "
+            "empty their data folders and start again",
+        )
+
     def judge_again(self, voter_id: int) -> RaftRefusal | None:
         """As ``judge``, of who was welcome before; the voter set may have changed since."""
         hello = self._hellos.get(voter_id)
@@ -176,16 +209,24 @@ class Admission:
     def heard(self, hello: RaftHello) -> None:
         """A welcome hello came; this may be what a fresh voter waited for."""
         self._hellos[hello.voter_id] = hello
-        expects_this = hello.knows_receiver and hello.receiver_directory_id in (
-            b"",
-            self.own.directory_id,
+        folders = (
+            (b"", self.own.directory_id) if hello.voter_set_version else (self.own.directory_id,)
         )
-        if hello.voter_set_version and expects_this:
+        if hello.knows_receiver and hello.receiver_directory_id in folders:
             self._expected_at = max(self._expected_at, hello.voter_set_version)
-            if not self.takes_part:
-                self._joins = self._takes_part = True
-        elif not self.takes_part:
-            self._takes_part = not self.waits_for()
+            if not self._takes_part:
+                self._joins = hello.voter_set_version > 0
+                self._takes_part = True
+        elif not self._takes_part and not self.waits_for():
+            self._begin()
+
+    def _begin(self) -> None:
+        """All are fresh: nobody has promised anything to anybody yet."""
+        self._first_voters = {
+            voter_id: self.directory_of(voter_id) for voter_id in self._configured
+        }
+        self._remember_first_voters(self._first_voters)
+        self._takes_part = True
 
     # -- refusals --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ both; a crash ends both, perhaps in the middle of a round, after any single writ
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -42,6 +42,8 @@ class Host:
         self.process: Process | None = None
         self.boots = 0
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
+        self.first_voters: Mapping[int, bytes] = {}
+        """What it remembers of the first start, on a disk that keeps it."""
         self.peers: object = None
         self.pace = 1.0
         self.batch_bytes = 8 << 20

@@ -107,7 +107,13 @@ class Process:
         self.journal = Journal(host.disk)
         member = msgspec.structs.replace(config.own.as_member(), directory_id=host.directory_id)
         configured = [voter.as_member() for voter in config.voters]
-        admission = Admission(member, configured, self.journal.is_fresh)
+        admission = Admission(
+            member,
+            configured,
+            self.journal.is_fresh,
+            host.first_voters,
+            partial(setattr, host, "first_voters"),
+        )
         self.transport = SimulatedTransport(host, poller, own, others, admission)
         poller.take = self.transport.take
         self.machine = WatchedMachine(host, host.observer)

@@ -1,5 +1,7 @@
 """Who takes part: fresh, wiped, new and removed voters, and who is told what."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -95,6 +97,37 @@ def test_a_wiped_voter_does_not_begin_with_one_that_was_not_wiped() -> None:
     one.meets(fresh(THREE))
     assert not one.admission.takes_part
     assert one.admission.waits_for() == [CONFIGURED[1]]
+
+
+def test_who_saw_all_fresh_vouches_for_one_that_lost_power_before_its_first_vote() -> None:
+    remembered: list[Mapping[int, bytes]] = []
+    three = Admission(THREE, CONFIGURED, lambda: True, {}, remembered.append)
+    for other in (fresh(ONE), fresh(TWO)):
+        assert remembered == []
+        three.heard(other.admission.hello_to(THREE.voter_id))
+    folders = {int(voter.voter_id): voter.directory_id for voter in (ONE, TWO, THREE)}
+    assert remembered == [folders]
+
+    voted = Admission(THREE, CONFIGURED, lambda: False, folders)  # Restarted since.
+    again, wiped = fresh(ONE), fresh(quorum_voter(1, folder=7))
+    for one in (again, wiped):
+        one.admission.heard(voted.hello_to(ONE.voter_id))
+        one.meets(fresh(TWO))
+    assert again.admission.takes_part
+    assert again.admission.has_vote
+    assert not wiped.admission.takes_part
+    refusal = voted.judge(wiped.admission.hello_to(THREE.voter_id))
+    assert refusal is not None
+    assert "empty their data folders" in refusal.detail
+    assert wiped.admission.refused(refusal, now_s=10)
+    with pytest.raises(VoterWiped):
+        wiped.admission.check(10 + REFUSAL_GRACE_S)
+
+
+def test_who_did_not_see_all_fresh_vouches_for_nobody() -> None:
+    one, voted = fresh(ONE), Somebody(THREE)
+    one.meets(voted)
+    assert not one.admission.takes_part
 
 
 # --- a fresh voter and a quorum that exists -----------------------------------------------------
