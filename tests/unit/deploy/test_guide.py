@@ -211,9 +211,23 @@ def test_compose_declares_every_volume_that_it_mounts() -> None:
     assert mounted - {"./"} == set(found["volumes"])
 
 
-def test_the_image_holds_all_that_the_wheel_is_built_from() -> None:
+def wheel_target() -> dict[str, Any]:
     project = tomllib.loads((guide.ROOT / "pyproject.toml").read_text())
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    wanted = {each.partition("/")[0] for each in packages}
+    target: dict[str, Any] = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    return target
+
+
+def test_what_pip_installs_is_built_from_packages_that_do_not_nest() -> None:
+    """Of a package inside another one hatchling takes the path off both: nothing can be built."""
+    packages = wheel_target()["packages"]
+    for package in packages:
+        assert not [other for other in packages if package.startswith(f"{other}/")]
+    for source, target in wheel_target()["force-include"].items():
+        assert (guide.ROOT / source).is_dir()
+        assert "/" not in target
+
+
+def test_the_image_holds_all_that_the_wheel_is_built_from() -> None:
+    wanted = {each.partition("/")[0] for each in wheel_target()["packages"]}
     kept = (COMPOSE / "Dockerfile.dockerignore").read_text()
     assert wanted <= {line[1:] for line in kept.splitlines() if line.startswith("!")}
