@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from quorum.security import Principal, Security
 
-_READ_BYTES: Final = 256 << 10
+_RECORD_BYTES: Final = 16 << 10
+"""The most that TLS encrypts at once; a larger buffer would be allocated in vain."""
 
 
 class TlsError(Exception):
@@ -66,7 +67,11 @@ class TlsStream:
         """
         parts = []
         try:
-            while part := self._tls.read(_READ_BYTES):
+            # Asked for more than there is, the library raises: that costs more than decrypting.
+            while self._incoming.pending or self._tls.pending():
+                part = self._tls.read(_RECORD_BYTES)
+                if not part:
+                    break
                 parts.append(part)
         except ssl.SSLWantReadError:
             pass
