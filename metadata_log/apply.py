@@ -29,7 +29,7 @@ from metadata_log.records import (
     TransactionResult,
 )
 from metadata_log.rules.requirements import Refused
-from metadata_log.rules.table import apply_record, needs_controller
+from metadata_log.rules.table import RULES
 from metadata_log.types import NO_SESSION, MetadataOffset
 
 
@@ -79,14 +79,17 @@ def apply_run(
 
 def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
     client = transaction.client_id
-    if client != NO_SESSION:
-        known = _known_result(draft, offset, transaction)
-        if known is not None:
-            return known
-    draft.begin_transaction(by_quorum=client == NO_SESSION and not transaction.from_client)
+    if client == NO_SESSION:
+        draft.begin_transaction(by_quorum=not transaction.from_client)
+        return TransactionResult(offset=offset, results=_run(draft, offset, transaction))
+    known = _known_result(draft, offset, transaction)
+    if known is not None:
+        return known
+    draft.begin_transaction(by_quorum=False)
     result = TransactionResult(offset=offset, results=_run(draft, offset, transaction))
-    if client != NO_SESSION and draft.sessions.get(client) is not None:
-        draft.results.open(client).keep(transaction.sequence, result, transaction.low_water)
+    kept = draft.results.of(client)
+    if kept is not None:
+        kept.keep(transaction.sequence, result, transaction.low_water)
     return result
 
 
@@ -97,13 +100,10 @@ def _known_result(
     draft: Draft, offset: MetadataOffset, transaction: Transaction
 ) -> TransactionResult | None:
     """What a client's retry is told without being applied; None if it is to be applied."""
-    client = transaction.client_id
-    if draft.sessions.get(client) is None:
-        detail = f"session {client.hex()} is closed"
-        return _refused_whole(offset, transaction, ResultCode.SESSION_GONE, detail)
-    kept = draft.results.get(client)
+    kept = draft.results.of(transaction.client_id)
     if kept is None:
-        return None
+        detail = f"session {transaction.client_id.hex()} is closed"
+        return _refused_whole(offset, transaction, ResultCode.SESSION_GONE, detail)
     result = kept.get(transaction.sequence)
     if result is None and transaction.sequence < kept.low_water:
         detail = f"the result of {transaction.sequence} was forgotten below {kept.low_water}"
@@ -126,12 +126,15 @@ def _run(
 ) -> tuple[OperationResult, ...]:
     """Conditions speak of the state before the transaction, records see the operations before."""
     operations = transaction.operations
+    if len(operations) == 1:
+        refused = _unmet_condition(draft, operations[0].conditions)
+        return (refused or _run_operation(draft, offset, operations[0]),)
     unmet = [_unmet_condition(draft, operation.conditions) for operation in operations]
     results = [
         refused or _run_operation(draft, offset, operation)
         for operation, refused in zip(operations, unmet, strict=True)
     ]
-    if transaction.atomic and len(results) > 1 and not all(result.ok for result in results):
+    if transaction.atomic and not all(result.ok for result in results):
         draft.undo_to(0)
         results = [_ABORTED if result.ok else result for result in results]
     return tuple(results)
@@ -160,9 +163,10 @@ def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -
     version = 0
     try:
         for record in operation.records:
-            if needs_controller(record):
+            rule = RULES[type(record)]
+            if rule.needs_controller:
                 _require_epoch_given(operation, record)
-            version = apply_record(draft, offset, record)
+            version = rule.apply(draft, offset, record)
     except Refused as refusal:
         draft.undo_to(mark)
         return OperationResult(code=refusal.code, detail=refusal.detail)
@@ -180,16 +184,18 @@ def _require_epoch_given(operation: Operation, record: Record) -> None:
 
 
 def _check(draft: Draft, condition: Condition) -> None:
+    """Nothing if it holds; in the order of how often each is asked."""
+    if isinstance(condition, ControllerEpochIs):
+        controller, epoch = draft.controller, draft.controller_epoch
+        if controller is None or epoch != condition.controller_epoch:
+            holder = "nobody" if controller is None else f"broker {controller.broker_id}"
+            raise Refused(
+                ResultCode.CONTROLLER_FENCED,
+                f"controller epoch {condition.controller_epoch} is not current: {holder} holds "
+                f"/controller at epoch {epoch}",
+            )
+        return
     match condition:
-        case ControllerEpochIs(controller_epoch=epoch):
-            controller = draft.controller
-            if controller is None or draft.controller_epoch != epoch:
-                holder = "nobody" if controller is None else f"broker {controller.broker_id}"
-                raise Refused(
-                    ResultCode.CONTROLLER_FENCED,
-                    f"controller epoch {epoch} is not current: {holder} holds /controller "
-                    f"at epoch {draft.controller_epoch}",
-                )
         case Absent(path=path):
             if (found := _version(draft, path)) is not None:
                 raise Refused(ResultCode.CONDITION_FAILED, f"{path} exists at version {found}")

@@ -6,7 +6,7 @@ and joined into their topic's tuple at that moment.
 """
 
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import immutables
 
@@ -85,6 +85,9 @@ class Table(Generic[K, V]):
         return mutation.finish()
 
 
+_NO_RESULTS = ClientResults(0, immutables.Map())
+
+
 class OpenResults:
     """Results kept for one client, open for change: one mutation of the map for a whole run."""
 
@@ -126,31 +129,36 @@ class OpenResults:
 
 
 class ResultsTable:
-    """Kept results by client. Keeping is final; only ``remove`` is part of what may be undone."""
+    """Results kept for clients. Keeping is final; only ``remove`` is part of what may be undone.
 
-    __slots__ = ("_base", "_undo", "_written")
+    They live as long as the client's session: what closes it removes them.
+    """
 
-    def __init__(self, base: "immutables.Map[SessionId, ClientResults]", undo: UndoLog) -> None:
+    __slots__ = ("_base", "_sessions", "_undo", "_written")
+
+    def __init__(
+        self,
+        base: "immutables.Map[SessionId, ClientResults]",
+        sessions: "Table[SessionId, SessionOpened]",
+        undo: UndoLog,
+    ) -> None:
         self._base = base
+        self._sessions = sessions
         self._undo = undo
         self._written: dict[SessionId, Any] = {}
 
-    def get(self, client: SessionId) -> OpenResults | None:
-        """The client's results, to look at or to change; None if none are kept."""
-        results = self._written.get(client)
-        if results is None:
-            kept = self._base.get(client)
-            if kept is None:
-                return None
-            results = self._written[client] = OpenResults(kept)
-        return None if results is _GONE else cast("OpenResults", results)
+    def of(self, client: SessionId) -> OpenResults | None:
+        """The client's, to look at and to change; None if its session is closed."""
+        results: OpenResults = self._written.get(client, _GONE)
+        return self._open(client) if results is _GONE else results
 
-    def open(self, client: SessionId) -> OpenResults:
-        """As ``get``, beginning where none are kept."""
-        results = self.get(client)
-        if results is None:
-            results = self._written[client] = OpenResults(ClientResults(0, immutables.Map()))
-        return results
+    def _open(self, client: SessionId) -> OpenResults | None:
+        if self._sessions.get(client) is None:
+            return None
+        was_removed = client in self._written
+        kept = _NO_RESULTS if was_removed else self._base.get(client, _NO_RESULTS)
+        opened = self._written[client] = OpenResults(kept)
+        return opened
 
     def remove(self, client: SessionId) -> None:
         self._undo.append((self._written, client, self._written.get(client, _UNWRITTEN)))
@@ -189,7 +197,12 @@ class Draft:
         self.by_quorum = False
         """The quorum's leader wrote the present transaction, not a client of it."""
         self._undo: UndoLog = []
-        self._scalars: dict[str, Any] = {}
+        self._scalars: dict[str, Any] = {
+            "controller": base.controller,
+            "controller_epoch": base.controller_epoch,
+            "next_producer_id": base.next_producer_id,
+            "voter_set": base.voter_set,
+        }
         self._partitions: dict[TopicPartition, Partition] = {}
         self.sessions: Table[SessionId, SessionOpened] = Table(base.sessions, self._undo)
         self.silences: Table[SessionId, int] = Table(base.silences, self._undo)
@@ -199,13 +212,14 @@ class Draft:
         self.deletions: Table[str, TopicDeletion] = Table(base.deletions, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
-        self.results = ResultsTable(base.results, self._undo)
+        self.results = ResultsTable(base.results, self.sessions, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
 
     @property
     def controller(self) -> Controller | None:
-        return cast("Controller | None", self._scalars.get("controller", self._base.controller))
+        controller: Controller | None = self._scalars["controller"]
+        return controller
 
     @controller.setter
     def controller(self, value: Controller | None) -> None:
@@ -213,9 +227,8 @@ class Draft:
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        return cast(
-            "ControllerEpoch", self._scalars.get("controller_epoch", self._base.controller_epoch)
-        )
+        epoch: ControllerEpoch = self._scalars["controller_epoch"]
+        return epoch
 
     @controller_epoch.setter
     def controller_epoch(self, value: ControllerEpoch) -> None:
@@ -223,7 +236,8 @@ class Draft:
 
     @property
     def next_producer_id(self) -> int:
-        return cast("int", self._scalars.get("next_producer_id", self._base.next_producer_id))
+        next_id: int = self._scalars["next_producer_id"]
+        return next_id
 
     @next_producer_id.setter
     def next_producer_id(self, value: int) -> None:
@@ -231,14 +245,15 @@ class Draft:
 
     @property
     def voter_set(self) -> VoterSet:
-        return cast("VoterSet", self._scalars.get("voter_set", self._base.voter_set))
+        voter_set: VoterSet = self._scalars["voter_set"]
+        return voter_set
 
     @voter_set.setter
     def voter_set(self, value: VoterSet) -> None:
         self._put_scalar("voter_set", value)
 
     def _put_scalar(self, name: str, value: object) -> None:
-        self._undo.append((self._scalars, name, self._scalars.get(name, _UNWRITTEN)))
+        self._undo.append((self._scalars, name, self._scalars[name]))
         self._scalars[name] = value
 
     # -- partitions ------------------------------------------------------------------------------
@@ -307,7 +322,7 @@ class Draft:
     def changes(self) -> Changes:
         """What was written, once ``folded``."""
         return Changes(
-            controller="controller" in self._scalars,
+            controller=self.controller is not self._base.controller,
             brokers=frozenset(self.brokers.written),
             topics=frozenset(self.topics.written),
             deletions=frozenset(self.deletions.written),

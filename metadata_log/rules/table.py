@@ -1,7 +1,7 @@
 """Which rule a record falls under, and whose it is to write."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from metadata_log.draft import Draft
 from metadata_log.records import (
@@ -15,7 +15,6 @@ from metadata_log.records import (
     PartitionChange,
     ProducerIdBlock,
     QuorumVoterSet,
-    Record,
     SessionClosed,
     SessionOpened,
     SessionSilences,
@@ -39,48 +38,33 @@ from metadata_log.rules.topics import topic_created, topic_deletion_pending, top
 from metadata_log.types import MetadataOffset
 
 
-def apply_record(draft: Draft, offset: MetadataOffset, record: Record) -> int:
-    """Write ``record`` into ``draft``; returns the version of what was written.
+class Rule(NamedTuple):
+    """What becomes of a kind of record."""
 
-    Raises:
-        Refused: the record breaks a rule. The draft may hold a part of it: undo it.
+    apply: Callable[[Draft, MetadataOffset, Any], int]
+    """Write the record into the draft; returns the version of what was written.
+
+    Raises ``Refused`` if the record breaks a rule. The draft may hold a part of it: undo it.
     """
-    return _RULES[type(record)](draft, offset, record)
+    needs_controller: bool = False
+    """Whether an operation with it must name the controller epoch it was decided in."""
 
 
-def needs_controller(record: Record) -> bool:
-    """Whether an operation with this record must name the controller epoch it was decided in."""
-    return type(record) in _CONTROLLER_ONLY
-
-
-_CONTROLLER_ONLY = frozenset(
-    {
-        TopicCreated,
-        TopicRemoved,
-        TopicDeletionPending,
-        PartitionChange,
-        ConfigSet,
-        FeatureLevel,
-        ProducerIdBlock,
-        BrokerAdmitted,
-    }
-)
-
-_RULES: dict[type, Callable[[Draft, MetadataOffset, Any], int]] = {
-    SessionOpened: session_opened,
-    SessionClosed: session_closed,
-    SessionSilences: session_silences,
-    BrokerRegistration: broker_registration,
-    BrokerAdmitted: broker_admitted,
-    ControllerClaim: controller_claim,
-    ControllerRemoved: controller_removed,
-    TopicCreated: topic_created,
-    TopicDeletionPending: topic_deletion_pending,
-    TopicRemoved: topic_removed,
-    PartitionChange: partition_change,
-    IsrChange: isr_change,
-    ConfigSet: config_set,
-    FeatureLevel: feature_level,
-    ProducerIdBlock: producer_id_block,
-    QuorumVoterSet: quorum_voter_set,
+RULES: Final[dict[type, Rule]] = {
+    SessionOpened: Rule(session_opened),
+    SessionClosed: Rule(session_closed),
+    SessionSilences: Rule(session_silences),
+    BrokerRegistration: Rule(broker_registration),
+    BrokerAdmitted: Rule(broker_admitted, needs_controller=True),
+    ControllerClaim: Rule(controller_claim),
+    ControllerRemoved: Rule(controller_removed),
+    TopicCreated: Rule(topic_created, needs_controller=True),
+    TopicDeletionPending: Rule(topic_deletion_pending, needs_controller=True),
+    TopicRemoved: Rule(topic_removed, needs_controller=True),
+    PartitionChange: Rule(partition_change, needs_controller=True),
+    IsrChange: Rule(isr_change),
+    ConfigSet: Rule(config_set, needs_controller=True),
+    FeatureLevel: Rule(feature_level, needs_controller=True),
+    ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
+    QuorumVoterSet: Rule(quorum_voter_set),
 }
