@@ -139,8 +139,8 @@ class LmdbStore:
             return decode_run(index, bytes(cursor.value()))
         except RunCorrupt as error:
             raise JournalCorrupt(
-                f"journal {self._path}: entries from {index} on: {error}. Move the data folder "
-                "aside only if the other voters are healthy: they then bring this one up again"
+                f"journal {self._path}: entries from {index} on: {error}. Restore the data "
+                "folder, or replace this voter: `quorate quorum remove-voter`, then add it again"
             ) from error
 
 
