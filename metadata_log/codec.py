@@ -10,7 +10,13 @@ from typing import Final
 
 import msgspec
 
-from metadata_log.records import OperationResult, ResultCode, Transaction, TransactionResult
+from metadata_log.records import (
+    Operation,
+    OperationResult,
+    ResultCode,
+    Transaction,
+    TransactionResult,
+)
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import metadata_pb2 as pb
 
@@ -30,6 +36,11 @@ def encode_transaction(transaction: Transaction) -> bytes:
     """The transaction as the command of one Raft entry."""
     head = _BY_CLIENT if transaction.from_client else _BY_QUORUM
     return head + _ENCODER.encode(transaction)
+
+
+def encoded_bytes(operation: Operation) -> int:
+    """What the operation takes of its transaction's encoded size."""
+    return len(_ENCODER.encode(operation))
 
 
 def as_of_client(encoded: bytes) -> bytes:

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from broker.controller.managers.batches import estimated_bytes
+from broker.controller.managers.batches import MAX_OPERATIONS_BYTES
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import first_leadership
 from broker.controller.managers.placement import PlacementStart, place
 from broker.controller.managers.topic_names import checked_name, folded_name
 from broker.errors import KafkaError
 from broker.topic_config import TOPIC_SPEC
+from metadata_log.codec import encoded_bytes
 from metadata_log.configuration import ConfigError
 from metadata_log.image import Image, Topic
 from metadata_log.records import (
@@ -20,7 +21,6 @@ from metadata_log.records import (
     TopicCreated,
     TopicDeletionPending,
     TopicRemoved,
-    Transaction,
 )
 from metadata_log.types import BrokerId, TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -160,7 +160,7 @@ def _creation(
         for key, value in sorted(topic.configs.items())
     )
     operation = office.operation(created, *configs)
-    if estimated_bytes(operation) > Transaction.MAX_ENCODED_BYTES:
+    if encoded_bytes(operation) > MAX_OPERATIONS_BYTES:
         raise _too_many_partitions(topic.name, len(partitions))
     return operation
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.controller.managers.batches import TARGET_BYTES, estimated_bytes, split
+from broker.controller.managers.batches import MAX_OPERATIONS_BYTES, split
 from broker.controller.managers.office import Office
-from metadata_log.codec import encode_transaction
+from metadata_log.codec import encode_transaction, encoded_bytes
 from metadata_log.records import (
     BrokerAdmitted,
     ConfigSet,
@@ -17,11 +17,13 @@ from metadata_log.records import (
     Transaction,
 )
 from metadata_log.types import (
+    ID_BYTES,
     NO_BROKER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
+    SessionId,
     TopicId,
 )
 
@@ -72,9 +74,20 @@ def creation(partitions: int, replicas: int) -> Operation:
         LARGEST.operation(BrokerAdmitted(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2**62))),
     ],
 )
-def test_c3_sizes_are_estimated_from_above(operation: Operation) -> None:
-    actual = len(encode_transaction(Transaction(operations=(operation,), atomic=False)))
-    assert actual <= estimated_bytes(operation)
+def test_c3_operations_of_the_largest_size_fit_with_what_stands_around_them(
+    operation: Operation,
+) -> None:
+    count = MAX_OPERATIONS_BYTES // encoded_bytes(operation) + 1
+    largest = Transaction(
+        operations=tuple(next(split([operation] * count))),
+        atomic=False,
+        client_id=SessionId(b"s" * ID_BYTES),
+        sequence=2**63 - 1,
+        low_water=2**63 - 1,
+        timestamp_ms=2**63 - 1,
+    )
+    assert len(largest.operations) == count - 1
+    assert len(encode_transaction(largest)) <= Transaction.MAX_ENCODED_BYTES
 
 
 def test_c3_ten_thousand_changes_are_one_entry_or_two() -> None:
@@ -88,8 +101,8 @@ def test_c3_ten_thousand_changes_are_one_entry_or_two() -> None:
 
 
 def test_c3_an_operation_is_never_cut() -> None:
-    large = creation(12_000, 3)
-    assert estimated_bytes(large) > TARGET_BYTES // 2
+    large = creation(20_000, 3)
+    assert encoded_bytes(large) > MAX_OPERATIONS_BYTES // 2
     assert [len(batch) for batch in split([large, large, change("t", (1,))])] == [1, 2]
 
 
