@@ -127,6 +127,9 @@ class RaftNode(MemberVoter):
             return 0.0
         if self.is_leader and not self.others and self.commit_index < self.journal.last_index:
             return 0.0
+        if not self.is_leader and not self._is_candidate():
+            # Its deadline means nothing, and may have passed long ago.
+            return self.options.heartbeat_s
         wake_at = self.next_send_s if self.is_leader else self.election_deadline_s
         return float(min(max(0.0, wake_at - clock_s()), self.options.heartbeat_s))
 

@@ -195,6 +195,14 @@ def test_an_observer_never_stands_but_answers(tmp_path: Path, clock: Clock) -> N
     lone.close()
 
 
+def test_a_voter_that_cannot_stand_does_not_spin(lone: LoneNode, clock: Clock) -> None:
+    """Its election deadline passes and stays passed: waiting for it is no wait at all."""
+    lone.node.admission = Admission(lone.members[0], lone.members, lambda: True)
+    clock.advance(10)
+    lone.node.tick()
+    assert lone.node.wait_s() == lone.node.options.heartbeat_s
+
+
 def test_the_library_does_not_stand_by_itself(lone: LoneNode, clock: Clock) -> None:
     lone.node.election_deadline_s = clock_s() - 1
     lone.node.library_tick(may_stand=False)
