@@ -10,7 +10,7 @@ import sys
 import time
 
 from tests.sim.batch import report, run_seeds
-from tests.sim.mutants import MUTANTS, mutant_named
+from tests.sim.mutant_table import MUTANTS, mutant_named
 from tests.sim.simulation import STEPS, Outcome, simulate
 
 PROGRESS_EVERY = 100

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from tests.sim.mutants import mutant_named
+from tests.sim.mutant_table import mutant_named
 from tests.sim.simulation import STEPS, Outcome, simulate
 
 

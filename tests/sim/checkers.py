@@ -176,6 +176,10 @@ class SafetyChecker(HostObserver):
                 raise Violation(f"two entries {index} of term {term}: log matching is broken")
             elif before_term not in (-1, known[1]):
                 raise Violation(f"entry {index} of term {term} follows two different entries")
+        # A crash may come before the round ends: what the disk calls committed is.
+        for index in range(self.record.last_index + 1, change.meta.commit_index + 1):
+            if index in host.disk.entries:
+                self._is_committed(host, host.disk.entries[index])
 
     # -- elections -------------------------------------------------------------------------------
 
@@ -184,6 +188,11 @@ class SafetyChecker(HostObserver):
         known = self.leaders.get(term)
         if known is None:
             self.leaders[term] = leader
+            votes = [v for v in self.hosts if self._votes.get((v, term)) == host.voter_id]
+            if 2 * len(votes) <= len(self.hosts) and len(self.hosts) > 1:
+                raise Violation(
+                    f"voter {host.voter_id} leads in term {term} with the votes of {votes} alone"
+                )
             host.note(f"leads in term {term}")
             self.on_leader(host, term)
         elif known != leader:

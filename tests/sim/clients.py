@@ -154,11 +154,15 @@ class Client:
         if session != self._session:
             return
 
+        is_open = session in self._history.record.image.sessions
+
         async def ping(process: Process) -> tuple[KeepAlive, int]:
             answer = process.voter.keep_alive(session, None)
             return answer, process.voter.leadership.leader_id
 
         def answered(answer: object) -> None:
+            if isinstance(answer, tuple):
+                self._check_keep_alive(session, answer[0], is_open=is_open)
             if isinstance(answer, tuple) and answer[0] is KeepAlive.GONE:
                 self._lose_session(session)
             elif isinstance(answer, tuple) and answer[1]:
@@ -168,6 +172,14 @@ class Client:
 
         self._services.call(CLIENT, self._leader, ping, answered)
         self._world.after(self._timeout_ms / 6_000, partial(self._keep_alive, session))
+
+    def _check_keep_alive(self, session: SessionId, answer: KeepAlive, *, is_open: bool) -> None:
+        """``is_open``: whether the session was, when the question was asked."""
+        who = f"client {self.number}: session {session.hex()[:8]}"
+        if answer is KeepAlive.ALIVE and not is_open:
+            raise Violation(f"{who} is said to be alive, but it was closed before")
+        if answer is KeepAlive.GONE and session in self._history.record.image.sessions:
+            raise Violation(f"{who} is said to be gone, but it is open")
 
     def _lose_session(self, session: SessionId) -> None:
         """Nothing more can be found out about what is under way."""

@@ -7,12 +7,16 @@ It also keeps the book on who was in good health since when, which is what "need
 from collections.abc import Callable
 from functools import partial
 from itertools import permutations
+from typing import Final
 
 from tests.sim.clients import Client
 from tests.sim.host import Host
 from tests.sim.network import Network
 from tests.sim.service import CLIENT, Services
 from tests.sim.world import World
+
+CRASH_KINDS: Final = ("", "", "send", "journal", "write", "fsync", "name", "sync folder")
+"""Before or after which effects a process ends; "" stands for any."""
 
 
 class Health:
@@ -92,7 +96,7 @@ class Faults:
         self._services.cuts.clear()
         self._services.loss = 0.0
         for host in self._hosts.values():
-            host.effects_to_crash = None
+            host.spare()
             host.paused_until = min(host.paused_until, self._world.now + 0.5)
             host.disk.latency_s = min(host.disk.latency_s, 0.001)
             self.health.host_suffers(host.voter_id)
@@ -111,7 +115,8 @@ class Faults:
         """After any single write or message of a round."""
         host = self._any_host()
         if host.is_up:
-            host.effects_to_crash = self._world.random.randint(1, 12)
+            kind = self._world.random.choice(CRASH_KINDS)
+            host.crash_at(self._world.random.randint(1, 12 if kind in ("", "send") else 3), kind)
             self._world.after(3.0, partial(self._restart_if_down, host))
 
     def _crash_some(self) -> None:

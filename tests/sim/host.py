@@ -48,8 +48,8 @@ class Host:
         self.pace = 1.0
         self.batch_bytes = 8 << 20
         self.paused_until = 0.0
-        self.effects_to_crash: int | None = None
-        """The process ends after so many more writes and messages."""
+        self._effects_to_crash: int | None = None
+        self._crash_kind = ""
         self._effects_to_pause: tuple[int, float] | None = None
         self._clock_offset_s = 1_000.0 * self.voter_id
         self._config = config
@@ -84,7 +84,7 @@ class Host:
         self.boots += 1
         self.note(f"boots, time {self.boots}")
         self.inbox.clear()
-        self.effects_to_crash = None
+        self._effects_to_crash = None
         self._effects_to_pause = None
         self._busy_until = self.paused_until = self.world.now
         self._raft_wakes_at = self._loop_wakes_at = None
@@ -121,6 +121,21 @@ class Host:
         else:
             self.paused_until = max(self.paused_until, self.world.now + seconds)
 
+    def remember_first_voters(self, directories: Mapping[int, bytes]) -> None:
+        """A small file, written and synced."""
+        self.effect("first voters")
+        self.first_voters = dict(directories)
+        self.effect("first voters written")
+
+    def crash_at(self, effects: int, kind: str = "") -> None:
+        """End the process after so many more effects, counting those of one kind alone."""
+        self._effects_to_crash = effects
+        self._crash_kind = kind
+
+    def spare(self) -> None:
+        """No crash is under way any more."""
+        self._effects_to_crash = None
+
     def effect(self, kind: str) -> None:
         """Something is about to leave the process: here it may be stopped or ended."""
         if self._effects_to_pause is not None:
@@ -130,10 +145,10 @@ class Host:
                 self._effects_to_pause = None
                 self.world.actor_time += seconds
                 self.paused_until = max(self.paused_until, self.world.actor_time)
-        if self.effects_to_crash is None:
+        if self._effects_to_crash is None or not kind.startswith(self._crash_kind):
             return
-        self.effects_to_crash -= 1
-        if self.effects_to_crash <= 0:
+        self._effects_to_crash -= 1
+        if self._effects_to_crash <= 0:
             self.note(f"crashes at: {kind}")
             raise SimulatedCrash
 

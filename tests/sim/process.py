@@ -112,7 +112,7 @@ class Process:
             configured,
             self.journal.is_fresh,
             host.first_voters,
-            partial(setattr, host, "first_voters"),
+            host.remember_first_voters,
         )
         self.transport = SimulatedTransport(host, poller, own, others, admission)
         poller.take = self.transport.take

@@ -23,7 +23,7 @@ STEPS: Final = 25
 """Faults per run."""
 
 BEGINS_WITHIN_S: Final = 10.0
-"""Until then nothing goes wrong: the first start of a quorum needs every voter."""
+"""Mostly nothing goes wrong before: the first start of a quorum needs every voter."""
 
 LEADER_WITHIN_S: Final = 12.0
 """After everything is healed: time for broken connections to be noticed, an election, a commit."""
@@ -61,7 +61,7 @@ class Simulation:
         """Raises ``Violation`` if anything is ever wrong."""
         self._set_up()
         world = self.world
-        if not world.run_until(BEGINS_WITHIN_S, self._leads):
+        if self._calm_start and not world.run_until(BEGINS_WITHIN_S, self._leads):
             raise Violation(f"no leader within {BEGINS_WITHIN_S} s of the first start")
         for _ in range(self._steps):
             world.run_until(world.now + world.random.expovariate(1 / self._calm_s))
@@ -86,6 +86,7 @@ class Simulation:
             retained_entries=draw.choice([1, 5, entries]),
         )
         batch_bytes = draw.choice([600, 3_000, 8 << 20])
+        self._calm_start = draw.random() < 0.8
         self._calm_s = draw.choice([0.2, 0.5, 1.0])
         self.network = Network(world, conditions)
         world.note(f"seed {self.seed}: {voters} voters, {conditions}, {options}")
