@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from metadata_log.codec import result_from_proto
+from metadata_log.records import TransactionResult
 from metadata_log.types import SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client_directory import VoterDirectory
@@ -19,6 +20,9 @@ from quorum.reply_columns import read_columns
 log = logging.getLogger(__name__)
 
 FRAME_BYTES: Final = 1 << 20
+REPLIES_AT_ONCE: Final = 128
+"""Fewer are not worth frames and rounds of their own."""
+
 BUSY_PAUSE_S: Final = 0.02
 ANSWER_TIMEOUT_S: Final = 1.0
 """A leader that leaves a keep-alive unanswered for this long is looked for again."""
@@ -129,13 +133,25 @@ class Tenure:
             frame = await call.read()
             if not isinstance(frame, pb.TransactReplyFrame):
                 raise LeaderGone
-            for request_id, result in read_columns(frame.taken_effect):
-                pending = self._pending.forget(request_id)
-                if pending is not None and not pending.future.done():
-                    pending.future.set_result(result)
+            await self._take_effects(list(read_columns(frame.taken_effect)))
             for reply in frame.replies:
                 self._take_reply(reply)
             self._heard()
+
+    async def _take_effects(self, replies: list[tuple[int, TransactionResult]]) -> None:
+        """Settle these, a good part at a time.
+
+        Callers that write again at once then do so in several frames: while the quorum works on the
+        first, the next is filled. Else all of them, and the quorum, would wait for each other.
+        """
+        at_once = max(REPLIES_AT_ONCE, len(replies) // 4)
+        for start in range(0, len(replies), at_once):
+            if start:
+                await asyncio.sleep(0)
+            for request_id, result in replies[start : start + at_once]:
+                pending = self._pending.forget(request_id)
+                if pending is not None and not pending.future.done():
+                    pending.future.set_result(result)
 
     async def _write_frames(self, call: Any) -> None:  # noqa: ANN401 - generic in grpc
         """While one frame is being written, the next one fills up."""

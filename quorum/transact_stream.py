@@ -18,22 +18,12 @@ _STATUS_OF: Final = {
 }
 
 
-class StreamProposal(Proposal):
-    """A proposal that is answered on its stream."""
-
-    __slots__ = ("request_id",)
-
-    def __init__(self, command: bytes, owner: "TransactStream", request_id: int) -> None:
-        super().__init__(as_of_client(command), owner)
-        self.request_id = request_id
-
-
 class TransactStream:
     """Answers in any order; one frame of replies for all that is ready."""
 
     def __init__(self, voter: Voter) -> None:
         self._voter = voter
-        self._completed: list[StreamProposal] = []
+        self._completed: list[Proposal] = []
         self._refused: list[pb.TransactReply] = []
         self._ready = asyncio.Event()
         self._unanswered = 0
@@ -61,7 +51,7 @@ class TransactStream:
         finally:
             writer.cancel()
 
-    def completed(self, proposal: StreamProposal) -> None:
+    def completed(self, proposal: Proposal) -> None:
         """Called for every proposal of this stream when its outcome is known."""
         self._completed.append(proposal)
         self._ready.set()
@@ -77,7 +67,7 @@ class TransactStream:
                 detail = f"{len(command)} bytes, {Transaction.MAX_ENCODED_BYTES} at most"
                 self._refuse(request_id, pb.TRANSACT_TOO_LARGE, detail)
             else:
-                proposals.append(StreamProposal(command, self, request_id))
+                proposals.append(Proposal(as_of_client(command), self, request_id))
         if proposals and not self._voter.submit(proposals):
             for proposal in proposals:
                 self._refuse(proposal.request_id, pb.TRANSACT_BUSY)
@@ -110,7 +100,7 @@ class TransactStream:
                 await context.write(self._replies(completed, refused))
 
     def _replies(
-        self, completed: list[StreamProposal], refused: list[pb.TransactReply]
+        self, completed: list[Proposal], refused: list[pb.TransactReply]
     ) -> pb.TransactReplyFrame:
         columns = ReplyColumns()
         replies = refused
@@ -120,7 +110,7 @@ class TransactStream:
                 replies.append(self._reply(proposal))
         return pb.TransactReplyFrame(replies=replies, taken_effect=columns.to_proto())
 
-    def _reply(self, proposal: StreamProposal) -> pb.TransactReply:
+    def _reply(self, proposal: Proposal) -> pb.TransactReply:
         if proposal.outcome is not Outcome.COMMITTED:
             return pb.TransactReply(
                 request_id=proposal.request_id,

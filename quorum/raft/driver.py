@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from quorum.raft.admission import LeavesQuorum
 from quorum.raft.journal import Entry
 from quorum.raft.library import clock_s
@@ -45,21 +47,22 @@ class Outcome(IntEnum):
 class ProposalOwner(Protocol):
     """Who is told the outcome of a proposal; not on the raft thread."""
 
-    def completed(self, proposal: Any) -> None: ...  # noqa: ANN401 - its own kind of proposal
+    def completed(self, proposal: "Proposal") -> None: ...
 
 
-class Proposal:
-    """One command on its way through the log. ``command`` None: a no-op, as a barrier."""
+class Proposal(msgspec.Struct, eq=False):
+    """One command on its way through the log."""
 
-    __slots__ = ("command", "index", "outcome", "owner", "result", "term")
-
-    def __init__(self, command: bytes | None, owner: ProposalOwner) -> None:
-        self.command = command
-        self.owner = owner
-        self.outcome = Outcome.PENDING
-        self.result: Any = None
-        self.index = 0  # Of its entry, once it is in the log; in this term.
-        self.term = 0
+    command: bytes | None
+    """None: a no-op, as a barrier."""
+    owner: ProposalOwner
+    request_id: int = 0
+    """By which its owner knows it."""
+    outcome: Outcome = Outcome.PENDING
+    result: Any = None
+    index: int = 0
+    """Of its entry, once it is in the log; in term ``term``."""
+    term: int = 0
 
 
 class Leadership(NamedTuple):
