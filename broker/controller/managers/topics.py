@@ -28,7 +28,7 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 DEFAULT: Final = -1
 """Number of partitions or replicas that stands for the cluster's default."""
 
-PARTITIONS_MAX: Final = 100_000
+PARTITIONS_MAX: Final = 175_000
 """More do not fit into the one record that creates a topic, whatever their replicas."""
 
 

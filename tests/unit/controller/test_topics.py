@@ -138,7 +138,7 @@ def test_c4_legal_names_are_taken(name: str) -> None:
         (topic("t", 0), errors_pb2.INVALID_PARTITIONS),
         (topic("t", -2), errors_pb2.INVALID_PARTITIONS),
         (topic("t", 10**6), errors_pb2.INVALID_PARTITIONS),
-        (topic("t", 100_000, 3), errors_pb2.INVALID_PARTITIONS),
+        (topic("t", 110_000, 3), errors_pb2.INVALID_PARTITIONS),
         (topic("t", 1, 0), errors_pb2.INVALID_REPLICATION_FACTOR),
         (topic("t", 1, 4), errors_pb2.INVALID_REPLICATION_FACTOR),
         (topic("t", no_such_key="1"), errors_pb2.INVALID_CONFIG),
