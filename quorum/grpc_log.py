@@ -4,6 +4,7 @@ Only its trace of handshakes names the peer. So standard error of the C code goe
 who was refused is logged once, the rest of the trace is dropped, real errors are passed on.
 """
 
+import faulthandler
 import fcntl
 import os
 import re
@@ -86,6 +87,8 @@ def divert_grpc_log(port: int, refusals: Refusals) -> None:
     os.dup2(writer, 2)
     os.close(writer)
     sys.stderr = os.fdopen(os.dup(outside), "w", buffering=1)
+    # What the C code says while it dies, nobody reads any more; where it died can still be said.
+    faulthandler.enable(outside)
     log = HandshakeLog(port, refusals)
     threading.Thread(
         target=_read_lines, args=(reader, outside, log), name="grpc-log", daemon=True

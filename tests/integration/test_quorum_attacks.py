@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -140,6 +141,35 @@ async def test_p9_those_who_say_nothing_are_few_and_soon_gone(
             lines = await said(quorum, leader, f"{port_name}: refused {stranger.host}: ")
             assert all([await asyncio.to_thread(was_closed, sock) for sock in silent])
     assert len(lines) == 1
+
+
+@pytest.mark.slow
+async def test_p9_a_minute_of_attacks_at_both_ports_costs_no_memory(
+    quorum: QuorumCluster, tmp_path: Path
+) -> None:
+    leader = quorum.wait_for_leader()
+    term = term_of(quorum, leader)
+    until_s = time.monotonic() + 60
+    ports = {"raft port": [*ON_BOTH_PORTS, *ON_THE_RAFT_PORT], "gRPC port": ON_BOTH_PORTS}
+
+    def attack_all_the_time(port_name: str) -> int:
+        stranger = stranger_at(quorum, leader, port_name, tmp_path / "executed")
+        for count, attack in enumerate(itertools.cycle(ports[port_name])):
+            if time.monotonic() > until_s:
+                return count
+            attack(stranger)
+        raise AssertionError("a cycle does not end")
+
+    async with connected(quorum) as client:
+        await write(client, 100)
+        before = memory_kb(quorum, leader)
+        attacks = [asyncio.to_thread(attack_all_the_time, name) for name in ports]
+        counts = await asyncio.gather(*attacks)
+        await write(client, 100)
+    assert sum(counts) > 100
+    assert (quorum.wait_for_leader(), term_of(quorum, leader)) == (leader, term)
+    assert memory_kb(quorum, leader) < before + 10_000
+    assert not (tmp_path / "executed").exists()
 
 
 def was_closed(sock: socket.socket) -> bool:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,25 @@ def test_wrong_configuration_is_exit_2(tmp_path: Path) -> None:
     code, stderr = run_voter(quorum.write_config(1))
     assert code == 2
     assert "did you mean node.id?" in complaint(stderr)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"days": 0}, "expired on"),
+        ({"names": ["voter.quorate", "voter-2.quorate"]}, "not of voter 1"),
+        ({"names": ["broker-1.quorate"]}, "one with the name voter.quorate is needed"),
+    ],
+)
+def test_wrong_certificate_is_exit_2(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    quorum = QuorumCluster(tmp_path, voters=1, secure=True)
+    assert quorum.authority is not None
+    issued: dict[str, Any] = {"names": ["voter.quorate", "voter-1.quorate"], **change}
+    quorum.authority.issue("voter-1", **issued)
+    code, stderr = run_voter(quorum.write_config(1))
+    assert code == 2
+    assert said in complaint(stderr)
+    assert "ssl.keystore.location=" in complaint(stderr)
 
 
 @pytest.mark.parametrize("which", ["raft", "gRPC"])
