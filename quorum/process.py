@@ -34,9 +34,10 @@ from quorum.raft.driver import RaftDriver
 from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
 from quorum.raft.journal import JournalError
 from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
+from quorum.raft.lmdb_roots import require_readable
 from quorum.raft.node import RaftNode
 from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshot_file import SnapshotCorrupt
+from quorum.raft.snapshot_file import SnapshotError
 from quorum.raft.snapshots import SnapshotStore
 from quorum.raft.transport import VoterNode, VoterTransport
 from quorum.refusals import Refusals
@@ -60,6 +61,19 @@ class CannotStart(RuntimeError):
     """The voter cannot start; the message is for people."""
 
 
+_FOR_PEOPLE: Final = (
+    LibraryMismatch,
+    DataFolderError,
+    JournalError,
+    SnapshotError,
+    InvalidSnapshot,
+    SafetyViolation,
+    CannotStart,
+    VoterWiped,
+)
+"""Say what is wrong, with what, and what to do; at the start and later."""
+
+
 def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """Run the voter of the configuration file until SIGTERM or SIGINT; its exit code.
 
@@ -71,32 +85,23 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         security = config.security()
     except ConfigError as error:
         return _complain(error, EXIT_CONFIG)
-    refusals = Refusals("gRPC port")
-    divert_grpc_log(config.own.grpc.port, refusals)
-    logging.basicConfig(
-        level=config.values[LOG_LEVEL],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     try:
         check_library()
         allow_many_files()
         folder = claim_data_folder(config.data_dir, "quorum", config.voter_id, config.cluster_id)
         _require_journal(config, folder)
+        refusals = Refusals("gRPC port")
+        divert_grpc_log(config.own.grpc.port, refusals)
+        logging.basicConfig(
+            level=config.values[LOG_LEVEL],
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(config, folder, security, refusals))
     except RemovedFromQuorum as error:
         return _complain(error, EXIT_REMOVED)
-    except (
-        LibraryMismatch,
-        DataFolderError,
-        JournalError,
-        SnapshotCorrupt,
-        InvalidSnapshot,
-        SafetyViolation,
-        CannotStart,
-        VoterWiped,
-    ) as error:
+    except _FOR_PEOPLE as error:
         return _complain(error, EXIT_FAILED)
     finally:
         release_data_folder(config.data_dir)
@@ -151,14 +156,20 @@ async def _serve(
     node.close()
     log.info("voter %d stopped", config.voter_id)
     for failure in failures:
-        if isinstance(failure, LeavesQuorum):
+        if isinstance(failure, (LeavesQuorum, *_FOR_PEOPLE)):
             raise failure
     return EXIT_FAILED if failures else 0
 
 
 def _require_journal(config: QuorumConfig, folder: DataFolder) -> None:
-    """A folder that was used and has lost its journal is as bad as a wiped one."""
-    if not folder.is_new and not (config.data_dir / JOURNAL_FILE).exists():
+    """A folder that was used and has lost its journal is as bad as a wiped one.
+
+    Called while there is but one thread.
+    """
+    journal = config.data_dir / JOURNAL_FILE
+    if journal.exists():
+        require_readable(journal)
+    elif not folder.is_new:
         raise CannotStart(
             f"data folder {config.data_dir} was in use, but its {JOURNAL_FILE} is missing. Bring "
             f"it back; or, if that cannot be, empty the folder, remove this voter with "

@@ -12,7 +12,7 @@ from metadata_log.image import VoterSet
 from quorum.raft.admission import Admission
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
-from quorum.raft.journal import Journal
+from quorum.raft.journal import REPLACE, Journal
 from quorum.raft.library import clock_s
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -81,8 +81,8 @@ class CompactingVoter(ElectingVoter):
         if first > (1 if position is None else position.last_index):
             has = "there is no snapshot" if position is None else f"the snapshot ends at {position}"
             raise SafetyViolation(
-                f"the journal begins at entry {first} but {has}: what lies between is lost. "
-                "Restore the data folder, or replace this voter"
+                f"the journal begins at entry {first} but {has} ({self._snapshots.path}): what "
+                f"lies between is lost. {REPLACE}"
             )
         if position is not None:
             self._adopt(Received(position, self._machine.decode(self._snapshots.chunks())))

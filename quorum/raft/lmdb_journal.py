@@ -2,6 +2,10 @@
 
 On disk: key = index of its first entry (u64), value = a run of entries (``journal_runs``). The meta
 record is checksummed as well.
+
+LMDB does not check its own pages. What damage to them could make of the log is found at the next
+start: the meta record names the last entry and the LMDB transaction that wrote it, and LMDB's two
+root pages are compared (``lmdb_roots``), so neither a shorter nor an older log is taken for ours.
 """
 
 import struct
@@ -13,16 +17,27 @@ import lmdb
 from crc32c import crc32c
 
 from quorum.data_folder import sync_folder
-from quorum.raft.journal import Change, Entry, Journal, JournalCorrupt, JournalError, Meta, Stored
+from quorum.raft.journal import (
+    REPLACE,
+    Change,
+    Entry,
+    Journal,
+    JournalCorrupt,
+    JournalError,
+    Meta,
+    Stored,
+)
 from quorum.raft.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
+from quorum.raft.lmdb_roots import MAP_BYTES, check_roots
 
 JOURNAL_FILE: Final = "journal.lmdb"
-FORMAT: Final = 3
-MAP_BYTES: Final = 64 << 30
-"""Virtual address space, not disk: the file grows as needed."""
+FORMAT: Final = 4
 
 _KEY = struct.Struct(">Q")
-_META = struct.Struct(">IHQQQ")
+_META = struct.Struct(">IHQQQQQ")
+_META_LEAST: Final = 6
+_ENTRIES: Final = b"entries"
+_META_DB: Final = b"meta"
 _META_KEY: Final = b"meta"
 
 
@@ -41,55 +56,53 @@ class LmdbStore:
         """Open the file ``path``, creating it if it is missing.
 
         Raises:
+            JournalCorrupt: LMDB's roots are not what it writes.
             JournalError: the file cannot be opened.
         """
         self._path = path
         self._clean_below = 0
         """No run that ends below this entry is left."""
-        is_new = not path.exists()
+        self._last = 0
+        """Index of the last entry in the file; 0: there is none."""
         try:
-            self._env = lmdb.open(
-                str(path),
-                subdir=False,
-                map_size=MAP_BYTES,
-                max_dbs=2,
-                sync=True,
-                metasync=True,
-                writemap=False,
-            )
-            with self._env.begin(write=True) as txn:
-                self._entries_db = self._env.open_db(b"entries", txn=txn)
-                self._meta_db = self._env.open_db(b"meta", txn=txn)
-            if is_new:
-                sync_folder(path.parent)
-        except lmdb.Error as error:
-            raise JournalError(f"cannot open journal {path}: {error}") from error
+            if not path.exists():
+                _create(path)
+            check_roots(path)
+            self._env = _open(path)
+            self._entries_db = self._env.open_db(_ENTRIES, create=False)
+            self._meta_db = self._env.open_db(_META_DB, create=False)
+        except (lmdb.Error, OSError) as error:
+            raise JournalError(
+                f"cannot open journal {path}: {error}. Let this user read and write it, or, if it "
+                f"is damaged: {REPLACE}"
+            ) from error
 
     def load(self) -> Stored | None:
         """As ``JournalStore.load``."""
-        with self._env.begin() as txn:
-            raw = txn.get(_META_KEY, db=self._meta_db)
-            if raw is None:
-                if txn.stat(self._entries_db)["entries"]:
-                    raise JournalCorrupt(f"journal {self._path} has entries and no meta record")
-                return None
-            meta = _decode_meta(self._path, raw)
-            entries = list(self._read_entries(txn, meta.first))
-            if not entries or entries[0][1] != meta.first:
-                raise JournalCorrupt(f"journal {self._path} lacks entry {meta.first}, its first")
-            with txn.cursor(self._entries_db) as cursor:
-                cursor.first()
-                return Stored(meta, entries, _KEY.unpack(cursor.key())[0])
+        try:
+            with self._env.begin() as txn:
+                return self._load(txn)
+        except (lmdb.Error, struct.error) as error:
+            raise JournalCorrupt(f"journal {self._path} is damaged ({error}). {REPLACE}") from error
 
     def write(self, change: Change) -> None:
         """As ``JournalStore.write``."""
+        last = self._last
+        if change.truncate_from is not None:
+            last = min(last, change.truncate_from - 1)
+        if change.appended:
+            last = change.appended[-1][1]
         try:
             with self._env.begin(write=True) as txn:
                 with txn.cursor(self._entries_db) as cursor:
                     self._write_entries(cursor, change)
-                txn.put(_META_KEY, _encode_meta(change.meta), db=self._meta_db)
+                txn.put(_META_KEY, _encode_meta(change.meta, last, txn.id()), db=self._meta_db)
         except (lmdb.Error, OSError) as error:
-            raise JournalError(f"cannot write journal {self._path}: {error}") from error
+            raise JournalError(
+                f"cannot write journal {self._path}: {error}. Free space or repair the disk, then "
+                "start this voter again: what it acknowledged is in the journal"
+            ) from error
+        self._last = last
 
     def close(self) -> None:
         self._env.close()
@@ -119,6 +132,40 @@ class LmdbStore:
             cursor.delete()
             self._append(cursor, kept)
 
+    def _load(self, txn: lmdb.Transaction) -> Stored | None:
+        raw = txn.get(_META_KEY, db=self._meta_db)
+        if raw is None:
+            raise JournalCorrupt(f"journal {self._path} has no meta record. {REPLACE}")
+        meta, last, written_by = _decode_meta(self._path, bytes(raw))
+        entries = list(self._read_entries(txn, meta.first))
+        self._check_entries(entries, meta.first, last)
+        if written_by != txn.id():
+            raise JournalCorrupt(
+                f"journal {self._path} has the state of write {written_by}, but write {txn.id()} "
+                f"was the last. {REPLACE}"
+            )
+        self._last = last
+        if not entries:
+            return None
+        with txn.cursor(self._entries_db) as cursor:
+            cursor.first()
+            return Stored(meta, entries, _KEY.unpack(cursor.key())[0])
+
+    def _check_entries(self, entries: list[Entry], first: int, last: int) -> None:
+        """They begin and end where the meta record says, and their terms never fall."""
+        ends = (entries[0][1], entries[-1][1]) if entries else (1, 0)
+        if ends != (first, last):
+            raise JournalCorrupt(
+                f"journal {self._path} has entries {ends[0]} to {ends[1]}, not {first} to {last}. "
+                f"{REPLACE}"
+            )
+        terms = [term for _, _, term in entries]
+        if terms != sorted(terms):
+            raise JournalCorrupt(
+                f"journal {self._path} has entries of a later term before those of an earlier one. "
+                f"{REPLACE}"
+            )
+
     def _read_entries(self, txn: lmdb.Transaction, first: int) -> Iterator[Entry]:
         expected: int | None = None
         with txn.cursor(self._entries_db) as cursor:
@@ -127,7 +174,8 @@ class LmdbStore:
                 run = self._run_at(cursor)
                 if expected is not None and expected != run[0][1]:
                     raise JournalCorrupt(
-                        f"journal {self._path} goes from entry {expected - 1} to {run[0][1]}"
+                        f"journal {self._path} goes from entry {expected - 1} to {run[0][1]}. "
+                        f"{REPLACE}"
                     )
                 yield from (entry for entry in run if entry[1] >= first)
                 expected = run[-1][1] + 1
@@ -139,8 +187,7 @@ class LmdbStore:
             return decode_run(index, bytes(cursor.value()))
         except RunCorrupt as error:
             raise JournalCorrupt(
-                f"journal {self._path}: entries from {index} on: {error}. Restore the data "
-                "folder, or replace this voter: `quorate quorum remove-voter`, then add it again"
+                f"journal {self._path}: entries from {index} on: {error}. {REPLACE}"
             ) from error
 
 
@@ -165,16 +212,50 @@ def _remove_garbage(cursor: lmdb.Cursor, below: int) -> None:
         cursor.delete()
 
 
-def _encode_meta(meta: Meta) -> bytes:
-    body = _META.pack(0, FORMAT, meta.term, meta.first, meta.commit_index)[4:]
-    body += (meta.voted_for or "").encode()
+def _encode_meta(meta: Meta, last: int, written_by: int) -> bytes:
+    fields = (meta.term, meta.first, last, meta.commit_index, written_by)
+    body = _META.pack(0, FORMAT, *fields)[4:] + (meta.voted_for or "").encode()
     return crc32c(body).to_bytes(4, "big") + body
 
 
-def _decode_meta(path: Path, raw: bytes) -> Meta:
-    if len(raw) < _META.size or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
-        raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong")
-    _, version, term, first, commit_index = _META.unpack_from(raw)
+def _decode_meta(path: Path, raw: bytes) -> tuple[Meta, int, int]:
+    """The meta record, the index of the last entry, and the LMDB transaction that wrote them."""
+    if len(raw) < _META_LEAST or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
+        raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong. {REPLACE}")
+    version = int.from_bytes(raw[4:6], "big")
     if version != FORMAT:
         raise JournalCorrupt(f"journal {path} has format {version}, this version reads {FORMAT}")
-    return Meta(term, raw[_META.size :].decode() or None, first, commit_index)
+    _, _, term, first, last, commit_index, written_by = _META.unpack_from(raw)
+    meta = Meta(term, raw[_META.size :].decode() or None, first, commit_index)
+    return meta, last, written_by
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _open(path: Path) -> lmdb.Environment:
+    return lmdb.open(
+        str(path),
+        subdir=False,
+        map_size=MAP_BYTES,
+        max_dbs=2,
+        sync=True,
+        metasync=True,
+        writemap=False,
+    )
+
+
+def _create(path: Path) -> None:
+    """Whole or not at all: a journal without its record of term and vote is damaged."""
+    scratch = path.with_name(f"{path.name}.new")
+    scratch.unlink(missing_ok=True)
+    env = _open(scratch)
+    with env.begin(write=True) as txn:
+        env.open_db(_ENTRIES, txn=txn)
+        meta_db = env.open_db(_META_DB, txn=txn)
+        nothing = Meta(0, None, first=1, commit_index=1)
+        txn.put(_META_KEY, _encode_meta(nothing, last=0, written_by=txn.id()), db=meta_db)
+    env.close()
+    scratch.with_name(f"{scratch.name}-lock").unlink()
+    scratch.replace(path)
+    sync_folder(path.parent)

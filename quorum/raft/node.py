@@ -16,7 +16,7 @@ from quorum.raft.admission import Admission
 from quorum.raft.compaction import ReplicatedState
 from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
-from quorum.raft.journal import NO_OP, Entry, Journal
+from quorum.raft.journal import NO_OP, REPLACE, Entry, Journal
 from quorum.raft.library import clock_s
 from quorum.raft.membership import MemberVoter
 from quorum.raft.options import RaftOptions
@@ -66,7 +66,7 @@ class RaftNode(MemberVoter):
         if self.commit_index > self.journal.last_index:
             raise SafetyViolation(
                 f"entries up to {self.commit_index} are committed but the journal ends at "
-                f"{self.journal.last_index}: restore the data folder, or replace this voter"
+                f"{self.journal.last_index}. {REPLACE}"
             )
         while self.last_applied < self.commit_index:
             self._SyncObj__applyLogEntries()

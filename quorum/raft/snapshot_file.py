@@ -9,12 +9,14 @@ relies on them.
 import os
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from crc32c import crc32c
 
 from quorum.data_folder import sync_folder
+from quorum.raft.journal import REPLACE
 
 MAGIC: Final = b"QRTSNAP\x01"
 _POSITION = struct.Struct(">QQ")
@@ -22,7 +24,11 @@ _PIECE = struct.Struct(">II")
 _HEAD_BYTES: Final = len(MAGIC) + _POSITION.size + 4
 
 
-class SnapshotCorrupt(RuntimeError):
+class SnapshotError(RuntimeError):
+    """A snapshot cannot be read or written; the voter must not go on."""
+
+
+class SnapshotCorrupt(SnapshotError):
     """A snapshot file is not what was written."""
 
 
@@ -34,9 +40,13 @@ class SnapshotPosition(NamedTuple):
 
 
 def write_snapshot(path: Path, position: SnapshotPosition, chunks: Iterable[bytes]) -> None:
-    """Replace ``path`` by a snapshot; durable when this returns."""
+    """Replace ``path`` by a snapshot; durable when this returns.
+
+    Raises:
+        SnapshotError: the disk is full or failed; the older snapshot is still there.
+    """
     scratch = path.with_name(f"{path.name}.writing")
-    with scratch.open("wb") as file:
+    with naming_errors("write", scratch), scratch.open("wb") as file:
         head = MAGIC + _POSITION.pack(*position)
         file.write(head + crc32c(head).to_bytes(4, "big"))
         count = 0
@@ -51,14 +61,19 @@ def write_snapshot(path: Path, position: SnapshotPosition, chunks: Iterable[byte
 
 def sync_file(path: Path) -> None:
     """What is in the file ``path`` is on disk when this returns; its name may not be."""
-    with path.open("rb") as file:
+    with naming_errors("write", path), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def adopt_snapshot(scratch: Path, path: Path) -> None:
-    """Give a synced file its name; durable when this returns."""
-    scratch.replace(path)
-    sync_folder(path.parent)
+    """Give a synced file its name; durable when this returns.
+
+    Raises:
+        SnapshotError: the disk failed.
+    """
+    with naming_errors("write", path):
+        scratch.replace(path)
+        sync_folder(path.parent)
 
 
 def read_position(path: Path) -> SnapshotPosition:
@@ -86,11 +101,15 @@ def read_chunks(path: Path) -> Iterator[bytes]:
                 break
             chunk = _read_exactly(path, file, length)
             if crc32c(chunk) != check:
-                raise SnapshotCorrupt(f"snapshot {path}: checksum of piece {count} is wrong")
+                raise SnapshotCorrupt(
+                    f"snapshot {path}: checksum of piece {count} is wrong. {REPLACE}"
+                )
             count += 1
             yield chunk
         if check != count or file.read(1):
-            raise SnapshotCorrupt(f"snapshot {path}: {count} pieces, not the {check} written")
+            raise SnapshotCorrupt(
+                f"snapshot {path}: {count} pieces, not the {check} written. {REPLACE}"
+            )
 
 
 def read_head(path: Path, file: BinaryIO) -> SnapshotPosition:
@@ -99,15 +118,27 @@ def read_head(path: Path, file: BinaryIO) -> SnapshotPosition:
     if not head.startswith(MAGIC):
         raise SnapshotCorrupt(f"{path} is not a snapshot of a format this version reads")
     if crc32c(head[:-4]) != int.from_bytes(head[-4:], "big"):
-        raise SnapshotCorrupt(f"snapshot {path}: checksum of its head is wrong")
+        raise SnapshotCorrupt(f"snapshot {path}: checksum of its head is wrong. {REPLACE}")
     return SnapshotPosition(*_POSITION.unpack_from(head, len(MAGIC)))
 
 
 def _read_exactly(path: Path, file: BinaryIO, size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise SnapshotCorrupt(f"snapshot {path} is truncated")
+        raise SnapshotCorrupt(f"snapshot {path} is truncated or damaged. {REPLACE}")
     return data
+
+
+@contextmanager
+def naming_errors(what: str, path: Path) -> Iterator[None]:
+    """The system's errors say neither which file nor what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise SnapshotError(
+            f"cannot {what} snapshot {path}: {error.strerror or error}. Free space or repair the "
+            "disk, then start this voter again: what it acknowledged is in its journal"
+        ) from error
 
 
 def _make_durable(file: BinaryIO) -> None:
@@ -126,18 +157,22 @@ class IncomingSnapshot:
         """Write one piece; True when the file is complete (but neither synced nor checked).
 
         A piece without its beginning is ignored: the sender starts again.
+
+        Raises:
+            SnapshotError: the disk is full or failed.
         """
-        if is_first:
-            self.discard()
-            self._file = self.path.open("wb")
-        if self._file is None:
-            return False
-        self._file.write(data)
-        if not is_last:
-            return False
-        self._file.close()
-        self._file = None
-        return True
+        with naming_errors("write", self.path):
+            if is_first:
+                self.discard()
+                self._file = self.path.open("wb")
+            if self._file is None:
+                return False
+            self._file.write(data)
+            if not is_last:
+                return False
+            self._file.close()
+            self._file = None
+            return True
 
     def discard(self) -> None:
         if self._file is not None:

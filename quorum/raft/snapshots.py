@@ -17,6 +17,7 @@ from quorum.raft.snapshot_file import (
     SnapshotCorrupt,
     SnapshotPosition,
     adopt_snapshot,
+    naming_errors,
     read_chunks,
     read_head,
     read_position,
@@ -100,9 +101,10 @@ class SnapshotStore:
         """Where the snapshot on disk stands; None if there is none yet.
 
         Raises:
-            SnapshotCorrupt: it is not a snapshot.
+            SnapshotError: it is not a snapshot, or cannot be read.
         """
-        return read_position(self.path) if self.path.exists() else None
+        with naming_errors("read", self.path):
+            return read_position(self.path) if self.path.exists() else None
 
     def chunks(self) -> Iterable[bytes]:
         """As ``read_chunks``."""

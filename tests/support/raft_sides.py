@@ -23,6 +23,8 @@ import quorum.raft.library
 from metadata_log.types import Endpoint, VoterId
 from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
 from quorum.raft.frames import Message
+from quorum.raft.lmdb_journal import JOURNAL_FILE
+from quorum.raft.lmdb_roots import require_readable
 from quorum.raft.transport import VoterNode
 from tests.support.raft_node import LoneNode, RecordingTransport, Sent
 
@@ -280,6 +282,7 @@ class OurSide(Side):
         poller.wait = read  # type: ignore[method-assign]
 
     def restarted(self, folder: Path, *, newer: bool = False) -> "OurSide":
+        require_readable(folder / JOURNAL_FILE)
         return OurSide(folder, self._clock, self._voters)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from quorum.raft.snapshot_file import (
     IncomingSnapshot,
     SnapshotCorrupt,
+    SnapshotError,
     SnapshotPosition,
     read_chunks,
     read_position,
@@ -60,7 +61,7 @@ def test_p1_failed_writing_leaves_the_older_snapshot(path: Path) -> None:
         yield b"newer"
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(SnapshotError, match=r"metadata\.snapshot\.writing: disk full\. Free space"):
         write_snapshot(path, SnapshotPosition(2_000, 8), failing())  # type: ignore[arg-type]
     assert list(read_chunks(path)) == [b"older"]
 

@@ -14,6 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"))
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """What a voter keeps through crashes and damage (P1, P2, P10, P11, P13)."""
 
+import gc
+import struct
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +184,23 @@ def overwrite_meta_record(path: Path) -> None:
     with env.begin(write=True) as txn:
         txn.put(b"meta", b"?", db=env.open_db(b"meta", txn=txn))
     env.close()
+
+
+@fault("P10", "a tail that the crash left as zeros is an error of struct, not of the journal")
+def test_p10_tail_of_zeros_is_refused_with_a_reason(voter: Side, tmp_path: Path) -> None:
+    """The pages of a file that is not synced are written in any order: the head came first."""
+    commit_from_2(voter, "a" * 300)
+    crashed = voter.crashed(tmp_path / "crashed")
+    path = crashed / journal_path(voter).name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + bytes(len(whole) - 8192))
+    try:
+        says_why = refused(lambda: voter.restarted(crashed))
+    except struct.error as error:
+        says_why = False
+        traceback.clear_frames(error.__traceback__)  # They hold the stock journal's open file.
+    gc.collect()
+    assert says_why
 
 
 @fault("P11", "a truncated snapshot is only logged: the voter leads, with nothing")

@@ -159,7 +159,7 @@ class DrivenByItself(Protocol):
 class OurDriver:
     def __init__(self, folder: Path) -> None:
         self._lone = LoneNode(folder / "voter")
-        self._lone.transport.tend = lambda _now: None
+        self._lone.transport.tend = lambda now: None  # type: ignore[method-assign]
         self._driver = RaftDriver(
             self._lone.node, lambda _done, _leadership: None, lambda _error: None
         )
