@@ -45,6 +45,11 @@ class Stream:
         self.written: list[Any] = []
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
 
+    @property
+    def sent(self) -> int:
+        """Transactions in all frames."""
+        return sum(len(frame.request_ids) for frame in self.written)
+
     async def write(self, message: object) -> None:
         self.written.append(message)
 
@@ -92,10 +97,11 @@ class Scene:
     def answer_keep_alive(self) -> None:
         self.keep_alives.answers.put_nowait(pb.KeepAliveResponse(alive=True))
 
-    def transact(self) -> None:
+    def transact(self) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.pending.add(SESSION, (), atomic=True, timestamp_ms=1, future=future, timeout_ms=30_000)
         self.work.set()
+        return future
 
 
 def run(test: Callable[[Scene], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
