@@ -105,7 +105,11 @@ class QuorumCluster:
     # -- processes -------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.start_all()
+        try:
+            self.start_all()
+        except BaseException:
+            self.stop_all()
+            raise
         return self
 
     def __exit__(
