@@ -34,7 +34,7 @@ def main() -> int:
         return _trace(seeds[0], options.steps, options.without)
     began = time.monotonic()
     failed = 0
-    totals = [0, 0, 0]
+    totals = [0, 0, 0, 0]
     outcomes = run_seeds(seeds, steps=options.steps, jobs=options.jobs, without=options.without)
     for done, outcome in enumerate(outcomes, 1):
         totals = [sum(pair) for pair in zip(totals, _counts(outcome), strict=True)]
@@ -45,9 +45,10 @@ def main() -> int:
                 break
         if done % PROGRESS_EVERY == 0:
             _say(f"{done} seeds, {failed} violations, {time.monotonic() - began:.0f} s")
-    writes, reads, seconds = totals
+    writes, effects, reads, seconds = totals
     _say(
-        f"{done} seeds: {failed} violations; {writes} writes and {reads} reads acknowledged in "
+        f"{done} seeds: {failed} violations; {writes} writes ({effects} changed something) and "
+        f"{reads} reads acknowledged in "
         f"{seconds} s of virtual time, {time.monotonic() - began:.0f} s of real time"
     )
     return 1 if failed else 0
@@ -60,8 +61,8 @@ def _trace(seed: int, steps: int, without: str | None) -> int:
     return 1 if outcome.violation else 0
 
 
-def _counts(outcome: Outcome) -> tuple[int, int, int]:
-    return outcome.writes, outcome.reads, int(outcome.virtual_s)
+def _counts(outcome: Outcome) -> tuple[int, int, int, int]:
+    return outcome.writes, outcome.effects, outcome.reads, int(outcome.virtual_s)
 
 
 def _say(line: str) -> None:

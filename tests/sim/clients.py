@@ -1,82 +1,25 @@
-"""Clients: they write, read and retry, and remember what they were told, against the record.
-
-Metadata offsets are one total order of everything, so linearizability is checked exactly: each
-operation has an offset; what began after another had ended has no lower one; and what was told is
-what the record holds at that offset.
-"""
+"""Clients: they open sessions, keep them alive, write, read and retry, also where it is no use."""
 
 from functools import partial
 from typing import Final
 
 from metadata_log.codec import encode_transaction
-from metadata_log.paths import PRODUCER_IDS
-from metadata_log.records import (
-    AtVersion,
-    ConfigSet,
-    Operation,
-    ProducerIdBlock,
-    ResultCode,
-    Transaction,
-)
-from metadata_log.snapshot import decode_snapshot
-from metadata_log.types import SessionId
+from metadata_log.image import Image
+from metadata_log.records import Operation, ResultCode, Transaction
+from metadata_log.types import BrokerId, SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.driver import Outcome
 from quorum.sessions import KeepAlive
-from tests.sim.checkers import Record
+from tests.sim.history import History
+from tests.sim.operations import claim, write
 from tests.sim.process import Process
 from tests.sim.service import CLIENT, CallContext, Services, Transacted
 from tests.sim.world import Violation, World
 
-REGISTERS: Final = 3
 CALL_TIMEOUT_S: Final = 2.0
 
 
-class History:
-    """What has ended, of all clients."""
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.floor = 0
-        """The highest offset that any operation that ended had: those that begin now come after."""
-        self.writes = 0
-        self.reads = 0
-
-    def wrote(self, who: str, key: tuple[SessionId, int], floor: int, told: Transacted) -> None:
-        """A client was told the result of its transaction."""
-        result = told.result
-        assert result is not None
-        codes = {one.code for one in result.results}
-        if codes & {ResultCode.OUTCOME_UNKNOWN, ResultCode.SESSION_GONE}:
-            return
-        recorded = self.record.entries.get(result.offset)
-        if recorded is None or recorded.result != result:
-            raise Violation(f"{who} was told {result}; the committed log does not say so")
-        took_effect_at = self.record.effects.get(key)
-        if took_effect_at != (result.offset if result.ok else None):
-            raise Violation(f"{who} was told {result}, but it took effect at {took_effect_at}")
-        if result.offset <= floor:
-            raise Violation(
-                f"{who} began after offset {floor} was seen, yet it took effect at {result.offset}"
-            )
-        self.floor = max(self.floor, result.offset)
-        self.writes += 1
-
-    def read(self, who: str, floor: int, response: pb.ReadResponse) -> int:
-        """A client was told the whole state; the producer id that it read."""
-        image = decode_snapshot([response.snapshot])
-        if image.offset < floor:
-            raise Violation(
-                f"{who}: stale read at offset {image.offset}, {floor} was seen before it began"
-            )
-        if self.record.images.get(image.offset) != image:
-            raise Violation(f"{who} read a state at {image.offset} that never was")
-        self.floor = max(self.floor, image.offset)
-        self.reads += 1
-        return image.next_producer_id
-
-
-class Write:
+class PendingWrite:
     """One transaction on its way."""
 
     def __init__(self, sequence: int, command: bytes, floor: int) -> None:
@@ -105,10 +48,11 @@ class Client:
         self._timeout_ms = 0
         self._opening = 0
         self._sequence = 0
-        self._writes: dict[int, Write] = {}
+        self._writes: dict[int, PendingWrite] = {}
         self._reads = 0
         self._read_number = 0
-        self._seen_producer_id = 0
+        self._seen = Image()
+        """What it read last."""
         self.most_under_way = world.random.choice([1, 1, 2, 4])
         self.is_stopping = False
         world.after(world.between(0.0, 0.5), self._open)
@@ -204,69 +148,64 @@ class Client:
         assert self._session is not None
         self._sequence += 1
         transaction = Transaction(
-            operations=(self._operation(),),
+            operations=(self._operation(self._session),),
             client_id=self._session,
             sequence=self._sequence,
             low_water=next(iter(self._writes), self._sequence),
         )
-        write = Write(self._sequence, encode_transaction(transaction), self._history.floor)
-        self._writes[self._sequence] = write
-        self._send(self._session, write)
+        pending = PendingWrite(self._sequence, encode_transaction(transaction), self._history.floor)
+        self._writes[self._sequence] = pending
+        self._send(self._session, pending)
 
-    def _operation(self) -> Operation:
-        if self._world.chance(0.4):
-            seen = self._seen_producer_id
-            return Operation(
-                conditions=(AtVersion(path=PRODUCER_IDS, version=seen),),
-                records=(ProducerIdBlock(next_producer_id=seen + 1),),
-            )
-        register = f"r{self._world.random.randrange(REGISTERS)}"
-        value = f"c{self.number} {self._sequence}"
-        return Operation(
-            records=(
-                ConfigSet(entity_type="topics", entity_name=register, key="retention", value=value),
-            )
-        )
+    def _operation(self, session: SessionId) -> Operation:
+        image = self._seen
+        if image.controller is None:
+            broker_id = BrokerId(1_000 * (self.number + 1) + self._opening)
+            return claim(image, broker_id, session)
+        return write(image, self._world.random, f"c{self.number} {self._sequence}")
 
-    def _send(self, session: SessionId, write: Write) -> None:
-        if session != self._session or write.sequence not in self._writes:
+    def _send(self, session: SessionId, pending: PendingWrite) -> None:
+        if session != self._session or pending.sequence not in self._writes:
             return
-        write.attempts += 1
+        pending.attempts += 1
         voter_id = self._leader
-        if write.attempts > 1 and self._world.chance(0.3):
+        if pending.attempts > 1 and self._world.chance(0.3):
             voter_id = self._world.random.choice(self._voters)
-        self._services.transact(voter_id, write.command, partial(self._told, session, write))
+        self._services.transact(voter_id, pending.command, partial(self._told, session, pending))
         if self._world.chance(0.03):
             # A copy of the same on another way, as after a broken stream.
             other = self._world.random.choice(self._voters)
-            self._services.transact(other, write.command, partial(self._told, session, write))
-        self._send_after(self._world.between(0.2, 1.5), session, write)
+            self._services.transact(other, pending.command, partial(self._told, session, pending))
+        self._send_after(self._world.between(0.2, 1.5), session, pending)
 
-    def _send_after(self, delay_s: float, session: SessionId, write: Write) -> None:
-        write.timer += 1
-        timer = write.timer
+    def _send_after(self, delay_s: float, session: SessionId, pending: PendingWrite) -> None:
+        pending.timer += 1
+        timer = pending.timer
 
         def due() -> None:
-            if timer == write.timer:
-                self._send(session, write)
+            if timer == pending.timer:
+                self._send(session, pending)
 
         self._world.after(delay_s, due)
 
-    def _told(self, session: SessionId, write: Write, answer: object) -> None:
-        if session != self._session or self._writes.get(write.sequence) is not write:
+    def _told(self, session: SessionId, pending: PendingWrite, answer: object) -> None:
+        if session != self._session or self._writes.get(pending.sequence) is not pending:
             return
         if not isinstance(answer, Transacted) or answer.outcome is not Outcome.COMMITTED:
             hint = answer.leader_id if isinstance(answer, Transacted) else 0
             self._leader = hint or self._world.random.choice(self._voters)
-            self._send_after(0.03, session, write)
+            self._send_after(0.03, session, pending)
             return
         if answer.result is None:
             raise Violation("a transaction was applied and has no result")
-        del self._writes[write.sequence]
-        who = f"client {self.number}, write {write.sequence}"
-        self._history.wrote(who, (session, write.sequence), write.floor, answer)
-        if any(one.code is ResultCode.SESSION_GONE for one in answer.result.results):
+        del self._writes[pending.sequence]
+        who = f"client {self.number}, write {pending.sequence}"
+        self._history.wrote(who, (session, pending.sequence), pending.floor, answer)
+        codes = {one.code for one in answer.result.results}
+        if ResultCode.SESSION_GONE in codes:
             self._lose_session(session)
+        elif not self._reads and (self._seen.controller is None or not answer.result.ok):
+            self._begin_read()  # It is the controller now, or others have been here.
 
     def _begin_read(self) -> None:
         self._reads += 1
@@ -285,7 +224,7 @@ class Client:
             state["open"] = False
             if isinstance(answer, pb.ReadResponse):
                 who = f"client {self.number}, read {number} at voter {voter_id}"
-                self._seen_producer_id = self._history.read(who, floor, answer)
+                self._seen = self._history.read(who, floor, answer)
                 self._reads -= 1
             else:
                 self._world.after(0.1, again)

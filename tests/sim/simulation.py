@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple
 from quorum.config import QuorumConfig, quorum_config
 from quorum.raft.options import RaftOptions
 from tests.sim.checkers import SafetyChecker
-from tests.sim.clients import Client, History
+from tests.sim.clients import Client
 from tests.sim.disruption import DisruptionChecker
 from tests.sim.faults import Faults
 from tests.sim.globals import simulated
+from tests.sim.history import History
 from tests.sim.host import Host
 from tests.sim.mutants import Mutant
 from tests.sim.network import Conditions, Network
@@ -40,6 +41,8 @@ class Outcome(NamedTuple):
     last_lines: list[str]
     events: int
     writes: int
+    effects: int
+    """Writes that changed something."""
     reads: int
     committed: int
     terms: int
@@ -135,12 +138,12 @@ class Simulation:
         world.note("everything is healed")
         self.faults.heal_everything()
         committed = self.safety.record.last_index
-        probes = self.history.writes
+        probes = self.history.effects
         if not world.run_until(
             world.now + LEADER_WITHIN_S,
             lambda: (
                 self._leads()
-                and self.history.writes > probes
+                and self.history.effects > probes
                 and self.safety.record.last_index > committed
             ),
         ):
@@ -215,6 +218,7 @@ def simulate(
         world.last_lines(60),
         world.events,
         simulation.history.writes,
+        simulation.history.effects,
         simulation.history.reads,
         simulation.safety.record.last_index,
         max(simulation.safety.leaders, default=0),

@@ -15,8 +15,11 @@ SOAK_SEEDS = 2_000
 
 @pytest.mark.parametrize("first", range(1, 25, SEEDS_PER_TEST))
 def test_no_promise_is_broken_in_any_of_these_runs(first: int) -> None:
+    effects = 0
     for outcome in run_seeds(range(first, first + SEEDS_PER_TEST)):
         assert outcome.violation is None, report(outcome, steps=STEPS)
+        effects += outcome.effects
+    assert effects > 20 * SEEDS_PER_TEST, "hardly anything happened in these runs"
 
 
 @pytest.mark.slow

@@ -1,0 +1,21 @@
+"""The simulator notices what it is there for: without a guard it finds a violation, soon."""
+
+import pytest
+
+from tests.sim.batch import first_violation
+from tests.sim.mutant_table import MUTANTS
+from tests.sim.mutants import WITHIN_SEEDS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", [mutant.name for mutant in MUTANTS if not mutant.unseen])
+def test_every_missing_guard_is_noticed(name: str) -> None:
+    found = first_violation(name, range(1, WITHIN_SEEDS + 1))
+    assert found is not None, f"{WITHIN_SEEDS} seeds without {name}, and nothing was noticed"
+
+
+@pytest.mark.parametrize("name", ["p1-suffix", "p14-barrier", "p18-vote", "snapshot-fsync"])
+def test_what_is_noticed_first_is_noticed_at_once(name: str) -> None:
+    """The checkers are awake, also in a short run of the suite."""
+    assert first_violation(name, range(1, 11)) is not None
