@@ -147,8 +147,10 @@ class QuorumService(QuorumServicer):
     ) -> AsyncIterator[pb.WatchEvent]:
         start = MetadataOffset(request.from_offset)
         try:
-            async for event in watch(self._voter, start, frozenset(request.record_kinds)):
-                yield event
+            events = watch(self._voter, start, frozenset(request.record_kinds))
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    yield event
         except VoterCutOff:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE,

@@ -32,6 +32,7 @@ from quorum.raft.frames import REGULAR
 from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
 from quorum.sessions import TICK_MS, KeepAlive, SessionTable
+from quorum.shared_snapshot import SharedSnapshot
 from quorum.state_machine import AppliedSince, QuorumStateMachine, is_transaction
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,8 @@ class Voter:
         self.tail = LogTail()
         self._sessions = SessionTable()
         self._followed = (self.image.sessions, self.image.silences)
+        self.snapshot = SharedSnapshot()
+        self.watchers = 0
         self._noting: asyncio.Task[None] | None = None
         self.without_leader_since: float | None = clock_s()
         self._machine = machine

@@ -1,25 +1,31 @@
 """One watch: applied transactions in order from an offset, never skipping, never repeating.
 
 Newest first looked for in memory, then in the journal; where both have been left behind by
-compaction, a snapshot of the present image comes first.
+compaction, a snapshot of the present image comes first. Nothing is queued for a watcher: the next
+event is made when the last one was taken, so a slow one costs one event and the bytes that its
+connection buffers, and holds up nobody.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final
 
 from metadata_log.codec import decode_transaction
-from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.records import kind_of
-from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.library import clock_s
 from quorum.voter import Voter
 
 EVENT_BYTES: Final = 1 << 20
-SNAPSHOT_CHUNK_BYTES: Final = 256 << 10
+HEARTBEAT_S: Final = 1.0
+"""So often at least a watcher hears that its voter lives; an event that tells nothing new."""
+
+PACE_S: Final = 0.000_2
+"""Pause after an event, per watcher: however many there are, the voter sends 5,000 events a second
+at most, and in what piles up meanwhile transactions share events."""
+
 LEADERLESS_S: Final = 2.0
 """A voter without a leader for this long may be cut off: its watchers should try another one."""
 
@@ -30,22 +36,36 @@ class VoterCutOff(Exception):
 
 async def watch(
     voter: Voter, start: MetadataOffset, record_kinds: frozenset[str]
-) -> AsyncIterator[pb.WatchEvent]:
-    """Events without end.
+) -> AsyncGenerator[pb.WatchEvent, None]:
+    """Events without end, one at least every ``HEARTBEAT_S``.
 
     Raises:
         VoterCutOff: the watcher should go on at another voter.
     """
+    voter.watchers += 1
+    try:
+        async for event in _events(voter, start, record_kinds):
+            yield event
+    finally:
+        voter.watchers -= 1
+
+
+async def _events(
+    voter: Voter, start: MetadataOffset, record_kinds: frozenset[str]
+) -> AsyncIterator[pb.WatchEvent]:
     next_offset = start
     told_offset = start - 1
     while True:
         if next_offset < 1:
+            snapshot = await voter.snapshot.of(
+                voter.image, voter.applied_offset, voter.tail.first_offset
+            )
+            for chunk in snapshot.chunks:
+                yield pb.WatchEvent(snapshot_chunk=chunk)
+            yield pb.WatchEvent(snapshot_done=True, applied_offset=snapshot.offset)
             # Go on behind the no-ops after the image's last transaction: they may be compacted
             # away. The watcher is told of them by an event without transactions.
-            image, next_offset = voter.image, MetadataOffset(voter.applied_offset + 1)
-            async for event in _snapshot(image):
-                yield event
-            told_offset = image.offset
+            told_offset, next_offset = snapshot.offset, snapshot.next_offset
             continue
         entries, through = await _entries(voter, next_offset)
         if through is None:
@@ -57,7 +77,10 @@ async def watch(
             told_offset = through
         next_offset = MetadataOffset(max(next_offset, through + 1))
         if through >= voter.applied_offset:
-            await _wait_for_news(voter, through)
+            # One event costs about as much as ten transactions in it.
+            await asyncio.sleep(voter.watchers * PACE_S)
+            while not await _news(voter, through):
+                yield _event((), through)
 
 
 async def _entries(
@@ -75,23 +98,20 @@ async def _entries(
     return entries, entries[-1].offset if cut_short else applied
 
 
-async def _wait_for_news(voter: Voter, known: MetadataOffset) -> None:
-    while voter.applied_offset <= known:
-        since = voter.without_leader_since
-        if since is not None and clock_s() - since > LEADERLESS_S:
-            raise VoterCutOff
-        try:
-            async with asyncio.timeout(LEADERLESS_S / 2):
+async def _news(voter: Voter, known: MetadataOffset) -> bool:
+    """Wait for something to be applied after ``known``; False after ``HEARTBEAT_S`` without."""
+    if voter.applied_offset > known:
+        return True
+    since = voter.without_leader_since
+    if since is not None and clock_s() - since > LEADERLESS_S:
+        raise VoterCutOff
+    try:
+        async with asyncio.timeout(HEARTBEAT_S):
+            while voter.applied_offset <= known:
                 await voter.changed()
-        except TimeoutError:
-            continue
-
-
-async def _snapshot(image: Image) -> AsyncIterator[pb.WatchEvent]:
-    for chunk in encode_snapshot(image, SNAPSHOT_CHUNK_BYTES):
-        yield pb.WatchEvent(snapshot_chunk=chunk)
-        await asyncio.sleep(0)
-    yield pb.WatchEvent(snapshot_done=True, applied_offset=image.offset)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _event(entries: Sequence[LogEntry], applied_offset: MetadataOffset) -> pb.WatchEvent:

@@ -1,13 +1,15 @@
 """Watches over real voters: in order, whole, and from any of them."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from metadata_log.records import Operation, SessionOpened
 from metadata_log.types import MetadataOffset
 from quorum.client import SnapshotLoaded, TransactionsApplied
-from tests.integration.quorum_writes import Writer, applied_from, write
+from tests.integration.quorum_writes import Writer, applied_from, new_key, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 
 pytestmark = pytest.mark.integration
@@ -98,3 +100,70 @@ async def test_watch_goes_on_at_another_voter_without_gap_or_repetition(tmp_path
             await asyncio.gather(following, return_exceptions=True)
             assert offsets == sorted(set(offsets))
             assert set(writer.acknowledged.values()) <= set(offsets)
+
+
+async def test_a_hundred_watchers_see_everything_in_order(tmp_path: Path) -> None:
+    with QuorumCluster(tmp_path, voters=1) as quorum:
+        async with connected(quorum) as client:
+            seen = [MetadataOffset(0)] * 100
+
+            async def watch(number: int) -> None:
+                async for event in client.watch(MetadataOffset(1)):
+                    assert isinstance(event, TransactionsApplied)
+                    for offset, _ in event.transactions:
+                        assert offset > seen[number]
+                        seen[number] = offset
+
+            watchers = [asyncio.create_task(watch(number)) for number in range(100)]
+            for _ in range(20):
+                last = max((await write(client, 20)).values())
+            async with asyncio.timeout(20):
+                while min(seen) < last:
+                    await asyncio.sleep(0.02)
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+
+async def test_nothing_is_kept_for_a_watcher_that_stops_reading(tmp_path: Path) -> None:
+    """It falls behind what is retained, and goes on with a snapshot; nobody waits for it."""
+    settings = {
+        "metadata.log.max.record.bytes.between.snapshots": 2 << 20,
+        "metadata.log.retained.bytes": 1 << 20,
+    }
+    with QuorumCluster(tmp_path, voters=1, settings=settings) as quorum:
+        async with connected(quorum) as client:
+            lazy = client.watch(MetadataOffset(1))
+            first = await anext(lazy)
+            assert isinstance(first, TransactionsApplied)
+            before_mb = resident_mb(quorum)
+            key = new_key()
+            large = Operation(
+                records=(
+                    SessionOpened(session_id=key, timeout_ms=1_000_000, description="x" * 500_000),
+                )
+            )
+            # The same session again and again: refused, but in the log all the same. 120 MB.
+            for _ in range(60):
+                await asyncio.gather(*(client.transact([large]) for _ in range(4)))
+            last = await client.read_offset()
+            assert resident_mb(quorum) - before_mb < 80
+            covered = first.applied_offset
+            snapshots = 0
+            async with asyncio.timeout(20):
+                while covered < last:
+                    event = await anext(lazy)
+                    if isinstance(event, SnapshotLoaded):
+                        snapshots += 1
+                        assert event.image.offset > covered
+                        covered = event.image.offset
+                    else:
+                        assert all(offset > covered for offset, _ in event.transactions)
+                        covered = event.applied_offset
+            assert snapshots == 1
+
+
+def resident_mb(quorum: QuorumCluster) -> float:
+    (process,) = quorum.processes.values()
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

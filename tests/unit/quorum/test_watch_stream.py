@@ -1,16 +1,22 @@
 """A watch at one voter: where it goes on after a snapshot."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
+import pytest
+
+import quorum.watch_stream
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.log_tail import LogTail
+from quorum.shared_snapshot import REUSE_S, SharedSnapshot
 from quorum.voter import JournalRange, Voter
-from quorum.watch_stream import watch
+from quorum.watch_stream import HEARTBEAT_S, PACE_S, watch
+from tests.support.virtual_time import VirtualTimeLoop
 
 
 class FakeVoter:
@@ -18,24 +24,48 @@ class FakeVoter:
 
     without_leader_since = None
 
-    def __init__(self, image_offset: int, applied: int) -> None:
+    def __init__(self, image_offset: int = 0, applied: int = 0, tail_bytes: int = 1 << 20) -> None:
         self.image = Image(offset=MetadataOffset(image_offset))
         self.applied_offset = MetadataOffset(applied)
-        self.tail = LogTail()
+        self.tail = LogTail(tail_bytes)
         self.tail.restart(MetadataOffset(applied + 1))
+        self.snapshot = SharedSnapshot()
+        self.watchers = 0
+        self.journal: list[LogEntry] = []
+        self.journal_from = applied + 1
         self._changed = asyncio.Event()
 
-    def apply(self, entry: LogEntry) -> None:
-        self.tail.extend([entry])
-        self.applied_offset = entry.offset
+    def apply(self, *offsets: int, through: int | None = None) -> None:
+        """Transactions at ``offsets``, then no-ops up to ``through``."""
+        entries = [LogEntry(MetadataOffset(offset), b"x") for offset in offsets]
+        self.tail.extend(entries)
+        self.journal += entries
+        if offsets:
+            self.image = Image(offset=MetadataOffset(offsets[-1]))
+        self.applied_offset = MetadataOffset(through or offsets[-1])
         self._changed.set()
+        self._changed = asyncio.Event()
+
+    def install(self, image_offset: int, applied: int) -> None:
+        """A snapshot of the leader takes the place of everything."""
+        self.image = Image(offset=MetadataOffset(image_offset))
+        self.journal, self.journal_from = [], applied + 1
+        self.tail.restart(MetadataOffset(applied + 1))
+        self.apply(through=applied)
 
     async def changed(self) -> None:
         await self._changed.wait()
 
     async def read_journal(self, start: MetadataOffset) -> JournalRange | None:
-        """Everything below the snapshot's end is compacted away."""
-        return None
+        if start < self.journal_from:
+            return None
+        entries = [entry for entry in self.journal if entry.offset >= start][:5]
+        last = entries[-1].offset if entries else self.applied_offset
+        return JournalRange(entries, last)
+
+
+def watching(voter: FakeVoter, start: int) -> AsyncGenerator[pb.WatchEvent, None]:
+    return watch(cast("Voter", cast("Any", voter)), MetadataOffset(start), frozenset())
 
 
 async def next_event(events: AsyncIterator[pb.WatchEvent]) -> pb.WatchEvent:
@@ -45,12 +75,172 @@ async def next_event(events: AsyncIterator[pb.WatchEvent]) -> pb.WatchEvent:
 
 async def test_p11_watch_sends_one_snapshot_though_no_ops_follow_its_last_transaction() -> None:
     voter = FakeVoter(image_offset=10, applied=12)
-    events = watch(cast("Voter", cast("Any", voter)), MetadataOffset(0), frozenset())
+    events = watching(voter, 0)
     assert (await next_event(events)).snapshot_chunk
     done = await next_event(events)
     assert (done.snapshot_done, done.applied_offset) == (True, 10)
     caught_up = await next_event(events)
     assert (len(caught_up.transactions), caught_up.applied_offset) == (0, 12)
-    voter.apply(LogEntry(MetadataOffset(13), b""))
+    voter.apply(13)
     after = await next_event(events)
     assert [entry.offset for entry in after.transactions] == [13]
+
+
+def on_virtual_time(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+
+
+async def test_watch_from_a_negative_offset_begins_with_a_snapshot() -> None:
+    voter = FakeVoter()
+    voter.apply(1, 2, 3)
+    assert (await next_event(watching(voter, -5))).snapshot_chunk
+
+
+def test_watch_from_beyond_the_end_waits_for_that_offset() -> None:
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1, 2, 3)
+        events = watching(voter, 6)
+        assert not (await next_event(events)).transactions  # A heartbeat.
+        reading = asyncio.ensure_future(next_event(events))
+        voter.apply(4, 5, 6, 7)
+        assert [one.offset for one in (await reading).transactions] == [6, 7]
+
+    on_virtual_time(test)
+
+
+def test_idle_watcher_hears_that_its_voter_lives() -> None:
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1, through=2)
+        events = watching(voter, 3)
+        started_s = asyncio.get_running_loop().time()
+        for _ in range(3):
+            event = await next_event(events)
+            assert (len(event.transactions), event.applied_offset) == (0, 2)
+        assert asyncio.get_running_loop().time() - started_s < 3 * HEARTBEAT_S + 0.1
+
+    on_virtual_time(test)
+
+
+def test_watchers_share_events_and_a_lone_transaction_is_told_at_once() -> None:
+    """However many watch, the voter has to make a bounded number of events a second."""
+    count, seconds = 100, 2
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        voter = FakeVoter()
+        made = 0
+
+        async def read() -> None:
+            nonlocal made
+            async for event in watching(voter, 1):
+                made += bool(event.transactions)
+
+        readers = [asyncio.create_task(read()) for _ in range(count)]
+        await asyncio.sleep(0.5)
+        told_s = loop.time()
+        voter.apply(1)
+        while made < count:
+            await asyncio.sleep(0.0001)
+        assert loop.time() - told_s < 0.001
+        made = 0
+        for offset in range(2, 1_000 * seconds):
+            voter.apply(offset)
+            await asyncio.sleep(0.001)
+        assert 0.5 / PACE_S < made / seconds < 1.1 / PACE_S
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+        assert voter.watchers == 0
+
+    on_virtual_time(test)
+
+
+def test_watchers_who_come_together_share_one_snapshot() -> None:
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1, 2, 3)
+        streams = [watching(voter, 0) for _ in range(3)]
+        first = await asyncio.gather(*map(anext, streams))
+        assert len({event.snapshot_chunk for event in first}) == 1
+        encoding = voter.snapshot._encoding
+        voter.apply(4)
+        later = watching(voter, 0)
+        await anext(later)
+        assert voter.snapshot._encoding is encoding
+        done = await anext(later)
+        assert (done.snapshot_done, done.applied_offset) == (True, 3)
+        assert [one.offset for one in (await anext(later)).transactions] == [4]
+        await asyncio.sleep(REUSE_S + 0.1)
+        assert voter.snapshot._encoding is None
+
+    on_virtual_time(test)
+
+
+def test_shared_snapshot_is_not_given_once_what_follows_is_gone() -> None:
+    async def test() -> None:
+        voter = FakeVoter()
+        voter.apply(1, 2, 3)
+        await anext(watching(voter, 0))
+        voter.install(9, applied=10)
+        events = watching(voter, 0)
+        await anext(events)
+        assert (await anext(events)).applied_offset == 9
+
+    on_virtual_time(test)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_watch_never_skips_or_repeats(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any start, a reader of any pace, no-ops, a short memory, compaction, snapshots installed."""
+    monkeypatch.setattr(quorum.watch_stream, "EVENT_BYTES", 3)
+    rolls = random.Random(seed)
+    start = rolls.choice([-1, 0, 1, 3, 40, 200])
+
+    async def test() -> None:
+        voter = FakeVoter(tail_bytes=2_000)
+        written: set[int] = set()
+        delivered: list[int] = []
+        covered = max(0, start - 1)
+        """The reader has everything up to here, by snapshot or by transactions."""
+
+        async def read() -> None:
+            nonlocal covered
+            async for event in watching(voter, start):
+                if event.snapshot_done:
+                    assert event.applied_offset >= covered
+                    covered = event.applied_offset
+                for one in event.transactions:
+                    assert one.offset > covered
+                    assert not {each for each in written if covered < each < one.offset}
+                    covered = one.offset
+                    delivered.append(one.offset)
+                if rolls.random() < 0.3:
+                    await asyncio.sleep(rolls.random() / 10)
+
+        reading = asyncio.create_task(read())
+        at = 0
+        for _ in range(150):
+            fresh = sorted(rolls.sample(range(at + 1, at + 12), rolls.randrange(6)))
+            written.update(fresh)
+            at += 12
+            voter.apply(*fresh, through=at)
+            if rolls.random() < 0.1:
+                voter.journal_from = rolls.randrange(voter.journal_from, at + 1)
+            if rolls.random() < 0.03:
+                at += 30
+                voter.install(at - 2, applied=at)
+                written.clear()
+            await asyncio.sleep(rolls.random() / 50)
+        await asyncio.sleep(30)
+        assert not reading.done() or reading.result()
+        assert not {each for each in written if each > covered}
+        assert delivered == sorted(set(delivered))
+        reading.cancel()
+
+    on_virtual_time(test)

@@ -1,0 +1,67 @@
+"""A client's watch over voters that fall silent, on virtual time."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+import quorum.client_watch
+from metadata_log.types import MetadataOffset
+from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.client_directory import VoterDirectory
+from quorum.client_watch import SILENCE_S, TransactionsApplied, follow
+from tests.support.virtual_time import VirtualTimeLoop
+
+
+class Voter:
+    """Sends what the test gives it, a second apart, and then nothing, with the stream open."""
+
+    def __init__(self, events: Sequence[pb.WatchEvent]) -> None:
+        self._events = list(events)
+        self.asked_from: list[int] = []
+
+    def Watch(self, request: pb.WatchRequest) -> "Voter":
+        self.asked_from.append(request.from_offset)
+        return self
+
+    async def read(self) -> pb.WatchEvent:
+        if not self._events:
+            await asyncio.sleep(3_600)
+        await asyncio.sleep(1)
+        return self._events.pop(0)
+
+    def cancel(self) -> None: ...
+
+
+class Directory:
+    """Two voters, always in the same order."""
+
+    def in_order_of_preference(self) -> list[str]:
+        return ["one", "two"]
+
+    def channel(self, address: str) -> str:
+        return address
+
+
+def through(offset: int) -> pb.WatchEvent:
+    return pb.WatchEvent(applied_offset=offset)
+
+
+def test_watch_leaves_a_voter_that_is_silent_but_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeats = [through(7)] * 10
+    voters = {"one": Voter([through(7), *heartbeats]), "two": Voter([through(8), through(9)])}
+    monkeypatch.setattr(quorum.client_watch, "stub_of", lambda address: voters[address])
+
+    async def test() -> None:
+        events = follow(cast("VoterDirectory", cast("Any", Directory())), MetadataOffset(5))
+        told = [await anext(events) for _ in range(3)]
+        assert [
+            event.applied_offset for event in told if isinstance(event, TransactionsApplied)
+        ] == [7, 8, 9]
+        # Eleven seconds of heartbeats, then silence, then two events of the other voter.
+        assert asyncio.get_running_loop().time() == pytest.approx(11 + SILENCE_S + 2, abs=0.2)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(test())
+    assert (voters["one"].asked_from, voters["two"].asked_from) == ([5], [8])
