@@ -114,6 +114,8 @@ async def compare(bench: Bench, folder: Path) -> None:
             for cluster in clusters
         }
         await cases.failover(table, kills)
+        if not bench.quick:
+            await cases.silence(table, {cluster: kills[cluster] // 3 for cluster in clusters})
     makers = [QuorateCluster, *bench.pick(full=peers, quick=[])]
     await with_all_partitions(bench, table, folder, makers)
 

@@ -141,7 +141,7 @@ class QuorumClient:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                 raise QuorumError(error.details()) from error
-            self._directory.last_error = f"{leader}: {error.details() or error.code().name}"
+            self._directory.note_error(leader, error)
             return None
 
     # -- the leader ------------------------------------------------------------------------------

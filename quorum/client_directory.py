@@ -89,6 +89,12 @@ class VoterDirectory:
         stub = stub_of(self.channel(address))
         return await stub.QuorumStatus(pb.QuorumStatusRequest(), timeout=ASK_TIMEOUT_S)
 
+    def note_error(self, address: str, error: grpc.aio.AioRpcError) -> None:
+        """Keep for ``last_error`` what a voter's answer was, or why there was none."""
+        self.last_error = f"{address}: {error.details() or error.code().name}"
+        if self._security is None and "Socket closed" in self.last_error:
+            self.last_error += "; perhaps it speaks TLS only, and this is plain text"
+
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
@@ -124,7 +130,7 @@ class VoterDirectory:
         try:
             status = await self.status(address)
         except grpc.aio.AioRpcError as error:
-            self.last_error = f"{address}: {error.details() or error.code().name}"
+            self.note_error(address, error)
             return None
         if not status.leader_id:
             self.last_error = f"{address}: the quorum has no leader"

@@ -65,16 +65,16 @@ SESSION_TIMEOUT_MAX_MS: Final = ConfigKey(
 SNAPSHOT_MAX_BYTES: Final = ConfigKey(
     name="metadata.log.max.record.bytes.between.snapshots",
     type=int,
-    default=64 << 20,
+    default=20 << 20,
     at_least=1_024,
-    doc="A snapshot is written after this many bytes of log.",
+    doc="A snapshot is written after this many bytes of log, which are also held in memory.",
 )
 SNAPSHOT_MAX_RECORDS: Final = ConfigKey(
     name="metadata.log.max.records.between.snapshots",
     type=int,
-    default=100_000,
+    default=50_000,
     at_least=10,
-    doc="A snapshot is written after this many entries of log.",
+    doc="A snapshot is written after this many entries of log, which a restart applies again.",
 )
 RETAINED_RECORDS: Final = ConfigKey(
     name="metadata.log.retained.records",
@@ -82,6 +82,13 @@ RETAINED_RECORDS: Final = ConfigKey(
     default=20_000,
     at_least=0,
     doc="Entries kept before a snapshot, so that watchers and slow voters need no snapshot.",
+)
+RETAINED_BYTES: Final = ConfigKey(
+    name="metadata.log.retained.bytes",
+    type=int,
+    default=16 << 20,
+    at_least=0,
+    doc="At most so many bytes of entries are kept before a snapshot; they are held in memory.",
 )
 LOG_LEVEL: Final = ConfigKey(
     name="log.level",
@@ -105,6 +112,7 @@ QUORUM_SPEC: Final = ConfigSpec(
         SNAPSHOT_MAX_BYTES,
         SNAPSHOT_MAX_RECORDS,
         RETAINED_RECORDS,
+        RETAINED_BYTES,
         *VOTER_SECURITY,
         LOG_LEVEL,
     ),
@@ -149,6 +157,7 @@ class QuorumConfig(msgspec.Struct, frozen=True):
             snapshot_max_entries=self.values[SNAPSHOT_MAX_RECORDS],
             snapshot_max_bytes=self.values[SNAPSHOT_MAX_BYTES],
             retained_entries=self.values[RETAINED_RECORDS],
+            retained_bytes=self.values[RETAINED_BYTES],
         )
 
     @property

@@ -21,6 +21,7 @@ _LOG_LINE: Final = re.compile(rb"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+
 _HANDSHAKE_ENDED: Final = re.compile(rb"CallNextHandshakerLocked: error=(?!OK )(.*)")
 _LOCAL: Final = re.compile(rb"endpoint_local_address=([^,}]+)")
 _PEER: Final = re.compile(rb"endpoint_peer_address=([^,}]+)")
+_TLS_ERROR: Final = re.compile(r"OPENSSL_internal:([A-Z0-9_]+): (.*?)(?:: OK)?$")
 _OF_HANDSHAKES: Final = (b"ssl_transport_security.cc", b"handshaker.cc", b"channel_trace.h")
 _GOES_ON: Final = (b"=== Source Location", b"src/", b" shutdown=")
 """How the further lines of such a message begin, but for empty ones."""
@@ -71,6 +72,12 @@ def trace_handshakes() -> None:
         os.environ["GRPC_TRACE"] = _HANDSHAKES
 
 
+def quiet_handshakes() -> None:
+    """Keep grpc's core from logging each attempt of a client: errors say why. As above."""
+    if "GRPC_TRACE" not in os.environ and "GRPC_VERBOSITY" not in os.environ:
+        os.environ["GRPC_VERBOSITY"] = "ERROR"
+
+
 def divert_grpc_log(port: int, refusals: Refusals) -> None:
     """From now on the C code's standard error is read here; Python's goes where it went.
 
@@ -107,6 +114,10 @@ def _read_lines(reader: int, outside: int, log: HandshakeLog) -> None:
 
 
 def _readable(why: str) -> str:
-    """Without the parts that only grpc's authors understand."""
-    why = re.sub(r"^UNKNOWN: |error:[0-9a-f]+:|OPENSSL_internal:|: OK$", "", why)
-    return why.replace("SSL_ERROR_SSL: SSL routines:", "").strip()
+    """In the words of the raft port, as far as they can be found."""
+    found = _TLS_ERROR.search(why)
+    if found is None:
+        return why.removeprefix("UNKNOWN: ").removesuffix(": OK").strip()
+    if found[1] == "CERTIFICATE_VERIFY_FAILED":
+        return f"its certificate is refused: {found[2]}"
+    return f"TLS failed: {found[1].lower().replace('_', ' ')}"

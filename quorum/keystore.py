@@ -48,8 +48,8 @@ def load_security(
     principal = _principal(own)
     if not principal.has_role(role):
         raise SecurityError(
-            f"{where} is the certificate of {principal}, and a {role}'s is needed, with the name "
-            f"{role_name(role)}: make one with `quorate certs`"
+            f"{where} is the certificate of {principal}, and one with the name {role_name(role)} "
+            "is needed: make it with `quorate certs`"
         )
     return Security(
         keystore=keystore,

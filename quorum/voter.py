@@ -29,6 +29,7 @@ from quorum.config import QuorumConfig
 from quorum.log_tail import LogTail
 from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
 from quorum.raft.frames import REGULAR
+from quorum.raft.journal import Entry
 from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
 from quorum.sessions import TICK_MS, KeepAlive, SessionTable
@@ -301,28 +302,34 @@ class Voter:
 
     async def read_journal(self, start: MetadataOffset) -> JournalRange | None:
         """Some applied entries from ``start`` on out of the journal; None: compacted away."""
-        return await asyncio.wrap_future(self.driver.call(_journal_reader(start)))
+        entries = await asyncio.wrap_future(self.driver.call(_journal_reader(start)))
+        return None if entries is None else _transactions(entries, start)
 
 
-def _journal_reader(start: MetadataOffset) -> Callable[[RaftNode], JournalRange | None]:
-    def read(node: RaftNode) -> JournalRange | None:
+def _journal_reader(start: MetadataOffset) -> Callable[[RaftNode], list[Entry] | None]:
+    def read(node: RaftNode) -> list[Entry] | None:
         journal = node.journal
         # The first entry may be the placeholder of a snapshot.
         if start <= journal.first_index:
             return None
         position = start - journal.first_index
         count = max(0, min(_READ_ENTRIES, node.last_applied - start + 1))
-        found: list[LogEntry] = []
-        size, last = 0, start - 1
-        for command, last, _ in journal[position : position + count]:
-            if command[0] == REGULAR and is_transaction(command[1:]):
-                found.append(LogEntry(MetadataOffset(last), command[1:]))
-                size += len(command)
-                if size >= _READ_BYTES:
-                    break
-        return JournalRange(found, MetadataOffset(last))
+        return journal[position : position + count]
 
     return read
+
+
+def _transactions(entries: Sequence[Entry], start: MetadataOffset) -> JournalRange:
+    """On the event loop: telling what is a transaction would hold up the raft thread."""
+    found: list[LogEntry] = []
+    size, last = 0, start - 1
+    for command, last, _ in entries:
+        if command[0] == REGULAR and is_transaction(command[1:]):
+            found.append(LogEntry(MetadataOffset(last), command[1:]))
+            size += len(command)
+            if size >= _READ_BYTES:
+                break
+    return JournalRange(found, MetadataOffset(last))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -145,17 +145,32 @@ async def idle_cpu(table: Comparison, clusters: Sequence[Cluster], seconds: floa
 
 async def failover(table: Comparison, kills: Mapping[Cluster, int]) -> None:
     """From kill -9 of the leader to the first write that is acknowledged after it."""
-    times_ms: dict[str, list[float]] = {cluster.name: [] for cluster in kills}
-    for round_number in range(max(kills.values())):
-        for cluster, count in kills.items():
-            if round_number < count:
-                times_ms[cluster.name].append(await _kill_leader(cluster))
+    times_ms = await _in_rounds(kills, _kill_leader)
     for label, fraction in (("min", 0.0), ("p50", 0.5), ("p90", 0.9), ("max", 1.0)):
         goal = "≤ 500" if label == "p50" else ""
         measured = {name: percentile(times, fraction) for name, times in times_ms.items()}
         table.row(f"leader kill to first write, {label} ms", measured, goal)
     kills_of = {name: len(times) for name, times in times_ms.items()}
     table.row("leader kills", kills_of, compared=())
+
+
+async def silence(table: Comparison, pauses: Mapping[Cluster, int]) -> None:
+    """The same for a leader that falls silent: no closed connection tells of it."""
+    times_ms = await _in_rounds(pauses, _pause_leader)
+    measured = {name: statistics.median(times) for name, times in times_ms.items()}
+    table.row("leader pause to first write, p50 ms", measured)
+
+
+async def _in_rounds(
+    counts: Mapping[Cluster, int], measure: Callable[[Cluster], Awaitable[float]]
+) -> dict[str, list[float]]:
+    """Each cluster as often as its count, in turn."""
+    measured: dict[str, list[float]] = {cluster.name: [] for cluster in counts}
+    for round_number in range(max(counts.values())):
+        for cluster, count in counts.items():
+            if round_number < count:
+                measured[cluster.name].append(await measure(cluster))
+    return measured
 
 
 async def _kill_leader(cluster: Cluster) -> float:
@@ -166,9 +181,27 @@ async def _kill_leader(cluster: Cluster) -> float:
     await cluster.write_through()
     elapsed = time.perf_counter() - started
     cluster.start_node(leader)
+    await _settle(cluster)
+    return elapsed * 1000
+
+
+async def _pause_leader(cluster: Cluster) -> float:
+    leader = cluster.leader()
+    await cluster.write_through()
+    started = time.perf_counter()
+    cluster.pause(leader)
+    try:
+        await cluster.write_through()
+        elapsed = time.perf_counter() - started
+    finally:
+        cluster.resume(leader)
+    await _settle(cluster)
+    return elapsed * 1000
+
+
+async def _settle(cluster: Cluster) -> None:
     await until_whole(cluster)
     await asyncio.sleep(_SETTLE_S)
-    return elapsed * 1000
 
 
 async def restart(cluster: Cluster) -> Restart:

@@ -3,6 +3,8 @@
 All write the same: a key of 20 bytes, one of ``KEYS``, and a value of ``VALUE_BYTES``.
 """
 
+import os
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -95,6 +97,14 @@ class Cluster(ABC):
     @abstractmethod
     def kill(self, node: int) -> None:
         """kill -9."""
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: silent, as if its cable were pulled."""
+        os.kill(self.pids[node], signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT."""
+        os.kill(self.pids[node], signal.SIGCONT)
 
     @abstractmethod
     def leader(self) -> int:

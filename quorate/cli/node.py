@@ -100,6 +100,9 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
     """
     # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    from quorum.grpc_log import quiet_handshakes
+
+    quiet_handshakes()
     from broker.process import run
 
     return _run(run, config, settings, exit_with_parent=exit_with_parent)

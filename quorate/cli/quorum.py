@@ -16,6 +16,9 @@ def quorum() -> None:
       quorate quorum add-voter 4@host4:7001/7101 --bootstrap-controller host1:7101
       quorate quorum backup --bootstrap-controller host1:7101,host2:7101 --output quorum.backup
     """
+    from quorum.grpc_log import quiet_handshakes
+
+    quiet_handshakes()
 
 
 for command in (status, add_voter, remove_voter, transfer, backup, restore, verify_backup):

@@ -143,6 +143,8 @@ def _show(path: Path, backup: "Backup", size: int, *, as_json: bool) -> None:
     click.echo(f"cluster     {found['cluster_id']}")
     click.echo(f"taken       {_utc(found['taken_at_ms'])} from {found['source']}")
     click.echo(f"position    metadata offset {found['offset']}, term {found['term']}")
+    voters = ", ".join(map(str, found["voters"])) or "those of the configuration"
+    click.echo(f"voters      {voters}")
     click.echo(f"topics      {found['topics']}, with {found['partitions']} partitions")
     brokers = ", ".join(map(str, found["brokers"])) or "none"
     click.echo(f"sessions    {found['sessions']}; brokers registered: {brokers}")
@@ -158,6 +160,7 @@ def _contents(path: Path, backup: "Backup", size: int) -> dict[str, Any]:
         "source": backup.header.source,
         "offset": image.offset,
         "term": backup.term,
+        "voters": sorted(voter.voter_id for voter in image.voter_set.voters),
         "topics": len(image.topics),
         "partitions": sum(len(topic.partitions) for topic in image.topics.values()),
         "sessions": len(image.sessions),

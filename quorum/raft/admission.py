@@ -209,10 +209,8 @@ class Admission:
     def heard(self, hello: RaftHello) -> None:
         """A welcome hello came; this may be what a fresh voter waited for."""
         self._hellos[hello.voter_id] = hello
-        folders = (
-            (b"", self.own.directory_id) if hello.voter_set_version else (self.own.directory_id,)
-        )
-        if hello.knows_receiver and hello.receiver_directory_id in folders:
+        is_expected = hello.receiver_directory_id in (b"", self.own.directory_id)
+        if hello.knows_receiver and is_expected:
             self._expected_at = max(self._expected_at, hello.voter_set_version)
             if not self._takes_part:
                 self._joins = hello.voter_set_version > 0

@@ -135,9 +135,7 @@ class CompactingVoter(ElectingVoter):
 
     def _compact(self, snapshot_index: int) -> None:
         self._snapshot_index = max(self._snapshot_index, snapshot_index)
-        # The library wants two entries at least.
-        keep_from = snapshot_index - max(1, self.options.retained_entries)
-        self.journal.deleteEntriesTo(keep_from - self.journal.first_index)
+        self.journal.deleteEntriesTo(self._first_retained(snapshot_index))
         log.info(
             "snapshot %d written in %d ms, %d bytes; the journal begins at %d",
             snapshot_index,
@@ -145,6 +143,24 @@ class CompactingVoter(ElectingVoter):
             self._snapshots.path.stat().st_size,
             self.journal.first_index,
         )
+
+    def _first_retained(self, snapshot_index: int) -> int:
+        """Position in the journal of the first entry kept before the snapshot's last one.
+
+        What is kept spares watchers and slow voters a snapshot, but lies in memory: by number and
+        by size.
+        """
+        position = snapshot_index - self.journal.first_index
+        # The library wants two entries at least.
+        least = max(0, position - max(1, self.options.retained_entries))
+        room = self.options.retained_bytes
+        position -= 1
+        while position > least:
+            room -= len(self.journal[position - 1][0])
+            if room < 0:
+                break
+            position -= 1
+        return position
 
     def _SyncObj__sendAppendEntries(self) -> None:
         super()._SyncObj__sendAppendEntries()

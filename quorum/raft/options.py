@@ -11,9 +11,10 @@ class RaftOptions(msgspec.Struct, frozen=True, kw_only=True):
     commit_push_s: float = 0.0015
     """Followers learn of a new commit index this long after it, if nothing is sent before."""
 
-    snapshot_max_entries: int = 100_000
-    snapshot_max_bytes: int = 64 << 20
+    snapshot_max_entries: int = 50_000
+    snapshot_max_bytes: int = 20 << 20
     retained_entries: int = 20_000
+    retained_bytes: int = 16 << 20
 
     @property
     def heartbeat_s(self) -> float:

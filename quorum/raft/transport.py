@@ -351,6 +351,8 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         """Tell the peer why, and let it close the connection: our close could overtake that."""
         self._complain(f"refused {connection.voter_id}", f"refused: {refusal.detail}")
         connection.send(encode_refusal(refusal))
+        if connection.closed:
+            return
         self._lost(connection, "it is refused")
         self._refused.add(connection)
         self._unintroduced[connection] = time.monotonic()

@@ -153,6 +153,14 @@ def test_three_hosts_set_up_by_the_guide_survive_cut_links(tmp_path: Path) -> No
         assert deployed.term() == term + 1, "one election, when it was needed"
         console.call(wait_for_records, 20)
 
+        deaf = next(host for host in HOSTS if host != successor)
+        lab.cut_one_way(successor, deaf)
+        time.sleep(1.5)
+        assert console.call(wait_for_writes, 20)
+        lab.heal()
+        assert deployed.wait_until_whole() == successor
+        assert deployed.term() == term + 1, "who cannot hear the leader disturbs nobody"
+
         assert console.call(stop_writer) == 0
         assert console.call(stop_load, hosts.bootstrap, TOPIC, PARTITIONS) > 100
         for host in HOSTS:

@@ -117,6 +117,30 @@ async def test_rule_9_a_session_of_the_backup_expires_if_nobody_keeps_it(tmp_pat
 
 
 @pytest.mark.slow
+async def test_voters_of_the_lost_quorum_end_when_they_meet_the_restored_one(
+    tmp_path: Path,
+) -> None:
+    """Also if they are a majority of the lost one: two quorums must not go on side by side."""
+    backup = tmp_path / "quorum.backup"
+    with QuorumCluster(tmp_path) as quorum:
+        async with connected(quorum) as client:
+            kept = await write(client, 20)
+            options = ("--bootstrap-controller", quorum.address(1), "--output", str(backup))
+            await asyncio.to_thread(quorate, "quorum", "backup", *options)
+        for voter_id in list(quorum.processes):
+            quorum.kill(voter_id)
+        quorum.wipe(1)
+        await asyncio.to_thread(restore_first, quorum, backup)
+        quorum.start(2)
+        quorum.start(3)
+        for voter_id in (2, 3):
+            await asyncio.to_thread(quorum.wait_for_exit, voter_id)
+            assert f"voter {voter_id} was removed from the quorum" in quorum.log_text(voter_id)
+        async with connected(quorum) as client:
+            assert set(kept) <= set((await image_now(client)).sessions)
+
+
+@pytest.mark.slow
 def test_what_a_stopped_voter_left_can_be_salvaged(tmp_path: Path) -> None:
     backup = tmp_path / "quorum.backup"
     folder = ""

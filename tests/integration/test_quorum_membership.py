@@ -16,7 +16,7 @@ from quorum.client_directory import VoterDirectory
 from quorum.config import parse_voters
 from quorum.errors import ChangeNotMade, QuorumUnavailable
 from quorum.raft.lmdb_journal import JOURNAL_FILE
-from tests.integration.quorum_writes import Writer, image_now
+from tests.integration.quorum_writes import Writer, image_now, write
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.quorum_cluster import QuorumCluster, connected
 
@@ -30,7 +30,7 @@ WRITERS = 4
 async def administration(
     quorum: QuorumCluster, timeout_s: float = TIMEOUT_S
 ) -> AsyncIterator[QuorumAdmin]:
-    directory = VoterDirectory(quorum.addresses)
+    directory = VoterDirectory(quorum.addresses, quorum.security)
     try:
         yield QuorumAdmin(directory, timeout_s)
     finally:
@@ -77,17 +77,20 @@ async def load(client: QuorumClient) -> AsyncIterator[list[Writer]]:
 async def test_a_quorum_grows_and_shrinks_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
     with QuorumCluster(
         tmp_path,
+        secure=True,
         settings={
             "metadata.log.max.records.between.snapshots": 500,
             "metadata.log.retained.records": 100,
         },
     ) as quorum:
         async with connected(quorum) as client, administration(quorum) as admin:
+            await write(client, 700)
             async with load(client) as writers:
                 for expected in (4, 5):
                     new = quorum.start_new()
                     assert new == expected
                     assert (await add(admin, quorum, new))[-1] == "it is a voter"
+                    assert "installing snapshot" in quorum.log_text(new)
                 assert [v.observer for v in (await voters(admin)).values()] == [False] * 5
                 for _ in range(2):
                     leader = (await admin.status()).leader_id

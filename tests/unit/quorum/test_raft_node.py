@@ -335,6 +335,23 @@ def test_p1_journal_behind_its_snapshot_is_refused(tmp_path: Path) -> None:
         LoneNode(tmp_path / "voter")
 
 
+def test_log_is_compacted_by_size_on_both_sides_of_the_snapshot(tmp_path: Path) -> None:
+    """Entries lie in memory: ten large ones weigh more than a thousand small ones."""
+    lone = LoneNode(tmp_path / "voter", snapshot_max_bytes=5_000, retained_bytes=2_500)
+    for index in range(1, 21):
+        command = b"\0" + bytes(999)
+        lone.append_from(2, (index, 1 if index > 1 else 0), [(command, 1)], commit_index=index + 1)
+        lone.round()
+        lone.round()
+    position = lone.snapshots.position()
+    assert position is not None
+    assert position.last_index > 15
+    # The snapshot's own last entry, and what fits before it.
+    assert position.last_index - lone.journal.first_index == 3
+    assert len(lone.journal) < 10
+    lone.close()
+
+
 def test_p1_committed_entries_missing_from_the_journal_are_refused(tmp_path: Path) -> None:
     lone = LoneNode(tmp_path / "voter")
     lone.append_from(2, (1, 0), entries("a", "b"), commit_index=3)

@@ -122,3 +122,29 @@ def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
     others = [b"a library's own words", b"and more", error, b" its second line"]
     lines = [others[0], *FAILED, others[1], FAILED[0], *others[2:]]
     assert [line for line in lines if log.take(line)] == others
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (
+            "UNKNOWN: Ssl handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000009c:"
+            "SSL routines:OPENSSL_internal:HTTP_REQUEST: Invalid certificate verification context"
+            ": OK",
+            "TLS failed: http request",
+        ),
+        (
+            "UNKNOWN: Ssl handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:"
+            "SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired: OK",
+            "its certificate is refused: certificate has expired",
+        ),
+        ("UNAVAILABLE: Handshake read failed", "UNAVAILABLE: Handshake read failed"),
+    ],
+)
+def test_the_reason_is_said_in_words(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture, why: str, said: str
+) -> None:
+    log = HandshakeLog(7101, refusals)
+    log.take(HEAD + b"handshaker.cc:155] CallNextHandshakerLocked: error=" + why.encode())
+    log.take(b" shutdown=false index=2, " + ARGS)
+    assert caplog.messages == [f"test port: refused 10.0.0.9: {said}"]
