@@ -95,17 +95,27 @@ class Admission:
         if not self.voter_set.version:
             return not self._joins
         member = self.voter_set.voter(self.own.voter_id)
-        return member is not None and not member.observer
+        return self._is_in(self.voter_set) and member is not None and not member.observer
+
+    def _is_in(self, voter_set: VoterSet) -> bool:
+        """Whether the set names this voter, in this data folder.
+
+        A voter that was added again reads the log from before its time, with sets that name the
+        one it replaces: by those it has no vote, and leaving with that one is not its removal.
+        """
+        member = voter_set.voter(self.own.voter_id)
+        return member is not None and member.directory_id in (b"", self.own.directory_id)
 
     def follow(self, voter_set: VoterSet) -> None:
         """Another set was applied.
 
         Raises:
-            RemovedFromQuorum: it no longer names this voter, which was a member before.
+            RemovedFromQuorum: it no longer names this voter, which was a member before, and no
+                newer set is known to name it again.
         """
         before, self.voter_set = self.voter_set, voter_set
-        own_id = self.own.voter_id
-        if before.voter(own_id) is not None and voter_set.voter(own_id) is None:
+        is_removed = self._is_in(before) and not self._is_in(voter_set)
+        if is_removed and self._expected_at <= voter_set.version:
             raise self._removed(voter_set.version)
 
     def first_voter_set(self) -> tuple[QuorumVoter, ...] | None:
@@ -231,7 +241,7 @@ class Admission:
     def refused(self, refusal: RaftRefusal, now_s: float) -> bool:
         """Another voter does not talk to this one; False if that is of no account."""
         known = max(self.voter_set.version, self._expected_at)
-        is_member = self.voter_set.voter(self.own.voter_id) is not None
+        is_member = self._is_in(self.voter_set)
         newer = refusal.voter_set_version > known
         if not newer and (is_member or refusal.voter_set_version < known):
             return False  # The other one is behind.

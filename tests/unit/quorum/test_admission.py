@@ -196,6 +196,17 @@ def test_a_new_voter_has_no_vote_before_its_own_set_says_so() -> None:
         assert new.admission.has_vote is has_vote
 
 
+def test_a_set_that_names_another_folder_gives_no_vote() -> None:
+    again = fresh(quorum_voter(3, folder=7))
+    added = msgspec.structs.replace(THREE, directory_id=b"", observer=True)
+    again.meets(established(ONE, TWO, added, version=9))
+    for version, voters in enumerate([(THREE,), (ONE, THREE), (ONE, TWO)], 1):
+        again.admission.follow(VoterSet(voters, version))  # The one that it replaces, and its end.
+        assert not again.admission.has_vote
+    again.admission.follow(VoterSet((ONE, TWO, quorum_voter(3, folder=7)), 10))
+    assert again.admission.has_vote
+
+
 # --- voters that are behind ---------------------------------------------------------------------
 
 
@@ -225,6 +236,15 @@ def test_applying_its_own_removal_ends_a_voter() -> None:
     three = established(THREE, ONE, TWO)
     with pytest.raises(RemovedFromQuorum, match="add-voter 3@voter3:7001/7101"):
         three.admission.follow(VoterSet((ONE, TWO), 6))
+
+
+def test_who_was_added_again_meanwhile_goes_on() -> None:
+    three, ahead = established(THREE, ONE, TWO, version=5), established(ONE, TWO, THREE, version=8)
+    three.meets(ahead)
+    three.admission.follow(VoterSet((ONE, TWO), 6))
+    assert not three.admission.has_vote
+    three.admission.follow(VoterSet((ONE, TWO, THREE), 8))
+    assert three.admission.has_vote
 
 
 def test_a_new_voter_reads_sets_from_before_its_time() -> None:
