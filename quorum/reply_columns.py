@@ -4,7 +4,7 @@ A protobuf message per transaction and operation, written and read again, costs 
 applying it does. Both directions are here so that they cannot drift apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from metadata_log.records import OperationResult, ResultCode, TransactionResult
 from metadata_log.types import MetadataOffset
@@ -20,19 +20,33 @@ class ReplyColumns:
         self._operations: list[int] = []
         self._versions: list[int] = []
 
-    def take(self, request_id: int, result: TransactionResult) -> bool:
-        """Add the result; False, and nothing added, if an operation of it was refused."""
-        results = result.results
-        for one in results:
-            if one.code is not ResultCode.OK:
-                return False
-        self._request_ids.append(request_id)
-        self._offsets.append(result.offset)
-        self._operations.append(len(results))
+    def take(
+        self, request_ids: Sequence[int], results: Sequence[TransactionResult | None]
+    ) -> list[tuple[int, TransactionResult | None]]:
+        """Add these results; returns those that have no place here.
+
+        They are the ones with a refused operation, and those of what was no transaction: None.
+        """
+        left: list[tuple[int, TransactionResult | None]] = []
+        for request_id, result in zip(request_ids, results, strict=True):
+            if result is None or not self._take_versions(result.results):
+                left.append((request_id, result))
+                continue
+            self._request_ids.append(request_id)
+            self._offsets.append(result.offset)
+            self._operations.append(len(result.results))
+        return left
+
+    def _take_versions(self, results: Sequence[OperationResult]) -> bool:
+        """False, and nothing added, if an operation was refused."""
         if len(results) == 1:
+            if results[0].code is not ResultCode.OK:
+                return False
             self._versions.append(results[0].version)
-        else:
-            self._versions += [one.version for one in results]
+            return True
+        if any(one.code is not ResultCode.OK for one in results):
+            return False
+        self._versions += [one.version for one in results]
         return True
 
     def to_proto(self) -> pb.TakenEffect | None:

@@ -1,14 +1,15 @@
 """The server's end of a ``Transact`` stream: frames of transactions in, replies per round out."""
 
 import asyncio
+from itertools import compress
 from typing import Any, Final
 
 import grpc
 
 from metadata_log.codec import as_of_client, result_to_proto
-from metadata_log.records import Transaction
+from metadata_log.records import Transaction, TransactionResult
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.raft.driver import Outcome, Proposal
+from quorum.raft.driver import Outcome, ProposalRun, Settled
 from quorum.reply_columns import ReplyColumns
 from quorum.voter import Voter
 
@@ -23,7 +24,7 @@ class TransactStream:
 
     def __init__(self, voter: Voter) -> None:
         self._voter = voter
-        self._completed: list[Proposal] = []
+        self._completed: list[Settled] = []
         self._refused: list[pb.TransactReply] = []
         self._ready = asyncio.Event()
         self._unanswered = 0
@@ -51,9 +52,9 @@ class TransactStream:
         finally:
             writer.cancel()
 
-    def completed(self, proposal: Proposal) -> None:
-        """Called for every proposal of this stream when its outcome is known."""
-        self._completed.append(proposal)
+    def completed(self, settled: Settled) -> None:
+        """Called for proposals of this stream when their outcome is known."""
+        self._completed.append(settled)
         self._ready.set()
 
     def _take(self, frame: pb.TransactFrame) -> None:
@@ -61,18 +62,27 @@ class TransactStream:
             for request_id in frame.request_ids:
                 self._refuse(request_id, pb.TRANSACT_NOT_LEADER)
             return
-        proposals = []
-        for request_id, command in zip(frame.request_ids, frame.transactions, strict=True):
-            if len(command) > Transaction.MAX_ENCODED_BYTES:
-                detail = f"{len(command)} bytes, {Transaction.MAX_ENCODED_BYTES} at most"
-                self._refuse(request_id, pb.TRANSACT_TOO_LARGE, detail)
-            else:
-                proposals.append(Proposal(as_of_client(command), self, request_id))
-        if proposals and not self._voter.submit(proposals):
-            for proposal in proposals:
-                self._refuse(proposal.request_id, pb.TRANSACT_BUSY)
+        run = self._run_of(frame)
+        if run.commands and not self._voter.submit(run):
+            for request_id in run.request_ids:
+                self._refuse(request_id, pb.TRANSACT_BUSY)
             return
-        self._unanswered += len(proposals)
+        self._unanswered += len(run.commands)
+
+    def _run_of(self, frame: pb.TransactFrame) -> ProposalRun:
+        """The frame's transactions, without those that are too large."""
+        commands = [as_of_client(transaction) for transaction in frame.transactions]
+        request_ids = list(frame.request_ids)
+        if max(map(len, commands), default=0) > Transaction.MAX_ENCODED_BYTES:
+            sizes = list(zip(request_ids, map(len, commands), strict=True))
+            for request_id, size in sizes:
+                if size > Transaction.MAX_ENCODED_BYTES:
+                    detail = f"{size} bytes, {Transaction.MAX_ENCODED_BYTES} at most"
+                    self._refuse(request_id, pb.TRANSACT_TOO_LARGE, detail)
+            fits = [size <= Transaction.MAX_ENCODED_BYTES for _, size in sizes]
+            commands = list(compress(commands, fits))
+            request_ids = list(compress(request_ids, fits))
+        return ProposalRun(commands, self, request_ids)
 
     def _refuse(
         self, request_id: int, status: "pb.TransactStatus.ValueType", detail: str = ""
@@ -95,34 +105,35 @@ class TransactStream:
             self._ready.clear()
             completed, self._completed = self._completed, []
             refused, self._refused = self._refused, []
-            self._unanswered -= len(completed)
+            self._unanswered -= sum(len(settled.results) for settled in completed)
             if completed or refused:
                 await context.write(self._replies(completed, refused))
 
     def _replies(
-        self, completed: list[Proposal], refused: list[pb.TransactReply]
+        self, completed: list[Settled], refused: list[pb.TransactReply]
     ) -> pb.TransactReplyFrame:
         columns = ReplyColumns()
         replies = refused
-        for proposal in completed:
-            result = proposal.result
-            if result is None or not columns.take(proposal.request_id, result):
-                replies.append(self._reply(proposal))
+        for run, start, results, outcome in completed:
+            request_ids = run.request_ids[start : start + len(results)]
+            if outcome is Outcome.COMMITTED:
+                replies += [_reply(*left) for left in columns.take(request_ids, results)]
+            else:
+                leader_id = self._voter.leadership.leader_id
+                replies += [
+                    pb.TransactReply(
+                        request_id=request_id, status=_STATUS_OF[outcome], leader_id=leader_id
+                    )
+                    for request_id in request_ids
+                ]
         return pb.TransactReplyFrame(replies=replies, taken_effect=columns.to_proto())
 
-    def _reply(self, proposal: Proposal) -> pb.TransactReply:
-        if proposal.outcome is not Outcome.COMMITTED:
-            return pb.TransactReply(
-                request_id=proposal.request_id,
-                status=_STATUS_OF[proposal.outcome],
-                leader_id=self._voter.leadership.leader_id,
-            )
-        if proposal.result is None:
-            return pb.TransactReply(
-                request_id=proposal.request_id,
-                status=pb.TRANSACT_INVALID,
-                detail="not a transaction that this version of the quorum understands",
-            )
+
+def _reply(request_id: int, result: TransactionResult | None) -> pb.TransactReply:
+    if result is None:
         return pb.TransactReply(
-            request_id=proposal.request_id, result=result_to_proto(proposal.result)
+            request_id=request_id,
+            status=pb.TRANSACT_INVALID,
+            detail="not a transaction that this version of the quorum understands",
         )
+    return pb.TransactReply(request_id=request_id, result=result_to_proto(result))

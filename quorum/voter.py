@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from metadata_log.codec import encode_transaction
 from metadata_log.image import Image
@@ -27,7 +27,7 @@ from metadata_log.records import (
 from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
 from quorum.config import QuorumConfig
 from quorum.log_tail import LogTail
-from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
+from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.frames import REGULAR
 from quorum.raft.journal import Entry
 from quorum.raft.library import clock_s
@@ -54,11 +54,11 @@ class Single:
     """Where the answer to one proposal goes that somebody waits for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[Proposal] = loop.create_future()
+        self.future: asyncio.Future[Settled] = loop.create_future()
 
-    def completed(self, proposal: Proposal) -> None:
+    def completed(self, settled: Settled) -> None:
         if not self.future.done():
-            self.future.set_result(proposal)
+            self.future.set_result(settled)
 
 
 class JournalRange(NamedTuple):
@@ -117,7 +117,7 @@ class Voter:
 
     # -- what the raft thread tells --------------------------------------------------------------
 
-    def on_round(self, node: RaftNode, completed: list[Proposal], leadership: Leadership) -> None:
+    def on_round(self, node: RaftNode, completed: list[Settled], leadership: Leadership) -> None:
         """On the raft thread: hand everything of this round to the loop in one call."""
         applied = self._machine.take_applied()
         offset = MetadataOffset(node.last_applied)
@@ -127,7 +127,7 @@ class Voter:
         self,
         applied: AppliedSince,
         offset: MetadataOffset,
-        completed: list[Proposal],
+        completed: list[Settled],
         leadership: Leadership,
     ) -> None:
         if applied.installed_at is not None:
@@ -137,8 +137,8 @@ class Voter:
         self.applied_offset = offset
         if leadership != self.leadership:
             self._take_leadership(leadership)
-        for proposal in completed:
-            proposal.owner.completed(proposal)
+        for settled in completed:
+            settled.run.owner.completed(settled)
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -179,9 +179,9 @@ class Voter:
             self.leadership.leader_id == self.config.voter_id and self.image.voter_set.version > 0
         )
 
-    def submit(self, proposals: Sequence[Proposal]) -> bool:
+    def submit(self, run: ProposalRun) -> bool:
         """As ``RaftDriver.submit``."""
-        return self.driver.submit(proposals)
+        return self.driver.submit(run)
 
     async def propose(self, *records: Record) -> tuple[MetadataOffset, TransactionResult]:
         """Commit a transaction of the quorum's own; its offset and result.
@@ -191,8 +191,7 @@ class Voter:
             OutcomeLost: may or may not be applied.
         """
         command = encode_transaction(Transaction(operations=(Operation(records=records),)))
-        proposal = await self._committed(command)
-        result: TransactionResult = proposal.result
+        result: TransactionResult = await self._committed(command)
         return result.offset, result
 
     async def barrier(self) -> MetadataOffset:
@@ -227,14 +226,15 @@ class Voter:
         finally:
             self._barrier_under_way = False
 
-    async def _committed(self, command: bytes | None) -> Proposal:
+    async def _committed(self, command: bytes | None) -> Any:  # noqa: ANN401 - what apply returns
+        """The result of the command."""
         single = Single(self._loop)
-        if not self.accepts_proposals or not self.submit([Proposal(command, single)]):
+        if not self.accepts_proposals or not self.submit(ProposalRun([command], single)):
             raise NotLeader
-        proposal = await single.future
-        if proposal.outcome is Outcome.COMMITTED:
-            return proposal
-        raise NotLeader if proposal.outcome is Outcome.NOT_LEADER else OutcomeLost
+        settled = await single.future
+        if settled.outcome is Outcome.COMMITTED:
+            return settled.results[0]
+        raise NotLeader if settled.outcome is Outcome.NOT_LEADER else OutcomeLost
 
     # -- sessions --------------------------------------------------------------------------------
 

@@ -36,7 +36,6 @@ _ROUND_BYTES: Final = 8 << 20
 class Outcome(IntEnum):
     """What became of a proposal."""
 
-    PENDING = 0
     COMMITTED = 1
     NOT_LEADER = 2
     """Surely not applied."""
@@ -45,24 +44,34 @@ class Outcome(IntEnum):
 
 
 class ProposalOwner(Protocol):
-    """Who is told the outcome of a proposal; not on the raft thread."""
+    """Who is told what became of proposals; not on the raft thread."""
 
-    def completed(self, proposal: "Proposal") -> None: ...
+    def completed(self, settled: "Settled") -> None: ...
 
 
-class Proposal(msgspec.Struct, eq=False):
-    """One command on its way through the log."""
+class ProposalRun(msgspec.Struct, eq=False):
+    """Commands of one owner that go into the log together, one behind the other."""
 
-    command: bytes | None
+    commands: Sequence[bytes | None]
     """None: a no-op, as a barrier."""
     owner: ProposalOwner
-    request_id: int = 0
-    """By which its owner knows it."""
-    outcome: Outcome = Outcome.PENDING
-    result: Any = None
-    index: int = 0
-    """Of its entry, once it is in the log; in term ``term``."""
+    request_ids: Sequence[int] = ()
+    """By which the owner knows them."""
+    settled: int = 0
+    """So many from the front have an outcome."""
+    first_index: int = 0
+    """Of the entry of the first, once they are in the log; in term ``term``."""
     term: int = 0
+
+
+class Settled(NamedTuple):
+    """Proposals of a run, from its number ``start`` on, that now have an outcome, all the same."""
+
+    run: ProposalRun
+    start: int
+    results: Sequence[Any]
+    """One for each: what apply made of it. None for each that is not committed."""
+    outcome: Outcome
 
 
 class Leadership(NamedTuple):
@@ -84,7 +93,7 @@ class RaftDriver:
     def __init__(
         self,
         node: RaftNode,
-        on_round: Callable[[list[Proposal], Leadership], None],
+        on_round: Callable[[list[Settled], Leadership], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """``on_round`` is called on the raft thread when a round changed something;
@@ -92,12 +101,12 @@ class RaftDriver:
         self._node = node
         self._on_round = on_round
         self._on_failed = on_failed
-        self._queue: deque[Sequence[Proposal]] = deque()
+        self._queue: deque[ProposalRun] = deque()
         self._submitted = 0  # Counted by who submits.
         self._finished = 0  # Counted on the raft thread.
         self._calls: deque[tuple[Callable[[RaftNode], Any], Future[Any]]] = deque()
-        self._in_log: deque[Proposal] = deque()  # In the order of their entries.
-        self._completed: list[Proposal] = []
+        self._in_log: deque[ProposalRun] = deque()  # In the order of their entries.
+        self._completed: list[Settled] = []
         self._leadership = Leadership(False, 0, 0)
         self._applied = 0
         self._stopping = False
@@ -116,12 +125,12 @@ class RaftDriver:
         self._node.poller.wake()
         self._thread.join()
 
-    def submit(self, proposals: Sequence[Proposal]) -> bool:
+    def submit(self, run: ProposalRun) -> bool:
         """Hand in proposals; False if too many are waiting. From one thread, any one."""
         if self._submitted - self._finished > MAX_QUEUED or self._stopping:
             return False
-        self._submitted += len(proposals)
-        self._queue.append(proposals)
+        self._submitted += len(run.commands)
+        self._queue.append(run)
         self._node.poller.wake()
         return True
 
@@ -174,47 +183,52 @@ class RaftDriver:
         """All proposals that wait become entries, in the order in which they came."""
         size = 0
         while self._queue and size < _ROUND_BYTES and not self._node.hands_over:
-            proposals = self._queue.popleft()
-            commands = [proposal.command for proposal in proposals]
-            first = self._node.append_run(commands)
+            run = self._queue.popleft()
+            first = self._node.append_run(run.commands)
             if first is None:
-                self._complete(proposals, Outcome.NOT_LEADER)
+                self._abandon(run, Outcome.NOT_LEADER)
                 continue
-            term = self._node.term
-            for index, proposal in enumerate(proposals, first):
-                proposal.index = index
-                proposal.term = term
-            self._in_log += proposals
-            size += sum(len(command) for command in commands if command is not None)
+            run.first_index = first
+            run.term = self._node.term
+            self._in_log.append(run)
+            size += sum([len(command) for command in run.commands if command is not None])
 
     def _take_applied(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
-        """Answer the proposals whose entries were applied; on a follower there are none."""
-        in_log = self._in_log
-        if not in_log:
-            return
-        committed: list[Proposal] = []
-        for (_, index, term), result in zip(entries, results, strict=True):
-            if in_log and in_log[0].index == index:
-                proposal = in_log.popleft()
-                if proposal.term != term:
-                    # Another leader's entry took its place.
-                    self._complete([proposal], Outcome.NOT_LEADER)
-                    continue
-                proposal.result = result
-                committed.append(proposal)
-        self._complete(committed, Outcome.COMMITTED)
+        """Settle the proposals whose entries were applied; on a follower there are none."""
+        first, end = entries[0][1], entries[-1][1] + 1
+        while self._in_log:
+            run = self._in_log[0]
+            start = run.first_index + run.settled
+            if not first <= start < end:
+                return
+            at = start - first
+            until = at + min(len(run.commands) - run.settled, end - start)
+            # Terms only grow along the log: the last entry tells of all.
+            is_ours = entries[until - 1][2] == run.term
+            if not is_ours:
+                until = at + sum(term == run.term for _, _, term in entries[at:until])
+            if until > at:
+                self._settle(run, results[at:until], Outcome.COMMITTED)
+            if not is_ours:
+                # Another leader's entry took the place of the next, so all behind it are gone.
+                self._abandon(run, Outcome.NOT_LEADER)
+            if run.settled == len(run.commands):
+                self._in_log.popleft()
 
-    def _complete(self, proposals: Sequence[Proposal], outcome: Outcome) -> None:
-        for proposal in proposals:
-            proposal.outcome = outcome
-        self._finished += len(proposals)
-        self._completed += proposals
+    def _abandon(self, run: ProposalRun, outcome: Outcome) -> None:
+        """Settle what is left of the run without results."""
+        self._settle(run, [None] * (len(run.commands) - run.settled), outcome)
+
+    def _settle(self, run: ProposalRun, results: Sequence[object], outcome: Outcome) -> None:
+        self._completed.append(Settled(run, run.settled, results, outcome))
+        run.settled += len(results)
+        self._finished += len(results)
 
     def _publish(self) -> None:
         node = self._node
-        if self._in_log and not node.is_leader:
-            self._complete(self._in_log, Outcome.UNKNOWN)
-            self._in_log = deque()
+        if not node.is_leader:
+            while self._in_log:
+                self._abandon(self._in_log.popleft(), Outcome.UNKNOWN)
         leader = node.leader
         leadership = Leadership(
             node.leads_caught_up, 0 if leader is None else leader.voter_id, node.term

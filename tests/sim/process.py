@@ -12,7 +12,7 @@ from metadata_log.records import TransactionResult
 from metadata_log.types import ID_BYTES, SessionId
 from quorum.config import QuorumConfig
 from quorum.raft.admission import Admission
-from quorum.raft.driver import Leadership, Proposal, RaftDriver
+from quorum.raft.driver import Leadership, RaftDriver, Settled
 from quorum.raft.frames import Message
 from quorum.raft.journal import Journal
 from quorum.raft.node import RaftNode
@@ -147,5 +147,5 @@ class Process:
             self.voter.start(self.driver)
         self.service = QuorumService(self.voter, cast(Any, host.peers))
 
-    def _on_round(self, completed: list[Proposal], leadership: Leadership) -> None:
+    def _on_round(self, completed: list[Settled], leadership: Leadership) -> None:
         self.voter.on_round(self.node, completed, leadership)

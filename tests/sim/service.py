@@ -15,7 +15,7 @@ from metadata_log.codec import as_of_client
 from metadata_log.records import TransactionResult
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.at_leader import FORWARDED
-from quorum.raft.driver import Outcome, Proposal
+from quorum.raft.driver import Outcome, ProposalRun, Settled
 from tests.sim.host import Host
 from tests.sim.process import Process
 from tests.sim.world import World
@@ -40,8 +40,8 @@ class _Owner:
     def __init__(self, answer: Callable[[Transacted], None]) -> None:
         self._answer = answer
 
-    def completed(self, proposal: Proposal) -> None:
-        self._answer(Transacted(proposal.outcome, proposal.result, 0))
+    def completed(self, settled: Settled) -> None:
+        self._answer(Transacted(settled.outcome, settled.results[0], 0))
 
 
 class CallContext:
@@ -124,8 +124,8 @@ class Services:
                 told = transacted._replace(leader_id=leader_id)
                 self._back(CLIENT, voter_id, answered, told)
 
-            proposal = Proposal(as_of_client(command), _Owner(answer))
-            if not voter.accepts_proposals or not voter.submit([proposal]):
+            run = ProposalRun([as_of_client(command)], _Owner(answer))
+            if not voter.accepts_proposals or not voter.submit(run):
                 answer(Transacted(Outcome.NOT_LEADER, None, 0))
 
         self._there(CLIENT, voter_id, arrive)

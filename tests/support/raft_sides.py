@@ -21,7 +21,7 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 
 import quorum.raft.library
 from metadata_log.types import Endpoint, VoterId
-from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
+from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.frames import Message
 from quorum.raft.lmdb_journal import JOURNAL_FILE
 from quorum.raft.lmdb_roots import require_readable
@@ -206,8 +206,8 @@ class Caller:
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
 
-    def completed(self, proposal: Proposal) -> None:
-        self._callback(proposal.result, REASONS[proposal.outcome])
+    def completed(self, settled: Settled) -> None:
+        self._callback(settled.results[0], REASONS[settled.outcome])
 
 
 class OurSide(Side):
@@ -235,9 +235,9 @@ class OurSide(Side):
             self.on_apply(command)
         return self._apply(commands)
 
-    def _tell(self, completed: list[Proposal], leadership: Leadership) -> None:
-        for proposal in completed:
-            proposal.owner.completed(proposal)
+    def _tell(self, completed: list[Settled], leadership: Leadership) -> None:
+        for settled in completed:
+            settled.run.owner.completed(settled)
 
     def peer(self, voter_id: int) -> VoterNode:
         return self.lone.peer(voter_id)
@@ -263,7 +263,7 @@ class OurSide(Side):
         self.lone.node.settle()
 
     def propose(self, name: bytes, callback: Callback) -> None:
-        self._driver.submit([Proposal(name, Caller(callback))])
+        self._driver.submit(ProposalRun([name], Caller(callback)))
 
     def is_woken(self) -> bool:
         return _is_readable([self.lone.node.poller._epoll.fileno()])

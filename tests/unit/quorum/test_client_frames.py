@@ -15,11 +15,8 @@ from tests.unit.quorum.test_client_doubt import Scene, run
 
 def answers(request_ids: list[int]) -> pb.TransactReplyFrame:
     columns = ReplyColumns()
-    for request_id in request_ids:
-        result = TransactionResult(
-            offset=MetadataOffset(request_id), results=(OperationResult(version=1),)
-        )
-        assert columns.take(request_id, result)
+    result = TransactionResult(offset=MetadataOffset(1), results=(OperationResult(version=1),))
+    assert columns.take(request_ids, [result] * len(request_ids)) == []
     return pb.TransactReplyFrame(taken_effect=columns.to_proto())
 
 

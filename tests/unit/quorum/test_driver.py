@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quorum.raft.driver import Leadership, Outcome, Proposal, RaftDriver
+from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import stopped_clock
 
@@ -15,7 +15,7 @@ ACK = {"type": "next_node_idx", "term": 1, "reset": False, "success": True}
 class Owner:
     """Is told by the voter, not by the driver."""
 
-    def completed(self, proposal: Proposal) -> None: ...
+    def completed(self, settled: Settled) -> None: ...
 
 
 class Driven:
@@ -23,23 +23,23 @@ class Driven:
 
     def __init__(self, folder: Path) -> None:
         self.lone = LoneNode(folder)
-        self.completed: list[Proposal] = []
+        self.completed: list[Settled] = []
         self.driver = RaftDriver(self.lone.node, self._on_round, self._on_failed)
 
-    def propose(self, *commands: bytes | None) -> list[Proposal]:
-        proposals = [Proposal(command, Owner()) for command in commands]
-        assert self.driver.submit(proposals)
-        return proposals
+    def propose(self, *commands: bytes | None) -> ProposalRun:
+        run = ProposalRun(commands, Owner())
+        assert self.driver.submit(run)
+        return run
 
     def round(self) -> None:
         self.lone.node.settle()
         self.driver.decide()
 
-    def acknowledge_everything(self) -> None:
-        self.lone.receive(2, {**ACK, "next_node_idx": self.lone.journal.last_index + 1})
+    def acknowledge_up_to(self, index: int) -> None:
+        self.lone.receive(2, {**ACK, "next_node_idx": index + 1})
         self.round()
 
-    def _on_round(self, completed: list[Proposal], leadership: Leadership) -> None:
+    def _on_round(self, completed: list[Settled], leadership: Leadership) -> None:
         self.completed += completed
 
     def _on_failed(self, error: BaseException) -> None:
@@ -61,39 +61,69 @@ def test_committed_proposals_get_their_own_results_in_order(driven: Driven) -> N
     second = driven.propose(b"c")
     driven.round()
     assert driven.completed == []
-    driven.acknowledge_everything()
-    assert driven.completed == first + second
-    assert [proposal.outcome for proposal in driven.completed] == [Outcome.COMMITTED] * 4
-    assert [proposal.result for proposal in driven.completed] == [b"a", None, b"b", b"c"]
+    driven.acknowledge_up_to(driven.lone.journal.last_index)
+    assert driven.completed == [
+        Settled(first, 0, [b"a", None, b"b"], Outcome.COMMITTED),
+        Settled(second, 0, [b"c"], Outcome.COMMITTED),
+    ]
+
+
+def test_a_run_may_be_committed_in_parts(driven: Driven) -> None:
+    driven.lone.become_leader()
+    run, behind = driven.propose(b"a", b"b", b"c"), driven.propose(b"d")
+    driven.round()
+    driven.acknowledge_up_to(4)
+    driven.acknowledge_up_to(6)
+    assert driven.completed == [
+        Settled(run, 0, [b"a", b"b"], Outcome.COMMITTED),
+        Settled(run, 2, [b"c"], Outcome.COMMITTED),
+        Settled(behind, 0, [b"d"], Outcome.COMMITTED),
+    ]
 
 
 def test_p15_a_voter_that_does_not_lead_surely_applies_nothing(driven: Driven) -> None:
-    (proposal,) = driven.propose(b"a")
+    run = driven.propose(b"a", b"b")
     driven.round()
-    assert driven.completed == [proposal]
-    assert proposal.outcome is Outcome.NOT_LEADER
+    assert driven.completed == [Settled(run, 0, [None, None], Outcome.NOT_LEADER)]
     assert driven.lone.log() == []
 
 
 def test_lost_leadership_leaves_the_outcome_unknown(driven: Driven) -> None:
     driven.lone.become_leader()
-    (proposal,) = driven.propose(b"a")
+    run = driven.propose(b"a", b"b")
     driven.round()
-    driven.lone.append_from(2, (1, 0), [], term=5)
+    driven.acknowledge_up_to(3)
+    driven.lone.append_from(2, (3, 1), [], term=5)
     driven.round()
-    assert driven.completed == [proposal]
-    assert proposal.outcome is Outcome.UNKNOWN
+    assert driven.completed == [
+        Settled(run, 0, [b"a"], Outcome.COMMITTED),
+        Settled(run, 1, [None], Outcome.UNKNOWN),
+    ]
 
 
-def test_proposal_whose_place_another_entry_took_is_surely_not_applied(driven: Driven) -> None:
+def test_proposals_whose_place_other_entries_took_are_surely_not_applied(driven: Driven) -> None:
     driven.lone.become_leader()
-    (proposal,) = driven.propose(b"a")
+    run, behind = driven.propose(b"a", b"b", b"c"), driven.propose(b"d")
     driven.round()
-    driven.lone.append_from(2, (1, 0), [(b"\x00x", 5), (b"\x00y", 5)], commit_index=3)
+    driven.lone.append_from(2, (3, 1), [(b"\x00x", 5), (b"\x00y", 5)], commit_index=5)
     driven.round()
-    assert driven.completed == [proposal]
-    assert proposal.outcome is Outcome.NOT_LEADER
-    assert driven.lone.machine.applied == [(2, b"x"), (3, b"y")]
+    assert driven.completed == [
+        Settled(run, 0, [b"a"], Outcome.COMMITTED),
+        Settled(run, 1, [None, None], Outcome.NOT_LEADER),
+        Settled(behind, 0, [None], Outcome.UNKNOWN),
+    ]
+    assert [name for _, name in driven.lone.machine.applied] == [b"a", b"x", b"y"]
+
+
+def test_what_a_snapshot_jumped_over_has_no_known_outcome(driven: Driven) -> None:
+    """The first entry applied after it says nothing about ours, which lay before."""
+    driven.lone.become_leader()
+    run = driven.propose(b"a")
+    driven.round()
+    driven.lone.node.on_applied([(b"\x00x", 11, 5)], [b"x"])
+    driven.lone.append_from(2, (2, 1), [], term=5)
+    driven.round()
+    assert driven.completed == [Settled(run, 0, [None], Outcome.UNKNOWN)]
 
 
 def test_a_round_takes_only_so_much(driven: Driven) -> None:

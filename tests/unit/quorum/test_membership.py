@@ -10,7 +10,7 @@ from metadata_log.codec import decode_transaction
 from metadata_log.image import VoterSet
 from metadata_log.records import QuorumVoter, QuorumVoterSet
 from quorum.raft.admission import Admission, RemovedFromQuorum
-from quorum.raft.driver import Outcome, Proposal, RaftDriver
+from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.library import clock_s
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
@@ -303,18 +303,18 @@ def test_who_has_committed_entries_to_apply_does_not_stand_when_told(lone: LoneN
 
 
 class Owner:
-    def completed(self, proposal: Proposal) -> None: ...
+    def completed(self, settled: Settled) -> None: ...
 
 
 def test_the_leader_tells_who_has_everything_and_holds_proposals(lone: LoneNode) -> None:
-    completed: list[Proposal] = []
+    completed: list[Settled] = []
     driver = RaftDriver(lone.node, lambda done, _: completed.extend(done), lambda _: None)
     lead(lone)
     last = append(lone, b"x")
     lone.take_sent()
     lone.node.begin_transfer(2)
-    proposal = Proposal(b"late", Owner())
-    assert driver.submit([proposal])
+    run = ProposalRun([b"late"], Owner())
+    assert driver.submit(run)
     driver.decide()
     assert lone.take_sent("timeout_now") == []
     assert lone.node.lease_s() > float("-inf")
@@ -327,8 +327,7 @@ def test_the_leader_tells_who_has_everything_and_holds_proposals(lone: LoneNode)
     lone.receive(2, {**vote, "last_log_index": last, "last_log_term": 1})
     driver.decide()
     driver.decide()
-    assert proposal.outcome is Outcome.NOT_LEADER
-    assert completed == [proposal]
+    assert completed == [Settled(run, 0, [None], Outcome.NOT_LEADER)]
 
 
 def test_the_leader_goes_on_if_the_other_does_not_take_over(lone: LoneNode, clock: Clock) -> None:
@@ -338,7 +337,7 @@ def test_the_leader_goes_on_if_the_other_does_not_take_over(lone: LoneNode, cloc
     lone.node.begin_transfer(2)
     with pytest.raises(TransferRefused, match="voter 2 is about to lead"):
         lone.node.begin_transfer(3)
-    assert driver.submit([Proposal(b"late", Owner())])
+    assert driver.submit(ProposalRun([b"late"], Owner()))
     for _ in range(2):
         driver.decide()
         clock.advance(lone.node.options.election_timeout_max_s * 1.1)

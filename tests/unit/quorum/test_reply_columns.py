@@ -1,5 +1,6 @@
 """Replies in columns: what fits into them comes out as it went in."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,8 @@ replies = st.lists(st.tuples(int63, taken_effect), max_size=6)
 @given(replies)
 def test_results_survive_their_wire_form(replies: list[tuple[int, TransactionResult]]) -> None:
     columns = ReplyColumns()
-    assert all(columns.take(request_id, result) for request_id, result in replies)
+    left = columns.take([number for number, _ in replies], [result for _, result in replies])
+    assert left == []
     frame = pb.TransactReplyFrame(taken_effect=columns.to_proto())
     read = pb.TransactReplyFrame.FromString(frame.SerializeToString())
     assert list(read_columns(read.taken_effect)) == replies
@@ -31,8 +33,11 @@ def test_results_survive_their_wire_form(replies: list[tuple[int, TransactionRes
 @pytest.mark.parametrize("code", [code for code in ResultCode if code is not ResultCode.OK])
 def test_a_refused_operation_has_no_place_in_them(code: ResultCode) -> None:
     results = (OperationResult(version=1), OperationResult(code=code, detail="why"))
+    refused = TransactionResult(offset=MetadataOffset(7), results=results)
+    alone = msgspec.structs.replace(refused, results=results[1:])
     columns = ReplyColumns()
-    assert not columns.take(1, TransactionResult(offset=MetadataOffset(7), results=results))
+    left = columns.take([1, 2, 3], [refused, None, alone])
+    assert left == [(1, refused), (2, None), (3, alone)]
     assert columns.to_proto() is None
 
 

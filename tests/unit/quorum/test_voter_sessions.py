@@ -1,7 +1,6 @@
 """The leader's sessions between the event loop and the log, on virtual time (rule 9)."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,10 +13,11 @@ from metadata_log.records import (
     SessionClosed,
     SessionOpened,
     SessionSilences,
+    TransactionResult,
 )
 from metadata_log.types import SessionId
 from quorum.config import quorum_config
-from quorum.raft.driver import Leadership, Outcome, Proposal
+from quorum.raft.driver import Leadership, Outcome, ProposalRun, Settled
 from quorum.sessions import KeepAlive
 from quorum.state_machine import QuorumStateMachine
 from quorum.voter import Voter
@@ -45,7 +45,7 @@ class LeadingVoter:
         )
         self.machine = QuorumStateMachine()
         self.voter = Voter(config, self.machine)
-        self.proposed: list[Proposal] = []
+        self.proposed: list[ProposalRun] = []
         self.majority_heard_s = loop.time()
         self._index = 0
         self._log = MetadataLogBuilder()
@@ -59,8 +59,8 @@ class LeadingVoter:
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
-    def submit(self, proposals: Sequence[Proposal]) -> bool:
-        self.proposed += proposals
+    def submit(self, run: ProposalRun) -> bool:
+        self.proposed.append(run)
         return True
 
     # -- what the test does ----------------------------------------------------------------------
@@ -77,27 +77,27 @@ class LeadingVoter:
 
     def records(self) -> list[Record]:
         """Of everything proposed, in order."""
-        commands = [proposal.command for proposal in self.proposed]
+        commands = [run.commands[0] for run in self.proposed]
         assert all(commands)
         return [decode_transaction(command or b"").operations[0].records[0] for command in commands]
 
     def commit(self) -> None:
         """What was proposed is applied."""
-        committed, self.proposed = self.proposed, []
-        for proposal in committed:
-            proposal.result = self._log.apply(decode_transaction(proposal.command or b"")).result
-            proposal.outcome = Outcome.COMMITTED
+        proposed, self.proposed = self.proposed, []
+        committed = [Settled(run, 0, [self._result(run)], Outcome.COMMITTED) for run in proposed]
         self.machine.image = self._log.image
         applied = self.machine.take_applied()
         offset = self._log.image.offset
         self.voter._take_round(applied, offset, committed, self.voter.leadership)
 
+    def _result(self, run: ProposalRun) -> TransactionResult:
+        return self._log.apply(decode_transaction(run.commands[0] or b"")).result
+
     def refuse(self) -> None:
         """What was proposed is surely not applied."""
         refused, self.proposed = self.proposed, []
-        for proposal in refused:
-            proposal.outcome = Outcome.NOT_LEADER
-            proposal.owner.completed(proposal)
+        for run in refused:
+            run.owner.completed(Settled(run, 0, [None], Outcome.NOT_LEADER))
 
     def keep_alive(self, session_id: SessionId = ONE) -> KeepAlive:
         return self.voter.keep_alive(session_id, STREAM)
