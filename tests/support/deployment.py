@@ -1,0 +1,95 @@
+"""The three hosts of the deployment guide, running, and a console from which a test works."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.support.network_console import Console
+from tests.support.network_lab import NetworkLab
+from tests.support.quorum_console import Seen, linearizable_read, open_desk, quorum_status
+from tests.support.three_hosts import CONSOLE, HOSTS, ThreeHosts
+
+PATIENCE_S: Final = 30.0
+
+BROKER_SETTINGS: Final = ('"broker.session.timeout.ms" = 1500',)
+"""Shorter than in production, so that a test need not wait for it."""
+
+
+class Deployment:
+    """The three hosts, and a console from which clients and administrators work."""
+
+    def __init__(self, hosts: ThreeHosts, console: Console) -> None:
+        self.hosts = hosts
+        self.console = console
+        self.lab = hosts.lab
+
+    def seen(self, host: int) -> Seen | None:
+        """The state of the quorum as the host's voter sees it."""
+        return self.console.call(quorum_status, self.hosts.voter(host))
+
+    def leader(self, *among: int) -> int:
+        """Host of the voter that says it leads, of ``among`` or all."""
+        found: list[int] = []
+
+        def found_one() -> bool:
+            for host in among or HOSTS:
+                seen = self.seen(host)
+                if seen is not None and seen.leader_id == host:
+                    found.append(host)
+                    return True
+            return False
+
+        self.wait_until(found_one, f"a leader among {among or HOSTS}")
+        return found[0]
+
+    def term(self) -> int:
+        seen = self.seen(self.leader())
+        assert seen is not None
+        return seen.term
+
+    def term_among(self, hosts: Iterable[int]) -> int:
+        """The highest term that a voter knows of."""
+        return max(seen.term for host in hosts if (seen := self.seen(host)) is not None)
+
+    def wait_until_whole(self) -> int:
+        """Until all voters follow one leader and hear from it; who that is."""
+        leaders: set[int] = set()
+
+        def agree() -> bool:
+            seen = [self.seen(host) for host in HOSTS]
+            leaders.clear()
+            leaders.update(0 if each is None else each.leader_id for each in seen)
+            return len(leaders) == 1 and 0 not in leaders
+
+        self.wait_until(agree, "all voters to follow one leader")
+        return leaders.pop()
+
+    def serves_reads(self, host: int) -> bool:
+        """Whether the voter answers a linearizable read."""
+        return self.console.call(linearizable_read, self.hosts.voter(host), 1.5) is not None
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain for {what}\n{self.hosts.logs()}")
+            time.sleep(0.05)
+
+
+@contextmanager
+def deployment(folder: Path, *, brokers: bool) -> Iterator[Deployment]:
+    """Installed, configured and started as the guide says; nothing of it is left afterwards."""
+    with NetworkLab([*HOSTS, CONSOLE]) as lab:
+        hosts = ThreeHosts(lab, folder, broker_settings=BROKER_SETTINGS)
+        with hosts, Console(lab.namespace(CONSOLE)) as console:
+            hosts.install()
+            for host in HOSTS:
+                hosts.start("quorum", host)
+                if brokers:
+                    hosts.start("broker", host)
+            console.call(open_desk, str(hosts.command_config()), hosts.voters)
+            deployed = Deployment(hosts, console)
+            deployed.wait_until_whole()
+            yield deployed
