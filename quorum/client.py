@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _LOG_WAITING_EVERY_S: Final = 3.0
 _PAUSE_S: Final = 0.03
 _CALL_TIMEOUT_S: Final = 5.0
+_READ_TIMEOUT_S: Final = 1.0
+"""After so long another voter is asked: this one may be stopped, and a read may be repeated."""
 
 
 class QuorumClient:
@@ -260,7 +262,7 @@ class QuorumClient:
                 stub = stub_of(self._directory.channel(address))
                 try:
                     answer = await stub.Read(
-                        pb.ReadRequest(linearizable=True), timeout=_CALL_TIMEOUT_S
+                        pb.ReadRequest(linearizable=True), timeout=_READ_TIMEOUT_S
                     )
                 except grpc.aio.AioRpcError as failure:
                     error = f"{address}: {failure.details() or failure.code().name}"

@@ -16,7 +16,9 @@ from tests.support.quorum_cluster import QuorumCluster, connected
 pytestmark = pytest.mark.integration
 
 
-async def test_p14_clients_write_again_soon_after_the_leader_is_stopped(tmp_path: Path) -> None:
+async def test_p14_clients_read_and_write_again_soon_after_the_leader_is_stopped(
+    tmp_path: Path,
+) -> None:
     """0.6 s as a rule: an election, and a client that has asked the others by then."""
     with QuorumCluster(tmp_path) as quorum:
         async with connected(quorum) as client:
@@ -26,6 +28,9 @@ async def test_p14_clients_write_again_soon_after_the_leader_is_stopped(tmp_path
             writer.reset_gap()
             quorum.pause(leader)
             before = len(writer.acknowledged)
+            reading_s = asyncio.get_running_loop().time()
+            await client.read_offset()
+            assert asyncio.get_running_loop().time() - reading_s < 4
             async with asyncio.timeout(10):
                 while len(writer.acknowledged) < before + 20:
                     await asyncio.sleep(0.02)
