@@ -54,23 +54,26 @@ async def test_d1_d4_kills_and_pauses_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 async def test_d1_d4_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
-    figures = await run(tmp_path, new_seed(), faults=FAULTS)
+    """With mutual TLS, as a quorum is deployed."""
+    figures = await run(tmp_path, new_seed(), faults=FAULTS, secure=True)
     if "QUORATE_KILL_FAULTS" not in os.environ:
         assert figures["kills"] >= LEAST_KILLS
         assert figures["acknowledged"] >= LEAST_ACKNOWLEDGED
 
 
-async def run(folder: Path, seed: int, faults: int) -> dict[str, float]:
+async def run(folder: Path, seed: int, faults: int, secure: bool = False) -> dict[str, float]:
     started = time.monotonic()
-    with QuorumCluster(folder, settings=SETTINGS) as quorum:
+    with QuorumCluster(folder, settings=SETTINGS, secure=secure) as quorum:
         async with connected(quorum) as client:
             await prepare(client)
-        load = QuorumLoad(quorum.addresses, seed, clients=4, workers=4)
+        load = QuorumLoad(quorum.addresses, seed, 4, 4, quorum.security)
         # One at each voter: whoever is killed or paused, another sees the log go on.
-        keepers = [Watcher(f"watcher at {each}", [each]) for each in quorum.addresses]
+        keepers = [
+            Watcher(f"watcher at {each}", [each], quorum.security) for each in quorum.addresses
+        ]
         sleepers = [
-            Watcher(f"sleeper {number}", quorum.addresses, random.Random(seed + number))
-            for number in range(2)
+            Watcher(f"sleeper {n}", quorum.addresses, quorum.security, random.Random(seed + n))
+            for n in range(2)
         ]
         for watcher in (*keepers, *sleepers):
             watcher.start()
@@ -107,7 +110,7 @@ async def check(
     async with asyncio.timeout(60):
         for watcher in watchers:
             await watcher.reached(last_offset)
-    images = {each: await image_at(each, last_offset) for each in quorum.addresses}
+    images = {each: await image_at(quorum, each, last_offset) for each in quorum.addresses}
     log = replay(watchers, MetadataOffset(max(image.offset for image in images.values())))
     verdict = check_against_log(load.ops, log.effects)
     violations = log.violations + verdict.violations
@@ -132,12 +135,11 @@ async def check(
     }
 
 
-async def image_at(address: str, offset: MetadataOffset) -> Image:
+async def image_at(quorum: QuorumCluster, address: str, offset: MetadataOffset) -> Image:
     """The voter's image once it has everything up to ``offset``."""
-    async with open_channel(address) as channel, asyncio.timeout(30):
+    async with open_channel(address, quorum.security) as channel, asyncio.timeout(30):
         while True:
             request = pb.ReadRequest(include_image=True)
-            answer = await stub_of(channel).Read(request, timeout=10)
             status = await stub_of(channel).QuorumStatus(pb.QuorumStatusRequest(), timeout=10)
             if status.applied_offset >= offset:
                 answer = await stub_of(channel).Read(request, timeout=10)

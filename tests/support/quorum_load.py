@@ -37,6 +37,7 @@ from metadata_log.types import (
 )
 from quorum.client import QuorumClient
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost
+from quorum.security import Security
 from tests.integration.quorum_writes import new_key, opening
 from tests.support.history import Kind, Op, Outcome
 from tests.support.quorum_watchers import Watcher
@@ -96,13 +97,21 @@ def _by_controller(record: Record) -> Operation:
 class QuorumLoad:
     """``clients`` clients with a few workers each; ``ops`` is what they did and were told."""
 
-    def __init__(self, addresses: Sequence[str], seed: int, clients: int, workers: int) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        seed: int,
+        clients: int,
+        workers: int,
+        security: Security | None = None,
+    ) -> None:
         self.ops: list[Op] = []
         self.acknowledged = 0
         """Transactions with a result; refused ones are among them."""
         self.watchers: list[Watcher] = []
         """Each client's own: its reads are served from what that has seen."""
         self._addresses = addresses
+        self._security = security
         self._tokens = itertools.count(1)
         self._changes = 0
         self._seed = seed
@@ -118,8 +127,9 @@ class QuorumLoad:
                 self._addresses,
                 description=f"client {number}",
                 session_timeout_ms=SESSION_TIMEOUT_MS,
+                security=self._security,
             )
-            watcher = Watcher(f"client {number}", self._addresses)
+            watcher = Watcher(f"client {number}", self._addresses, self._security)
             self.watchers.append(watcher)
             await client.start(deadline_ms=30_000)
             watcher.start()

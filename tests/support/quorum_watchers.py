@@ -11,6 +11,7 @@ from metadata_log.image import Image
 from metadata_log.records import ConfigSet, PartitionChange, Transaction
 from metadata_log.types import MetadataOffset, TopicPartition
 from quorum.client import QuorumClient, SnapshotLoaded
+from quorum.security import Security
 from tests.support.history import Effect, Jumped, Seen, Started
 
 
@@ -22,7 +23,11 @@ class Watcher:
     """
 
     def __init__(
-        self, name: str, addresses: Sequence[str], sleepy: random.Random | None = None
+        self,
+        name: str,
+        addresses: Sequence[str],
+        security: Security | None = None,
+        sleepy: random.Random | None = None,
     ) -> None:
         self.name = name
         self.seen: list[Seen] = []
@@ -35,7 +40,9 @@ class Watcher:
         self.offset = MetadataOffset(0)
         """Everything up to here is in ``image``."""
         self.connections = 0
-        self._client = QuorumClient(addresses, description=name, session_timeout_ms=1_000)
+        self._client = QuorumClient(
+            addresses, description=name, session_timeout_ms=1_000, security=security
+        )
         self._sleepy = sleepy
         self._grown = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
