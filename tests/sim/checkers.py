@@ -5,7 +5,9 @@ takes it for committed, and it never changes again. Everything else is checked a
 voters apply, what snapshots hold, what clients were told, what watchers saw.
 """
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from metadata_log.apply import apply
@@ -15,6 +17,8 @@ from metadata_log.records import TransactionResult
 from metadata_log.types import MetadataOffset, SessionId
 from quorum.raft.frames import REGULAR, Message, decode_frame
 from quorum.raft.journal import Change, Entry
+from quorum.raft.snapshot_file import read_head
+from quorum.raft.snapshots import SNAPSHOT_FILE
 from tests.sim.host import Host
 from tests.sim.process import HostObserver
 from tests.sim.world import Violation, World
@@ -91,6 +95,7 @@ class SafetyChecker(HostObserver):
         self.leaders: dict[int, tuple[int, int]] = {}
         """By term: voter and its boot."""
         self._votes: dict[tuple[int, int], int] = {}
+        self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
         self._checked_commit: dict[int, int] = {}
@@ -98,7 +103,14 @@ class SafetyChecker(HostObserver):
 
     def watch(self, host: Host) -> None:
         self.hosts[host.voter_id] = host
+        host.disk.on_named = lambda name: self._named(host, name)
         host.disk.on_written = lambda change: self._written(host, change)
+
+    def _named(self, host: Host, name: str) -> None:
+        if name == SNAPSHOT_FILE:
+            file = host.disk.files[name]
+            head = io.BytesIO(bytes(file.data))
+            self.snapshot_named(host, read_head(Path(name), head).last_index)
 
     # -- logs ------------------------------------------------------------------------------------
 
@@ -114,6 +126,7 @@ class SafetyChecker(HostObserver):
         self._commits_through(host, node.commit_index)
         if node.is_leader:
             self._leads(host, node.term)
+            self._knows_its_followers(host)
 
     def _commits_through(self, host: Host, commit_index: int) -> None:
         """The voter takes everything up to here for committed."""
@@ -181,6 +194,33 @@ class SafetyChecker(HostObserver):
             if index in host.disk.entries:
                 self._is_committed(host, host.disk.entries[index])
 
+    def _knows_its_followers(self, host: Host) -> None:
+        """What a leader takes for replicated is on the follower's disk, while that follows it."""
+        process = host.process
+        assert process is not None
+        node = process.node
+        for other in node.others:
+            match = node.match_index.get(other, 0)
+            term = process.journal.term_at(match)
+            follower = self.hosts[int(other.voter_id)]
+            meta = follower.disk.meta
+            if term is None or meta is None or meta.term != node.term:
+                continue
+            if match > 1 and not follower.disk.holds(match, term):
+                raise Violation(
+                    f"leader {host.voter_id} believes that voter {follower.voter_id} has entry "
+                    f"{match} of term {term}; it has not"
+                )
+
+    def snapshot_named(self, host: Host, last_index: int) -> None:
+        """A snapshot took the place of the one before: never of a newer one."""
+        if last_index < host.snapshot_index:
+            raise Violation(
+                f"voter {host.voter_id} replaces its snapshot {host.snapshot_index} by the older "
+                f"{last_index}"
+            )
+        host.snapshot_index = last_index
+
     # -- elections -------------------------------------------------------------------------------
 
     def _leads(self, host: Host, term: int) -> None:
@@ -188,8 +228,8 @@ class SafetyChecker(HostObserver):
         known = self.leaders.get(term)
         if known is None:
             self.leaders[term] = leader
-            votes = [v for v in self.hosts if self._votes.get((v, term)) == host.voter_id]
-            if 2 * len(votes) <= len(self.hosts) and len(self.hosts) > 1:
+            votes = {host.voter_id, *self._received_votes.get((host.voter_id, term), ())}
+            if 2 * len(votes) <= len(self.hosts):
                 raise Violation(
                     f"voter {host.voter_id} leads in term {term} with the votes of {votes} alone"
                 )
@@ -223,7 +263,16 @@ class SafetyChecker(HostObserver):
                 f"voter {host.voter_id} votes twice in term {term}: for {given} and {candidate}"
             )
 
+    def received(self, host: Host, peer: int, message: Message) -> None:
+        if message["type"] == "response_vote":
+            key = (host.voter_id, message["term"])
+            self._received_votes.setdefault(key, set()).add(peer)
+
     def _acknowledges(self, host: Host, to: int, message: Message) -> None:
+        if host.process is not None and message["term"] != host.process.node.term:
+            raise Violation(
+                f"voter {host.voter_id} answers in term {message['term']}, which it has left"
+            )
         if message["success"]:
             through = message["next_node_idx"] - 1
             if through > host.disk.last_index:

@@ -115,7 +115,7 @@ class Client:
                 self._leader = self._world.random.choice(self._voters)
 
         self._services.call(CLIENT, self._leader, ping, answered)
-        self._world.after(self._timeout_ms / 6_000, partial(self._keep_alive, session))
+        self._world.after(min(0.2, self._timeout_ms / 6_000), partial(self._keep_alive, session))
 
     def _check_keep_alive(self, session: SessionId, answer: KeepAlive, *, is_open: bool) -> None:
         """``is_open``: whether the session was, when the question was asked."""
@@ -194,7 +194,7 @@ class Client:
         if not isinstance(answer, Transacted) or answer.outcome is not Outcome.COMMITTED:
             hint = answer.leader_id if isinstance(answer, Transacted) else 0
             self._leader = hint or self._world.random.choice(self._voters)
-            self._send_after(0.03, session, pending)
+            self._send_after(min(0.3, 0.03 * pending.attempts), session, pending)
             return
         if answer.result is None:
             raise Violation("a transaction was applied and has no result")

@@ -35,6 +35,7 @@ class SimulatedDisk:
         self.files: dict[str, SimulatedFile] = {}
         self._durable_files: dict[str, SimulatedFile] = {}
         self._renames: list[Callable[[dict[str, SimulatedFile]], None]] = []
+        self.on_named: Callable[[str], None] = lambda _name: None
         self.on_written: Callable[[Change], None] = lambda _change: None
 
     # -- the journal: implements JournalStore ----------------------------------------------------
@@ -220,6 +221,7 @@ class SimulatedPath:
                 files[name] = files.pop(source)
 
         self.disk.rename(change)
+        self.disk.on_named(name)
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         name = self.name

@@ -7,8 +7,8 @@ from tests.sim.host import Host
 from tests.sim.network import Network
 from tests.sim.world import Violation, World
 
-WELL_FOR_S: Final = 4.5
-"""Longer than a broken connection takes to be noticed and made anew, and an election to end."""
+WELL_FOR_S: Final = 2.0
+"""Longer than it takes until connections are made anew, and an election ends."""
 
 
 class _Leader(NamedTuple):

@@ -62,6 +62,8 @@ class Faults:
         self._clients = clients
         self.health = Health(world)
         self._healed = False
+        self.calm_s = 0.0
+        """Before the next fault, this much more time is to pass."""
         kinds: list[tuple[Callable[[], None], float]] = [
             (self._crash_one, 3.0),
             (self._crash_in_the_middle, 4.0),
@@ -78,6 +80,8 @@ class Faults:
             (self._leader_is_cut_off_writing, 2.0),
             (self._compete, 1.0),
             (self._long_absence, 0.7),
+            (self._strand_a_tail, 2.0),
+            (self._disturb_a_bystander, 1.0),
         ]
         # Each run has its own favourites, and does not do some things at all.
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]
@@ -87,6 +91,7 @@ class Faults:
     def one(self) -> None:
         """The next fault."""
         (kind,) = self._world.random.choices(self._kinds, self._weights)
+        self.calm_s = 0.0
         kind()
 
     def heal_everything(self) -> None:
@@ -213,8 +218,58 @@ class Faults:
         for other in self._hosts:
             if other != leader.voter_id:
                 self._cut_for(leader.voter_id, other, seconds)
+        self._all_write(self._world.random.choice([1, 10, 40]))
+
+    def _strand_a_tail(self) -> None:
+        """A follower has some of the leader's last entries, which does not learn of it."""
+        leader = self._leader()
+        followers = [v for v in self._hosts if leader is None or v != leader.voter_id]
+        if leader is None or not followers:
+            return
+        own, seconds = leader.voter_id, self._world.between(1.0, 2.5)
+        chosen = self._world.random.choice(followers)
+        self._cut_for(chosen, own, seconds, both=False)
+        for other in followers:
+            if other != chosen:
+                self._cut_for(own, other, seconds)
+        self._all_write(self._world.random.choice([5, 15]))
+
+        def strand() -> None:
+            if not self._healed:
+                self._cut_for(own, chosen, seconds, both=False)
+                self._all_write(self._world.random.choice([5, 30]))
+
+        self._world.after(self._world.between(0.02, 0.15), strand)
+
+    def _disturb_a_bystander(self) -> None:
+        """All is well for a while, but for one follower: that is no reason for an election."""
+        self.calm_s = 5.5
+        self._world.after(2.5, self._disturb)
+
+    def _disturb(self) -> None:
+        leader = self._leader()
+        bystanders = [h for h in self._hosts.values() if h is not leader and h.is_up]
+        if leader is None or not bystanders or self._healed:
+            return
+        bystander = self._world.random.choice(bystanders)
+        match self._world.random.choice(["deaf", "cut off", "stalled", "restarted"]):
+            case "deaf":
+                seconds = self._world.between(0.7, 2.5)
+                self._cut_for(leader.voter_id, bystander.voter_id, seconds, both=False)
+            case "cut off":
+                seconds = self._world.between(0.7, 2.5)
+                for other in self._hosts:
+                    if other != bystander.voter_id:
+                        self._cut_for(bystander.voter_id, other, seconds)
+            case "stalled":
+                bystander.disk.stall_s = 1.0
+                self.health.host_suffers(bystander.voter_id, self._world.now + 2.0)
+            case "restarted":
+                self._crash(bystander)
+
+    def _all_write(self, count: int) -> None:
         for client in self._clients:
-            client.burst(self._world.random.choice([1, 10, 40]))
+            client.burst(count)
 
     def _compete(self) -> None:
         """Leader after leader is cut off, each with a tail of its own."""
@@ -224,8 +279,7 @@ class Faults:
     def _unseat(self) -> None:
         leader = self._leader()
         if leader is not None and not self._healed:
-            for client in self._clients:
-                client.burst(self._world.random.choice([1, 5]))
+            self._all_write(self._world.random.choice([1, 5]))
             for other in self._hosts:
                 if other != leader.voter_id:
                     self._cut_for(leader.voter_id, other, self._world.between(0.5, 1.5))

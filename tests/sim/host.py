@@ -41,6 +41,8 @@ class Host:
         self.inbox: deque[tuple[Link, bytes | None]] = deque()
         self.process: Process | None = None
         self.boots = 0
+        self.snapshot_index = 0
+        """Of the newest snapshot that ever had its name here."""
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
         self.first_voters: Mapping[int, bytes] = {}
         """What it remembers of the first start, on a disk that keeps it."""
@@ -174,6 +176,7 @@ class Host:
 
     def handled(self, peer: int, message: Message) -> None:
         self.note(f"< {peer} {brief(message)}")
+        self.observer.received(self, peer, message)
 
     # -- the raft thread -------------------------------------------------------------------------
 

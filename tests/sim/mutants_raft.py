@@ -7,11 +7,11 @@ import pysyncobj.syncobj
 
 import quorum.raft.elections as elections
 import quorum.raft.node as node_module
-from quorum.raft.driver import Outcome, RaftDriver
+from quorum.raft.driver import RaftDriver
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.frames import Message
 from quorum.raft.guards import FilteredAppend, Log, Vote, filter_append, grants_pre_vote
-from quorum.raft.journal import Entry, Journal
+from quorum.raft.journal import Journal
 from quorum.raft.node import RaftNode
 from quorum.raft.transport import VoterNode
 from tests.sim.mutants import Replacement, mutant, nothing
@@ -85,18 +85,6 @@ def _p5() -> list[Replacement]:
 @mutant("p7-back-off", "a conflict is answered by the entry, not by the beginning of its term")
 def _p7() -> list[Replacement]:
     return [(node_module, "conflict_index", lambda _log, index, _commit_index: index)]
-
-
-@mutant("outcome-term", "a proposal counts as committed whoever's entry is at its index")
-def _outcome() -> list[Replacement]:
-    def take_applied(self: RaftDriver, entries: list[Entry], results: list[object]) -> None:
-        for (_, index, _), result in zip(entries, results, strict=True):
-            if self._in_log and self._in_log[0].index == index:
-                proposal = self._in_log.popleft()
-                proposal.result = result
-                self._complete([proposal], Outcome.COMMITTED)
-
-    return [(RaftDriver, "_take_applied", take_applied)]
 
 
 # -- elections -------------------------------------------------------------------------------------

@@ -173,7 +173,8 @@ class Network:
         if world.chance(self.conditions.overtaken):
             delays = [usual + world.between(0, 0.3)]
         if world.chance(self.conditions.doubled):
-            delays.append(usual + world.random.expovariate(1.0))
+            later = world.random.choice([0.0005, 0.02, 1.0])
+            delays.append(usual + world.random.expovariate(1 / later))
         for delay_s in delays:
             world.at(world.actor_time + delay_s, partial(self._deliver, link, receiver, frame))
 

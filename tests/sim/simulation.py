@@ -69,6 +69,7 @@ class Simulation:
         for _ in range(self._steps):
             world.run_until(world.now + world.random.expovariate(1 / self._calm_s))
             self.faults.one()
+            world.run_until(world.now + self.faults.calm_s)
         world.run_until(world.now + 0.3)
         self._end_well()
 
