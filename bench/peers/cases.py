@@ -58,7 +58,7 @@ async def in_turn(
 
 async def writes(bench: Bench, table: Comparison, contestants: Sequence[Contestant]) -> None:
     """Throughput, latency and CPU time of single writes."""
-    seconds = bench.pick(full=2.5, quick=1.0)
+    seconds = bench.pick(full=2.0, quick=1.0)
     for contestant in contestants:
         await contestant.client.write_for(bench.pick(full=4.0, quick=1.0), _WARM_UP_IN_FLIGHT)
     for in_flight in bench.pick(full=(1, 10, 100, 1000), quick=(1, 100, 1000)):
