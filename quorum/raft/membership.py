@@ -29,6 +29,8 @@ class MemberVoter(CompactingVoter):
 
     _first_set_term = 0
     _transfer: Transfer | None = None
+    recovered = False
+    """What is on disk is applied: from now on sets are followed as they are applied."""
 
     # -- who belongs to it -----------------------------------------------------------------------
 
@@ -39,7 +41,7 @@ class MemberVoter(CompactingVoter):
             RemovedFromQuorum: this voter is no longer in it.
         """
         before, voter_set = self.admission.voter_set, self._machine.voter_set
-        if voter_set.version == before.version:
+        if voter_set.version == before.version or not self.recovered:
             return
         self.admission.follow(voter_set)
         log.info("voter set %d: %s", voter_set.version, _described(voter_set))

@@ -60,7 +60,6 @@ class RaftNode(MemberVoter):
 
         Raises:
             SnapshotCorrupt, SafetyViolation: what is on disk does not fit together.
-            RemovedFromQuorum: it was taken out of the quorum.
         """
         self.load_snapshot()
         if self.commit_index > self.journal.last_index:
@@ -70,6 +69,9 @@ class RaftNode(MemberVoter):
             )
         while self.last_applied < self.commit_index:
             self._SyncObj__applyLogEntries()
+        # Not before: what the log says of this voter's past may have been changed again since.
+        self.recovered = True
+        self.follow_voter_set()
         self.start_election_clock()
 
     # -- one round -------------------------------------------------------------------------------

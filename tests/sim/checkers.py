@@ -94,7 +94,8 @@ class SafetyChecker(HostObserver):
         self.record = Record()
         self.leaders: dict[int, tuple[int, int]] = {}
         """By term: voter and its boot."""
-        self._votes: dict[tuple[int, int], int] = {}
+        self._votes: dict[tuple[bytes, int], int] = {}
+        """By data folder and term."""
         self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
@@ -163,18 +164,30 @@ class SafetyChecker(HostObserver):
                 f"{self.record.last_index + 1}"
             )
         holders = [v for v, other in self.hosts.items() if other.disk.holds(index, term)]
-        if 2 * len(holders) <= len(self.hosts):
+        if not self.is_enough_to_commit(holders):
             raise Violation(
                 f"voter {host.voter_id} commits entry {index} of term {term}, which is on the "
                 f"disks of {holders} alone"
             )
         self.record.append(entry)
 
+    def is_enough_to_commit(self, holders: list[int]) -> bool:
+        """Whether an entry on the disks of these voters may be taken for committed."""
+        return 2 * len(holders) > len(self.hosts)
+
+    def is_enough_to_lead(self, votes: set[int]) -> bool:
+        """Whether the votes of these voters elect a leader."""
+        return 2 * len(votes) > len(self.hosts)
+
+    def is_enough_to_keep(self, holders: list[int]) -> bool:
+        """Whether nobody can be elected without one of these voters."""
+        return 2 * len(holders) > len(self.hosts)
+
     def nothing_is_lost(self) -> None:
         """Every committed entry is on the disks of a majority."""
         for index, recorded in self.record.entries.items():
             holders = [v for v, h in self.hosts.items() if h.disk.holds(index, recorded.term)]
-            if 2 * len(holders) <= len(self.hosts):
+            if not self.is_enough_to_keep(holders):
                 raise Violation(f"committed entry {index} is left on the disks of {holders} alone")
 
     def _written(self, host: Host, change: Change) -> None:
@@ -229,7 +242,7 @@ class SafetyChecker(HostObserver):
         if known is None:
             self.leaders[term] = leader
             votes = {host.voter_id, *self._received_votes.get((host.voter_id, term), ())}
-            if 2 * len(votes) <= len(self.hosts):
+            if not self.is_enough_to_lead(votes):
                 raise Violation(
                     f"voter {host.voter_id} leads in term {term} with the votes of {votes} alone"
                 )
@@ -257,7 +270,7 @@ class SafetyChecker(HostObserver):
                 f"voter {host.voter_id} votes for {candidate} in term {term}; "
                 f"its disk says {on_disk}"
             )
-        given = self._votes.setdefault((host.voter_id, term), candidate)
+        given = self._votes.setdefault((host.directory_id, term), candidate)
         if given != candidate:
             raise Violation(
                 f"voter {host.voter_id} votes twice in term {term}: for {given} and {candidate}"

@@ -12,6 +12,7 @@ from typing import Final
 
 from metadata_log.types import ID_BYTES
 from quorum.config import QuorumConfig
+from quorum.raft.admission import LeavesQuorum
 from quorum.raft.frames import Message
 from quorum.raft.options import RaftOptions
 from tests.sim.disk import SimulatedDisk
@@ -54,12 +55,13 @@ class Host:
         self._crash_kind = ""
         self._effects_to_pause: tuple[int, float] | None = None
         self._clock_offset_s = 1_000.0 * self.voter_id
-        self._config = config
+        self.config = config
         self._options = options
         self._busy_until = 0.0
         self._raft_wakes_at: float | None = None
         self._loop_wakes_at: float | None = None
         self.on_down: Callable[[], None] = lambda: None
+        self.on_leaves: Callable[[LeavesQuorum], None] = self._must_not_leave
         network.endpoints[self.voter_id] = self
 
     def note(self, line: str) -> None:
@@ -92,7 +94,10 @@ class Host:
         self._raft_wakes_at = self._loop_wakes_at = None
         self._act()
         try:
-            self.process = Process(self, self._options, self._config)
+            self.process = Process(self, self._options, self.config)
+        except LeavesQuorum as leaving:
+            self.on_leaves(leaving)
+            return
         except Exception as error:
             raise Violation(f"voter {self.voter_id} cannot start again: {error!r}") from error
         self.observer.booted(self)
@@ -153,6 +158,9 @@ class Host:
         if self._effects_to_crash <= 0:
             self.note(f"crashes at: {kind}")
             raise SimulatedCrash
+
+    def _must_not_leave(self, leaving: LeavesQuorum) -> None:
+        raise Violation(f"voter {self.voter_id} leaves: {leaving}")
 
     # -- clock -----------------------------------------------------------------------------------
 
@@ -229,6 +237,10 @@ class Host:
             return False
         except Violation:
             raise
+        except LeavesQuorum as leaving:
+            self.kill(power_lost=False)
+            self.on_leaves(leaving)
+            return False
         except Exception as error:
             raise Violation(f"voter {self.voter_id} stopped by itself: {error!r}") from error
         return process is self.process

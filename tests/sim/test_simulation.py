@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.sim.batch import report, run_seeds
+from tests.sim.membership import MembershipSimulation
 from tests.sim.simulation import STEPS, simulate
 
 SEEDS_PER_TEST = 6
@@ -43,3 +44,9 @@ def test_one_seed_gives_one_trace() -> None:
     )
     assert elsewhere.stdout.strip() == here.trace_digest
     assert simulate(seed + 1).trace_digest != here.trace_digest
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_no_promise_is_broken_while_voters_come_and_go(seed: int) -> None:
+    outcome = simulate(seed, kind=MembershipSimulation)
+    assert outcome.violation is None, report(outcome, steps=STEPS)

@@ -158,7 +158,6 @@ class LoneNode:
             self.machine,
             Admission(self.members[0], self.members, lambda: False),
         )
-        self.node.follow_voter_set()
         self.node.recover()
         for other in self.others:
             self.transport.connect(other)

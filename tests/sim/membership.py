@@ -1,0 +1,252 @@
+"""Runs in which voters come, go, lose their disks and hand over, besides all that goes wrong.
+
+An operator proposes one change after the other at whoever leads, with less care than the product's
+own commands take: voters are promoted before they have caught up, and removed while others are
+down. What is removed, and sometimes a member, loses its disk and starts again with an empty one.
+"""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from metadata_log.codec import encode_transaction
+from metadata_log.image import VoterSet
+from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
+from metadata_log.types import ID_BYTES
+from quorum.config import QuorumConfig
+from quorum.raft.admission import LeavesQuorum, RemovedFromQuorum
+from quorum.raft.driver import Proposal
+from quorum.raft.node import RaftNode
+from quorum.raft.transfer import TransferRefused
+from tests.sim.checkers import SafetyChecker
+from tests.sim.disk import SimulatedDisk
+from tests.sim.host import Host
+from tests.sim.process import Process
+from tests.sim.simulation import Simulation, config_of
+from tests.sim.world import Violation, World
+
+SPARE_HOSTS: Final = 2
+
+
+class MembershipChecker(SafetyChecker):
+    """Majorities are those of the committed voter set."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._before = VoterSet()
+        self._now = VoterSet()
+        self.configured: list[int] = []
+        self.ever_out: set[int] = set()
+        """Voters that some committed set did not name."""
+
+    @property
+    def members(self) -> VoterSet:
+        """The newest committed set."""
+        newest = self.record.image.voter_set
+        if newest.version != self._now.version:
+            self._before, self._now = self._now, newest
+            self.ever_out |= {v for v in self.hosts if newest.voter(v) is None}
+        return self._now
+
+    def is_enough_to_commit(self, holders: list[int]) -> bool:
+        """By the newest committed set, or by the one before: the leader has not applied all."""
+        _ = self.members
+        return any(
+            2 * len(self._voters(voter_set) & set(holders)) > len(self._voters(voter_set))
+            for voter_set in (self._now, self._before)
+        )
+
+    def is_enough_to_lead(self, votes: set[int]) -> bool:
+        return self.is_enough_to_commit([*votes])
+
+    def is_enough_to_keep(self, holders: list[int]) -> bool:
+        voters = self._voters(self.members)
+        others = [v for v in voters - set(holders) if self.is_member(self.hosts[v])]
+        return 2 * len(others) <= len(voters)
+
+    def _voters(self, voter_set: VoterSet) -> set[int]:
+        if not voter_set.version:
+            return set(self.configured)
+        return {int(member.voter_id) for member in voter_set.voters if not member.observer}
+
+    def is_member(self, host: Host) -> bool:
+        """The committed set names it, with the disk that it has."""
+        member = self.members.voter(host.voter_id)
+        return member is not None and member.directory_id in (b"", host.directory_id)
+
+
+class Operator:
+    """Changes the membership at random."""
+
+    def __init__(self, world: World, hosts: dict[int, Host], checker: MembershipChecker) -> None:
+        self._world = world
+        self._hosts = hosts
+        self._checker = checker
+        self._pace_s = world.random.choice([0.02, 0.1, 0.4])
+        self._folders = 0
+        self.is_stopping = False
+        for host in hosts.values():
+            host.on_leaves = partial(self._left, host)
+        world.after(1.0, self._act)
+
+    def completed(self, proposal: Proposal) -> None:
+        """What became of it is seen in the log."""
+
+    def _act(self) -> None:
+        if self.is_stopping:
+            return
+        self._world.after(self._world.random.expovariate(1 / self._pace_s), self._act)
+        leading = [
+            host.process
+            for host in self._hosts.values()
+            if host.process is not None and host.process.node.leads_caught_up
+        ]
+        if leading:
+            self._world.random.choice([self._change] * 6 + [self._transfer, self._wipe_one])(
+                self._world.random.choice(leading)
+            )
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _change(self, leader: Process) -> None:
+        before = leader.machine.image.voter_set
+        after = self._world.random.choice([self._added, self._promoted, self._removed])(
+            before, leader.node
+        )
+        if after is None:
+            return
+        self._world.note(f"operator: {before.version} -> {[_brief(v) for v in after]}")
+        record = QuorumVoterSet(expected_version=before.version, voters=after)
+        operation = Operation(records=(record,))
+        command = encode_transaction(Transaction(operations=(operation,)))
+        leader.driver.submit([Proposal(command, self)])
+
+    def _added(self, before: VoterSet, _leader: RaftNode) -> tuple[QuorumVoter, ...] | None:
+        strangers = [host for v, host in self._hosts.items() if before.voter(v) is None]
+        if not strangers:
+            return None
+        config = self._world.random.choice(strangers).config
+        new = msgspec.structs.replace(config.own.as_member(), observer=True)
+        return (*before.voters, new)
+
+    def _promoted(self, before: VoterSet, leader: RaftNode) -> tuple[QuorumVoter, ...] | None:
+        for member in before.voters:
+            directory_id = member.directory_id or leader.admission.directory_of(member.voter_id)
+            if member.observer and leader.transport.is_connected(member.voter_id):
+                voter = msgspec.structs.replace(member, observer=False, directory_id=directory_id)
+                return tuple(voter if m is member else m for m in before.voters)
+        return None
+
+    def _removed(self, before: VoterSet, leader: RaftNode) -> tuple[QuorumVoter, ...] | None:
+        """Not where that would leave too many whose disks are gone to ever go on."""
+        gone = self._world.random.choice(before.voters)
+        rest = tuple(member for member in before.voters if member is not gone)
+        return rest if self._can_go_on(rest) and gone.voter_id != leader.own.voter_id else None
+
+    def _can_go_on(self, members: tuple[QuorumVoter, ...], wiped: int = 0) -> bool:
+        voters = [member for member in members if not member.observer]
+        whole = [
+            member
+            for member in voters
+            if member.voter_id != wiped
+            and member.directory_id == self._hosts[member.voter_id].directory_id
+        ]
+        return 2 * len(whole) > len(voters)
+
+    def _transfer(self, leader: Process) -> None:
+        target = self._world.random.choice(list(self._hosts))
+
+        def begin(node: RaftNode) -> None:
+            try:
+                node.begin_transfer(target)
+            except TransferRefused:
+                return
+            self._world.note(f"operator: voter {node.own.voter_id} hands over to {target}")
+
+        leader.driver.call(begin)
+
+    # -- disks -----------------------------------------------------------------------------------
+
+    def _wipe_one(self, _leader: Process) -> None:
+        """A member, but never so many that what is committed could be lost."""
+        host = self._world.random.choice(list(self._hosts.values()))
+        sets = self._sets_in_use()
+        may_be_promoted = any(
+            member.voter_id == host.voter_id and member.observer
+            for voter_set in sets
+            for member in voter_set.voters
+        )
+        can_go_on = all(self._can_go_on(s.voters, wiped=host.voter_id) for s in sets)
+        if can_go_on and not may_be_promoted and self._is_held_without(host):
+            host.kill(power_lost=True)
+            self._wipe(host)
+
+    def _sets_in_use(self) -> list[VoterSet]:
+        applied = [h.process.machine.image.voter_set for h in self._hosts.values() if h.process]
+        return [s for s in (self._checker.members, *applied) if s.version]
+
+    def _is_held_without(self, host: Host) -> bool:
+        """Everything committed is on a majority that does not need this disk."""
+        entries = self._checker.record.entries
+        last = self._checker.record.last_index
+        holders = [
+            v
+            for v, other in self._hosts.items()
+            if other is not host and other.disk.holds(last, entries[last].term)
+        ]
+        return self._checker.is_enough_to_keep(holders)
+
+    def _wipe(self, host: Host) -> None:
+        self._folders += 1
+        host.note(f"gets an empty disk, folder {self._folders}")
+        latency_s = host.disk.latency_s
+        host.disk = SimulatedDisk(self._world, host.effect)
+        host.disk.latency_s = latency_s
+        host.first_voters = {}
+        # As somebody would configure it who knows who is there.
+        members = {int(member.voter_id) for member in self._checker.members.voters}
+        host.config = config_of(host.voter_id, sorted({*members, host.voter_id}))
+        host.directory_id = f"folder {self._folders}".encode().ljust(ID_BYTES, b".")
+        self._checker.watch(host)
+
+    def _left(self, host: Host, leaving: LeavesQuorum) -> None:
+        host.note(f"leaves: {leaving}")
+        if isinstance(leaving, RemovedFromQuorum):
+            _ = self._checker.members
+            if host.voter_id not in self._checker.ever_out:
+                raise Violation(f"voter {host.voter_id} thinks that it was removed: {leaving}")
+            if all(s.voter(host.voter_id) is None for s in self._sets_in_use()):
+                self._wipe(host)
+        self._world.after(self._world.between(0.1, 2.0), host.boot)
+
+
+class MembershipSimulation(Simulation):
+    """A run with an operator and some hosts that are no voters at first."""
+
+    safety: MembershipChecker
+
+    def _checker(self) -> SafetyChecker:
+        return MembershipChecker(self.world)
+
+    def _configs(self, voters: int) -> list[QuorumConfig]:
+        first = range(1, voters + 1)
+        self.safety.configured = list(first)
+        spares = range(voters + 1, voters + 1 + SPARE_HOSTS)
+        return [config_of(n, first) for n in first] + [config_of(n, [*first, n]) for n in spares]
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.safety.on_leader = lambda _host, _term: None  # Handing over is nobody's fault.
+        self.operator = Operator(self.world, self.hosts, self.safety)
+
+    def _end_well(self) -> None:
+        self.operator.is_stopping = True
+        super()._end_well()
+
+    def _counts(self, host: Host) -> bool:
+        return self.safety.is_member(host)
+
+
+def _brief(member: QuorumVoter) -> str:
+    return f"{member.voter_id}{'?' if member.observer else ''}"
