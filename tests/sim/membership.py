@@ -16,7 +16,7 @@ from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transac
 from metadata_log.types import ID_BYTES
 from quorum.config import QuorumConfig
 from quorum.raft.admission import LeavesQuorum, RemovedFromQuorum
-from quorum.raft.driver import Proposal
+from quorum.raft.driver import ProposalRun, Settled
 from quorum.raft.node import RaftNode
 from quorum.raft.transfer import TransferRefused
 from tests.sim.checkers import SafetyChecker
@@ -90,7 +90,7 @@ class Operator:
             host.on_leaves = partial(self._left, host)
         world.after(1.0, self._act)
 
-    def completed(self, proposal: Proposal) -> None:
+    def completed(self, settled: Settled) -> None:
         """What became of it is seen in the log."""
 
     def _act(self) -> None:
@@ -120,7 +120,7 @@ class Operator:
         record = QuorumVoterSet(expected_version=before.version, voters=after)
         operation = Operation(records=(record,))
         command = encode_transaction(Transaction(operations=(operation,)))
-        leader.driver.submit([Proposal(command, self)])
+        leader.driver.submit(ProposalRun([command], self))
 
     def _added(self, before: VoterSet, _leader: RaftNode) -> tuple[QuorumVoter, ...] | None:
         strangers = [host for v, host in self._hosts.items() if before.voter(v) is None]
