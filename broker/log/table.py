@@ -198,16 +198,24 @@ class StoreTable:
 
     def last_segment_id(self) -> int:
         """The newest segment there ever was; 0: none."""
-        with self._environment.begin(self._store) as transaction:
-            return int(_U64.unpack(transaction.get(_LAST_SEGMENT_KEY, _U64.pack(0)))[0])
+        with self._environment.begin() as transaction:
+            return self._last_segment_id(transaction)
 
     def record_segments(self, durable_by_id: Mapping[int, bool]) -> None:
-        """Add segments, or change what is known of them. Ids are never given out again."""
-        last_id = max([self.last_segment_id(), *durable_by_id])
+        """Add segments, or change what is known of them. Ids are never given out again.
+
+        From several threads: the newest id is read where it is written, or one of two could put
+        an older one back.
+        """
         with self._environment.begin(self._segments, write=True) as transaction:
+            last_id = max([self._last_segment_id(transaction), *durable_by_id])
             for segment_id, durable in durable_by_id.items():
                 transaction.put(_U64.pack(segment_id), b"\1" if durable else b"\0")
             transaction.put(_LAST_SEGMENT_KEY, _U64.pack(last_id), db=self._store)
+
+    def _last_segment_id(self, transaction: lmdb.Transaction) -> int:
+        stored = transaction.get(_LAST_SEGMENT_KEY, _U64.pack(0), db=self._store)
+        return int(_U64.unpack(stored)[0])
 
     def forget_segments(self, segment_ids: Iterable[int]) -> None:
         with self._environment.begin(self._segments, write=True) as transaction:
