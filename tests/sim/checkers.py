@@ -8,81 +8,20 @@ voters apply, what snapshots hold, what clients were told, what watchers saw.
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from metadata_log.apply import apply
-from metadata_log.codec import MalformedTransaction, decode_transaction
 from metadata_log.image import Image
-from metadata_log.records import TransactionResult
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.raft.frames import REGULAR, Message, decode_frame
+from quorum.raft.frames import Message, decode_frame
 from quorum.raft.journal import Change, Entry
 from quorum.raft.snapshot_file import read_head
 from quorum.raft.snapshots import SNAPSHOT_FILE
 from tests.sim.host import Host
 from tests.sim.process import HostObserver
+from tests.sim.record import Record
 from tests.sim.world import Violation, World
 
 STEPS_BACK: Final = 6
 """One entry at a time a follower goes back so often: through as many terms of one entry."""
-
-
-class Recorded(NamedTuple):
-    """One committed entry, and what it does."""
-
-    term: int
-    command: bytes
-    result: TransactionResult | None
-
-
-class Record:
-    """The committed log. Index 1 is the library's own first entry."""
-
-    def __init__(self) -> None:
-        self.entries: dict[int, Recorded] = {}
-        self.last_index = 1
-        self.images: dict[int, Image] = {0: Image()}
-        """By metadata offset: the state after that transaction."""
-        self.image = Image()
-        self.effects: dict[tuple[SessionId, int], int] = {}
-        """(client, sequence) to the offset at which it took effect."""
-
-    def append(self, entry: Entry) -> None:
-        command, index, term = entry
-        result = self._effect_of(index, command)
-        self.entries[index] = Recorded(term, command, result)
-        self.last_index = index
-
-    def transactions(self, after: int, through: int) -> list[int]:
-        """Offsets of the transactions in that range."""
-        through = min(through, self.last_index)
-        return [
-            offset
-            for offset in range(after + 1, through + 1)
-            if offset in self.entries and self.entries[offset].result is not None
-        ]
-
-    def _effect_of(self, index: int, command: bytes) -> TransactionResult | None:
-        if command[0] != REGULAR:
-            return None
-        try:
-            transaction = decode_transaction(command[1:])
-        except MalformedTransaction:
-            return None
-        before = self.image
-        applied = apply(before, MetadataOffset(index), transaction)
-        self.image = applied.image
-        self.images[index] = applied.image
-        took_effect = applied.result.offset == index and applied.result.ok
-        if transaction.client_id and took_effect:
-            key = (transaction.client_id, transaction.sequence)
-            if key in self.effects:
-                raise Violation(
-                    f"exactly-once: sequence {key[1]} of client {key[0].hex()[:8]} took effect at "
-                    f"{self.effects[key]} and again at {index}"
-                )
-            self.effects[key] = index
-        return applied.result
 
 
 class SafetyChecker(HostObserver):
@@ -96,6 +35,8 @@ class SafetyChecker(HostObserver):
         """By term: voter and its boot."""
         self._votes: dict[tuple[bytes, int], int] = {}
         """By data folder and term."""
+        self._match_before = 0
+        self._committed_at_election: dict[int, int] = {}
         self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
@@ -128,6 +69,11 @@ class SafetyChecker(HostObserver):
         if node.is_leader:
             self._leads(host, node.term)
             self._knows_its_followers(host)
+            if node.leads_caught_up and node.last_applied < self._committed_at_election[node.term]:
+                raise Violation(
+                    f"leader {host.voter_id} answers for the quorum at {node.last_applied}; up to "
+                    f"{self._committed_at_election[node.term]} was committed before it led"
+                )
 
     def _commits_through(self, host: Host, commit_index: int) -> None:
         """The voter takes everything up to here for committed."""
@@ -241,6 +187,7 @@ class SafetyChecker(HostObserver):
         known = self.leaders.get(term)
         if known is None:
             self.leaders[term] = leader
+            self._committed_at_election[term] = self.record.last_index
             votes = {host.voter_id, *self._received_votes.get((host.voter_id, term), ())}
             if not self.is_enough_to_lead(votes):
                 raise Violation(
@@ -276,10 +223,28 @@ class SafetyChecker(HostObserver):
                 f"voter {host.voter_id} votes twice in term {term}: for {given} and {candidate}"
             )
 
-    def received(self, host: Host, peer: int, message: Message) -> None:
+    def receives(self, host: Host, peer: int, message: Message) -> None:
         if message["type"] == "response_vote":
             key = (host.voter_id, message["term"])
             self._received_votes.setdefault(key, set()).add(peer)
+        self._match_before = self._matches(host).get(peer, 0)
+
+    def received(self, host: Host, peer: int, message: Message) -> None:
+        """P5: an answer of an earlier term says nothing about the log of this one."""
+        if message["type"] != "next_node_idx" or host.process is None:
+            return
+        term = host.process.node.term
+        if message["term"] < term and self._matches(host).get(peer, 0) > self._match_before:
+            raise Violation(
+                f"leader {host.voter_id} counts an acknowledgement of term {message['term']} in "
+                f"term {term}"
+            )
+
+    def _matches(self, host: Host) -> dict[int, int]:
+        if host.process is None or not host.process.node.is_leader:
+            return {}
+        node = host.process.node
+        return {int(other.voter_id): match for other, match in node.match_index.items()}
 
     def _acknowledges(self, host: Host, to: int, message: Message) -> None:
         if host.process is not None and message["term"] != host.process.node.term:

@@ -10,7 +10,7 @@ from metadata_log.records import ResultCode
 from metadata_log.snapshot import decode_snapshot
 from metadata_log.types import SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
-from tests.sim.checkers import Record
+from tests.sim.record import Record
 from tests.sim.service import Transacted
 from tests.sim.world import Violation
 

@@ -182,9 +182,9 @@ class Host:
             self.inbox.append((link, frame))
             self.wake_raft(self.process)
 
-    def handled(self, peer: int, message: Message) -> None:
+    def receives(self, peer: int, message: Message) -> None:
         self.note(f"< {peer} {brief(message)}")
-        self.observer.received(self, peer, message)
+        self.observer.receives(self, peer, message)
 
     # -- the raft thread -------------------------------------------------------------------------
 

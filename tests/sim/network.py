@@ -167,8 +167,8 @@ class Network:
 
     def _send_wildly(self, link: Link, receiver: int, frame: bytes) -> None:
         world, usual = self._world, self._delay_s()
+        link.bytes_under_way[receiver] -= len(frame)
         if world.chance(self.conditions.loss):
-            link.bytes_under_way[receiver] -= len(frame)
             return
         delays = [usual]
         if world.chance(self.conditions.overtaken):
@@ -176,8 +176,8 @@ class Network:
         if world.chance(self.conditions.doubled):
             later = world.random.choice([0.0005, 0.02, 1.0])
             delays.append(usual + world.random.expovariate(1 / later))
-            link.bytes_under_way[receiver] += len(frame)
         for delay_s in delays:
+            link.bytes_under_way[receiver] += len(frame)
             world.at(world.actor_time + delay_s, partial(self._deliver, link, receiver, frame))
 
     def _deliver(self, link: Link, receiver: int, frame: bytes | None) -> None:

@@ -126,8 +126,10 @@ class SimulatedTransport(VoterTransport):
             self._on_connected(cast(Connection, end))
 
     def _onMessageReceived(self, node: VoterNode, message: Message) -> None:
-        self._host.handled(int(node.voter_id), message)
+        peer = int(node.voter_id)
+        self._host.receives(peer, message)
         super()._onMessageReceived(node, message)
+        self._host.observer.received(self._host, peer, message)
 
     def _onNodeConnected(self, node: VoterNode) -> None:
         self._host.note(f"connected to {node.voter_id}")
