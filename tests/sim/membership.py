@@ -203,6 +203,7 @@ class Operator:
         latency_s = host.disk.latency_s
         host.disk = SimulatedDisk(self._world, host.effect)
         host.disk.latency_s = latency_s
+        host.snapshot_index = 0
         host.first_voters = {}
         # As somebody would configure it who knows who is there.
         members = {int(member.voter_id) for member in self._checker.members.voters}
