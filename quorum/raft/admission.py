@@ -9,8 +9,8 @@ committed voter set names the one of each voter. From that follow three rules:
   a quorum), or another one expects just this data folder. Who expects it has it in its committed
   voter set; or it saw all of them fresh at the first start, and remembers their data folders.
 * A voter with a committed voter set talks only to members of it, in the data folders it names. It
-  hears strangers that have a newer set: it may be behind itself.
-* Only the members of its own committed set count in anyone's majority.
+  hears others that have a newer set: it may be behind itself, and one of them may lead.
+* Only the members of its own committed set, in those folders, count in anyone's majority.
 
 What voters know of each other is in the hello of each connection, sent again when it changes.
 """
@@ -187,7 +187,8 @@ class Admission:
             return self._refuse(
                 RAFT_REFUSAL_NOT_A_VOTER, f"voter {sender} is not a member of this quorum"
             )
-        if member.directory_id in (b"", hello.directory_id):
+        is_newer = hello.voter_set_version > self.voter_set.version
+        if is_newer or member.directory_id in (b"", hello.directory_id):
             return None
         return self._refuse(
             RAFT_REFUSAL_WIPED,
@@ -210,6 +211,16 @@ class Admission:
             f"now {_short(hello.directory_id)}) before the quorum had begun: stop all voters, "
             "empty their data folders and start again",
         )
+
+    def counts(self, voter_id: int) -> bool:
+        """Whether who speaks as that voter is the one that the applied set means, not a later one.
+
+        What another one says is heard, but neither its votes nor its acknowledgements count.
+        """
+        member, hello = self.voter_set.voter(voter_id), self._hellos.get(voter_id)
+        if member is None or hello is None:
+            return True
+        return member.directory_id in (b"", hello.directory_id)
 
     def judge_again(self, voter_id: int) -> RaftRefusal | None:
         """As ``judge``, of who was welcome before; the voter set may have changed since."""

@@ -127,7 +127,7 @@ class ElectingVoter(LibraryVoter):
             case "timeout_now":
                 self._on_timeout_now(node, message)
             case "response_vote":
-                is_new = node in self.others and node not in self._votes
+                is_new = self._counts(node) and node not in self._votes
                 if message["term"] == self.term and is_new:
                     self._votes.add(node)
                     return False
@@ -154,7 +154,7 @@ class ElectingVoter(LibraryVoter):
     def _on_pre_vote_granted(self, node: VoterNode, message: Message) -> None:
         if self.is_leader or not message["term"] == self._pre_vote_term == self.term:
             return
-        if node not in self.others:
+        if not self._counts(node):
             return
         self._pre_votes.add(node)
         if len(self._pre_votes) + 1 > (len(self.others) + 1) / 2:
@@ -166,6 +166,9 @@ class ElectingVoter(LibraryVoter):
             log.info("told by leader %d to stand for election", node.voter_id)
             self._told_to_stand = True
             self._stand_now()
+
+    def _counts(self, node: VoterNode) -> bool:
+        return node in self.others and self.admission.counts(node.voter_id)
 
     def _stand_now(self) -> None:
         self._pre_votes = set()

@@ -291,6 +291,8 @@ class RaftNode(MemberVoter):
             self.adopt_term(message["term"])
         if not self.is_leader or message["term"] != self.term or node not in self.next_index:
             return
+        if not self.admission.counts(node.voter_id):
+            return
         if message["success"] and message["next_node_idx"] > self.journal.last_index + 1:
             raise SafetyViolation(f"voter {node.id} acknowledges entries that were never written")
         limited = min(message["next_node_idx"], self.journal.last_index + 1)

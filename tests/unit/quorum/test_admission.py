@@ -155,8 +155,17 @@ def test_a_wiped_voter_is_refused_and_takes_no_part() -> None:
         wiped.admission.check(10 + REFUSAL_GRACE_S)
 
 
+def test_who_is_behind_hears_a_voter_that_was_replaced_meanwhile_and_does_not_count_it() -> None:
+    replaced = established(quorum_voter(3, folder=7), ONE, TWO, version=9)
+    behind = established(ONE, TWO, THREE, version=5)
+    assert behind.meets(replaced) is None
+    assert not behind.admission.counts(3)
+    behind.admission.follow(replaced.admission.voter_set)
+    assert behind.admission.counts(3)
+
+
 def test_a_voter_with_data_of_another_folder_is_refused_too() -> None:
-    other = established(quorum_voter(3, folder=7), ONE, TWO, version=9)
+    other = established(quorum_voter(3, folder=7), ONE, TWO, version=5)
     refusal = established(ONE, TWO, THREE).meets(other)
     assert refusal is not None
     assert refusal.reason == RAFT_REFUSAL_WIPED

@@ -116,6 +116,23 @@ def test_votes_of_observers_and_strangers_elect_nobody(lone: LoneNode) -> None:
     assert lone.node.is_leader
 
 
+def test_who_took_a_voters_place_does_not_count_as_that_voter(lone: LoneNode) -> None:
+    other = Admission(quorum_voter(2, folder=7), lone.members, lambda: False)
+    lone.node.admission.heard(other.hello_to(lone.own.voter_id))
+    silence(lone)
+    lone.receive(2, {"type": "response_pre_vote", "term": lone.node.term})
+    lone.node.tick()
+    assert lone.take_sent("request_vote") == []
+    lone.receive(3, {"type": "response_pre_vote", "term": lone.node.term})
+    lone.node.tick()
+    lone.receive(2, {"type": "response_vote", "term": lone.node.term})
+    assert not lone.node.is_leader
+    lone.receive(3, {"type": "response_vote", "term": lone.node.term})
+    assert lone.node.is_leader
+    acknowledge(lone, node_of(lone, 2), lone.journal.last_index)
+    assert lone.node.match_index[node_of(lone, 2)] == 0
+
+
 def test_a_removed_voter_counts_no_more(lone: LoneNode) -> None:
     lone.become_leader()
     removed = node_of(lone, 3)
