@@ -4,7 +4,7 @@ import asyncio
 
 from metadata_log.records import QuorumVoter
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.raft.library import clock_s
+from quorum.raft.clock import clock_s
 from quorum.raft.node import RaftNode
 from quorum.voter import Voter
 

@@ -27,10 +27,10 @@ from metadata_log.records import (
 from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
 from quorum.config import QuorumConfig
 from quorum.log_tail import LogTail
+from quorum.raft.clock import clock_s
 from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.frames import REGULAR
 from quorum.raft.journal import Entry
-from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
 from quorum.sessions import TICK_MS, KeepAlive, SessionTable
 from quorum.shared_snapshot import SharedSnapshot

@@ -15,7 +15,7 @@ from metadata_log.reader import LogEntry
 from metadata_log.records import kind_of
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.raft.library import clock_s
+from quorum.raft.clock import clock_s
 from quorum.voter import Voter
 
 EVENT_BYTES: Final = 1 << 20

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from quorum.raft.admission import LeavesQuorum
+from quorum.raft.clock import clock_s
 from quorum.raft.journal import Entry
-from quorum.raft.library import clock_s
 from quorum.raft.node import RaftNode
 
 T = TypeVar("T")

@@ -17,10 +17,11 @@ import logging
 import random
 
 from quorum.raft.admission import Admission
+from quorum.raft.clock import clock_s
 from quorum.raft.frames import Message
 from quorum.raft.guards import Vote, grants_pre_vote
 from quorum.raft.journal import Journal
-from quorum.raft.library import FOLLOWER, LibraryVoter, clock_s
+from quorum.raft.library import FOLLOWER, LibraryVoter
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.transport import VoterNode, VoterTransport

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 import pysyncobj.syncobj as library
 from pysyncobj import SyncObj, SyncObjConf
-from pysyncobj.monotonic import monotonic
 
+from quorum.raft.clock import clock_s
 from quorum.raft.journal import Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -22,11 +22,6 @@ CANDIDATE: Final = 1
 LEADER: Final = 2
 
 _globals_lock = threading.Lock()
-
-
-def clock_s() -> float:
-    """The library's clock, in seconds: not the one of ``time.monotonic``. From any thread."""
-    return float(monotonic())
 
 
 @contextmanager

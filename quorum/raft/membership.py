@@ -16,8 +16,8 @@ import logging
 from metadata_log.codec import encode_transaction
 from metadata_log.image import VoterSet
 from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
+from quorum.raft.clock import clock_s
 from quorum.raft.compaction import CompactingVoter
-from quorum.raft.library import clock_s
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
 

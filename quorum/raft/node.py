@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from quorum.raft.admission import Admission
+from quorum.raft.clock import clock_s
 from quorum.raft.compaction import ReplicatedState
 from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
 from quorum.raft.journal import NO_OP, REPLACE, Entry, Journal
-from quorum.raft.library import clock_s
 from quorum.raft.membership import MemberVoter
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller

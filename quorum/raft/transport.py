@@ -12,7 +12,6 @@ import ipaddress
 import logging
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -23,6 +22,7 @@ from pysyncobj.transport import Transport
 from metadata_log.types import ID_BYTES, Endpoint, VoterId
 from quorate_proto.v1.raft_pb2 import RaftHello, RaftRefusal
 from quorum.raft.admission import Admission
+from quorum.raft.clock import clock_s
 from quorum.raft.connection import Connection
 from quorum.raft.frames import (
     PROTOCOL_FORMAT,
@@ -219,7 +219,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             oldest = next(known for known in strangers if known.peer_host == crowd)
             oldest.close(f"{MAX_STRANGERS} connections have not introduced themselves")
         connection = self._connection(sock, host, accepted=True)
-        self._unintroduced[connection] = time.monotonic()
+        self._unintroduced[connection] = clock_s()
 
     def _dial(self, node: VoterNode) -> None:
         address = self._resolved.pop(node.voter_id, None)
@@ -234,7 +234,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._dialling.add(node.voter_id)
         connection = self._connection(sock, node.raft.host, accepted=False)
         connection.voter_id = node.voter_id
-        self._unintroduced[connection] = time.monotonic()
+        self._unintroduced[connection] = clock_s()
         error = sock.connect_ex(address)
         if error not in (0, errno.EINPROGRESS):
             connection.close(f"cannot connect: error {error}")
@@ -355,7 +355,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             return
         self._lost(connection, "it is refused")
         self._refused.add(connection)
-        self._unintroduced[connection] = time.monotonic()
+        self._unintroduced[connection] = clock_s()
 
     def _on_refusal(self, connection: Connection, refusal: RaftRefusal) -> None:
         voter_id = connection.voter_id

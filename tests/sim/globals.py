@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pysyncobj.syncobj
 
+import quorum.raft.clock
 import quorum.raft.elections
 import quorum.raft.journal
-import quorum.raft.library
 import quorum.raft.node
 import quorum.raft.snapshot_file
 import quorum.raft.snapshots
@@ -39,12 +38,11 @@ def simulated(world: World) -> Iterator[None]:
     replaced: list[tuple[Any, str, Any]] = [
         (pysyncobj.syncobj, "monotonicTime", clock),
         (pysyncobj.syncobj, "random", draw),
-        (quorum.raft.library, "monotonic", clock),
+        (quorum.raft.clock, "monotonic", clock),
         (quorum.raft.elections, "random", draw),
         (quorum.raft.snapshot_file, "_make_durable", make_durable),
         (quorum.raft.snapshot_file, "sync_folder", sync_folder),
         (quorum.raft.snapshots, "sync_file", sync_file),
-        (quorum.raft.transport, "time", SimpleNamespace(monotonic=clock)),
         (quorum.raft.transport, "SNAPSHOT_BACKLOG_BYTES", SNAPSHOT_BACKLOG_BYTES),
         (VoterNode, "__hash__", lambda node: int(node.voter_id)),
         (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),

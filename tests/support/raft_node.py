@@ -10,8 +10,8 @@ from pysyncobj.transport import Transport
 from metadata_log.image import VoterSet
 from metadata_log.types import Endpoint, VoterId
 from quorum.raft.admission import Admission
+from quorum.raft.clock import clock_s
 from quorum.raft.frames import Message
-from quorum.raft.library import clock_s
 from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.node import RaftNode
 from quorum.raft.options import RaftOptions

@@ -19,6 +19,7 @@ import pysyncobj.syncobj
 import pytest
 from pysyncobj import SyncObj, SyncObjConf, replicated
 
+import quorum.raft.clock
 import quorum.raft.library
 from metadata_log.types import Endpoint, VoterId
 from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
@@ -53,7 +54,7 @@ def stopped_clock() -> Iterator[Clock]:
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pysyncobj.syncobj, "monotonicTime", clock)
-        patch.setattr(quorum.raft.library, "monotonic", clock)
+        patch.setattr(quorum.raft.clock, "monotonic", clock)
         yield clock
 
 

@@ -10,8 +10,8 @@ from metadata_log.codec import decode_transaction
 from metadata_log.image import VoterSet
 from metadata_log.records import QuorumVoter, QuorumVoterSet
 from quorum.raft.admission import Admission, RemovedFromQuorum
+from quorum.raft.clock import clock_s
 from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
-from quorum.raft.library import clock_s
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
 from tests.support.metadata import quorum_voter

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from quorum.raft.clock import clock_s
 from quorum.raft.guards import SafetyViolation
-from quorum.raft.library import CANDIDATE, clock_s
+from quorum.raft.library import CANDIDATE
 from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.poller import READ
 from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
