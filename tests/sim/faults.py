@@ -15,8 +15,11 @@ from tests.sim.network import Network
 from tests.sim.service import CLIENT, Services
 from tests.sim.world import World
 
-CRASH_KINDS: Final = ("", "", "send", "journal", "write", "fsync", "name", "sync folder")
+CRASH_KINDS: Final = ("", "send", "journal", "journal", "write", "fsync", "name", "sync folder")
 """Before or after which effects a process ends; "" stands for any."""
+
+RARE_KINDS: Final = ("write", "fsync", "name", "sync folder")
+"""Of snapshots alone."""
 
 
 class Health:
@@ -121,7 +124,8 @@ class Faults:
         host = self._any_host()
         if host.is_up:
             kind = self._world.random.choice(CRASH_KINDS)
-            host.crash_at(self._world.random.randint(1, 12 if kind in ("", "send") else 3), kind)
+            most = 3 if kind in RARE_KINDS else 40
+            host.crash_at(self._world.random.randint(1, most), kind)
             self._world.after(3.0, partial(self._restart_if_down, host))
 
     def _crash_some(self) -> None:
