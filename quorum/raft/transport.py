@@ -7,13 +7,9 @@ accepted before it, and nobody whom ``admission`` does not welcome after it: he 
 TLS the certificate must name the voter that the hello names. All on the raft thread.
 """
 
-import errno
-import ipaddress
 import logging
 import socket
-import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from pysyncobj.node import Node
@@ -33,7 +29,8 @@ from quorum.raft.frames import (
     encode_hello,
     encode_refusal,
 )
-from quorum.raft.poller import READ, DrivenPoller
+from quorum.raft.poller import DrivenPoller
+from quorum.raft.sockets import Sockets, begin_connecting, socket_for
 from quorum.raft.tls import TlsContexts
 from quorum.refusals import Refusals
 from quorum.security import Role, Security
@@ -47,7 +44,6 @@ OTHER_SIDE_DIALS_S: Final = 2.0
 REFUSED_REDIAL_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 3.0
 LOG_WAITING_EVERY_S: Final = 3.0
-_ACCEPTED_PER_ROUND: Final = 16
 MAX_STRANGERS: Final = 32
 """Accepted connections without a hello; one more closes the oldest of the host that has the most:
 a voter still gets in."""
@@ -83,6 +79,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         """``security`` None: plain text, without any proof of who the peers are."""
         super().__init__(None, own, others)
         self._poller = poller
+        self._sockets = Sockets(poller)
         self._cluster_id = cluster_id
         self._own = own
         self._others: dict[int, VoterNode] = {node.voter_id: node for node in others}
@@ -98,12 +95,9 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._dialling: set[int] = set()
         self._redial_at: dict[int, float] = {}
         self._down_since: dict[int, float] = {}
-        self._resolved: dict[int, tuple[str, int]] = {}
         self._complained: set[str] = set()
         self._tls = None if security is None else TlsContexts(security)
         self._refusals = Refusals("raft port")
-        self._listener: socket.socket | None = None
-        self._stop_listening: Callable[[], None] = lambda: None
 
     # -- what the library calls ------------------------------------------------------------------
 
@@ -124,7 +118,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         del self._others[voter_id]
         if voter_id in self._connections:
             self._guests[voter_id] = node
-        for known in (self._redial_at, self._down_since, self._resolved):
+        for known in (self._redial_at, self._down_since):
             known.pop(voter_id, None)
 
     def send(self, node: VoterNode, message: Message) -> bool:
@@ -138,7 +132,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         return not connection.closed
 
     def destroy(self) -> None:
-        self._stop_listening()
+        self._sockets.stop_listening()
         for connection in [*self._connections.values(), *self._unintroduced]:
             connection.close("this voter is stopping")
 
@@ -150,17 +144,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         Raises:
             OSError: taken, or not an address of this machine.
         """
-        listener = socket.create_server(self._own.raft, backlog=128)
-        listener.setblocking(False)
-        descriptor = listener.fileno()
-        self._poller.subscribe(descriptor, lambda _descr, _event: self._accept(listener), READ)
-
-        def stop() -> None:
-            self._poller.unsubscribe(descriptor)
-            listener.close()
-            self._stop_listening = lambda: None
-
-        self._stop_listening = stop
+        self._sockets.listen(self._own.raft, self._take_stranger)
 
     def announce(self) -> None:
         """The voter set changed: say so to everybody, and good-bye to who is not in it."""
@@ -202,17 +186,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
 
     # -- connections -----------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
-        """Several in one round: those who wait behind a stranger must not wait long."""
-        for _ in range(_ACCEPTED_PER_ROUND):
-            try:
-                sock, peer = listener.accept()
-            except OSError:
-                return  # There is none, or it is gone again.
-            self._take_stranger(sock, peer[0])
-
     def _take_stranger(self, sock: socket.socket, host: str) -> None:
-        sock.setblocking(False)
         strangers = [known for known in self._unintroduced if not known.voter_id]
         if len(strangers) >= MAX_STRANGERS:
             crowd, _ = Counter(known.peer_host for known in strangers).most_common(1)[0]
@@ -222,36 +196,17 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._unintroduced[connection] = clock_s()
 
     def _dial(self, node: VoterNode) -> None:
-        address = self._resolved.pop(node.voter_id, None)
+        address = self._sockets.address_of(node.raft)
         if address is None:
-            if not _is_numeric(node.raft.host):
-                self._resolve(node)
-                return
-            address = (node.raft.host, node.raft.port)
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setblocking(False)
+            return
+        sock = socket_for(address)
         self._dialling.add(node.voter_id)
         connection = self._connection(sock, node.raft.host, accepted=False)
         connection.voter_id = node.voter_id
         self._unintroduced[connection] = clock_s()
-        error = sock.connect_ex(address)
-        if error not in (0, errno.EINPROGRESS):
-            connection.close(f"cannot connect: error {error}")
-
-    def _resolve(self, node: VoterNode) -> None:
-        """Look the name up off this thread: a slow name server must not cost us an election."""
-
-        def look_up() -> None:
-            try:
-                found = socket.getaddrinfo(*node.raft, type=socket.SOCK_STREAM)
-            except OSError as error:
-                self._complain(f"{node.raft}", f"cannot resolve {node.raft.host}: {error}")
-                return
-            self._resolved[node.voter_id] = (str(found[0][4][0]), node.raft.port)
-            self._poller.wake()
-
-        threading.Thread(target=look_up, name="raft-resolve", daemon=True).start()
+        failure = begin_connecting(sock, address)
+        if failure:
+            connection.close(failure)
 
     def _connection(self, sock: socket.socket, peer_host: str, *, accepted: bool) -> Connection:
         return Connection(
@@ -407,11 +362,3 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         if about not in self._complained:
             self._complained.add(about)
             log.warning("%s", what)
-
-
-def _is_numeric(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
