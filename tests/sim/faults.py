@@ -85,6 +85,7 @@ class Faults:
             (self._long_absence, 0.7),
             (self._strand_a_tail, 2.0),
             (self._disturb_a_bystander, 1.0),
+            (self._stop_the_leader, 1.0),
         ]
         # Each run has its own favourites, and does not do some things at all.
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]
@@ -165,6 +166,16 @@ class Faults:
         host.note(f"is stopped for {seconds:.3f} s")
         host.pause(seconds, middle)
         self.health.host_suffers(host.voter_id, self._world.now + seconds + 1.0)
+
+    def _stop_the_leader(self) -> None:
+        """Until its sessions are expired by another one; it wakes up as a leader of the past."""
+        leader = self._leader()
+        if leader is not None:
+            seconds = self._world.between(3.0, 6.0)
+            leader.note(f"is stopped for {seconds:.3f} s")
+            leader.pause(seconds)
+            self.health.host_suffers(leader.voter_id, self._world.now + seconds + 1.0)
+            self.calm_s = seconds
 
     def _slow_disk(self) -> None:
         host = self._any_host()
