@@ -5,9 +5,10 @@ term and take back acknowledgements. So every data folder has a random directory
 committed voter set names the one of each voter. From that follow three rules:
 
 * A *fresh* voter, one that has never voted nor written an entry, takes no part until it knows that
-  it has nothing to remember: every other configured voter is fresh as well (the very first start of
-  a quorum), or another one expects just this data folder. Who expects it has it in its committed
-  voter set; or it saw all of them fresh at the first start, and remembers their data folders.
+  it has nothing to remember: every other configured voter is fresh as well, and nobody has heard of
+  a quorum (the very first start of one), or another one expects just this data folder. Who
+  expects it has it in its committed voter set; or it saw all of them fresh at the first start,
+  and remembers their data folders.
 * A voter with a committed voter set talks only to members of it, in the data folders it names. It
   hears others that have a newer set: it may be behind itself, and one of them may lead.
 * Only the members of its own committed set, in those folders, count in anyone's majority.
@@ -75,6 +76,7 @@ class Admission:
         self._joins = False
         self._hellos: dict[int, RaftHello] = {}
         self._expected_at = 0  # Newest voter set that is known to expect this data folder.
+        self._has_heard_of_a_set = False
         self._refusal: tuple[RaftRefusal, float] | None = None
 
     @property
@@ -162,11 +164,15 @@ class Admission:
             voter_id=self.own.voter_id,
             address=str(self.own.raft),
             directory_id=self.own.directory_id,
-            fresh=self._is_fresh() and not self.voter_set.version,
+            fresh=self._may_begin(),
             voter_set_version=self.voter_set.version,
             knows_receiver=expected is not None,
             receiver_directory_id=expected or b"",
         )
+
+    def _may_begin(self) -> bool:
+        """Who knows of a quorum that exists must not help others, who do not, to begin another."""
+        return self._is_fresh() and not self.voter_set.version and not self._has_heard_of_a_set
 
     def _expected_directory(self, voter_id: int) -> bytes | None:
         """In which data folder that voter is expected; empty: in any; None: not at all."""
@@ -230,13 +236,14 @@ class Admission:
     def heard(self, hello: RaftHello) -> None:
         """A welcome hello came; this may be what a fresh voter waited for."""
         self._hellos[hello.voter_id] = hello
+        self._has_heard_of_a_set |= hello.voter_set_version > 0
         is_expected = hello.receiver_directory_id in (b"", self.own.directory_id)
         if hello.knows_receiver and is_expected:
             self._expected_at = max(self._expected_at, hello.voter_set_version)
             if not self._takes_part:
                 self._joins = hello.voter_set_version > 0
                 self._takes_part = True
-        elif not self._takes_part and not self.waits_for():
+        elif not self._takes_part and self._may_begin() and not self.waits_for():
             self._begin()
 
     def _begin(self) -> None:
@@ -251,6 +258,7 @@ class Admission:
 
     def refused(self, refusal: RaftRefusal, now_s: float) -> bool:
         """Another voter does not talk to this one; False if that is of no account."""
+        self._has_heard_of_a_set |= refusal.voter_set_version > 0
         known = max(self.voter_set.version, self._expected_at)
         is_member = self._is_in(self.voter_set)
         newer = refusal.voter_set_version > known

@@ -69,7 +69,7 @@ class RaftHello(google.protobuf.message.Message):
     directory_id: builtins.bytes
     """Of the sender's data folder."""
     fresh: builtins.bool
-    """The sender has never voted nor written an entry."""
+    """The sender never voted nor wrote, and knows of no quorum."""
     voter_set_version: builtins.int
     """Of the voter set it has applied; 0: none."""
     knows_receiver: builtins.bool

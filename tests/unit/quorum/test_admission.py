@@ -130,6 +130,31 @@ def test_who_did_not_see_all_fresh_vouches_for_nobody() -> None:
     assert not one.admission.takes_part
 
 
+def test_who_is_to_join_a_quorum_does_not_help_to_begin_another() -> None:
+    """Else voters with empty disks, whose configured ones have all moved on, elect a leader."""
+    joining, other = fresh(ONE), fresh(TWO)
+    joining.meets(established(FOUR, ONE))
+    assert takes_part(joining) is True
+    three = fresh(THREE)
+    three.meets(other)
+    three.meets(joining)
+    assert takes_part(three) is False
+    assert three.admission.waits_for() == [CONFIGURED[0]]
+
+
+def test_who_was_refused_by_a_quorum_does_not_help_to_begin_another() -> None:
+    refused, other, three = fresh(ONE), fresh(TWO), fresh(THREE)
+    refusal = established(FOUR).meets(refused)
+    assert refusal is not None
+    refused.admission.refused(refusal, 0.0)
+    three.meets(other)
+    three.meets(refused)
+    assert takes_part(three) is False
+    refused.meets(other)
+    refused.meets(fresh(THREE))
+    assert takes_part(refused) is False
+
+
 # --- a fresh voter and a quorum that exists -----------------------------------------------------
 
 
