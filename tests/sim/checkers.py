@@ -109,13 +109,17 @@ class SafetyChecker(HostObserver):
                 f"voter {host.voter_id} commits {index} but nobody has committed "
                 f"{self.record.last_index + 1}"
             )
-        holders = [v for v, other in self.hosts.items() if other.disk.holds(index, term)]
+        holders = self.wrote(index, term)
         if not self.is_enough_to_commit(holders):
             raise Violation(
                 f"voter {host.voter_id} commits entry {index} of term {term}, which is on the "
                 f"disks of {holders} alone"
             )
         self.record.append(entry)
+
+    def wrote(self, index: int, term: int) -> list[int]:
+        """The voters that may have acknowledged the entry."""
+        return [v for v, host in self.hosts.items() if host.disk.holds(index, term)]
 
     def is_enough_to_commit(self, holders: list[int]) -> bool:
         """Whether an entry on the disks of these voters may be taken for committed."""

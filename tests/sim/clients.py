@@ -42,8 +42,7 @@ class Client:
         self._services = services
         self._history = history
         self._pace_s = pace_s
-        self._voters = sorted(services.hosts)
-        self._leader = world.random.choice(self._voters)
+        self._leader = self._any_voter()
         self._session: SessionId | None = None
         self._timeout_ms = 0
         self._opening = 0
@@ -68,6 +67,9 @@ class Client:
             for _ in range(count):
                 self._begin_write()
 
+    def _any_voter(self) -> int:
+        return self._world.random.choice(self._services.known())
+
     # -- the session -----------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -88,7 +90,7 @@ class Client:
         context = CallContext(CALL_TIMEOUT_S)
         self._services.call(
             CLIENT,
-            self._world.random.choice(self._voters),
+            self._any_voter(),
             lambda process: process.service.OpenSession(request, context),
             answered,
         )
@@ -112,7 +114,7 @@ class Client:
             elif isinstance(answer, tuple) and answer[1]:
                 self._leader = answer[1]
             else:
-                self._leader = self._world.random.choice(self._voters)
+                self._leader = self._any_voter()
 
         self._services.call(CLIENT, self._leader, ping, answered)
         self._world.after(min(0.2, self._timeout_ms / 6_000), partial(self._keep_alive, session))
@@ -170,11 +172,11 @@ class Client:
         pending.attempts += 1
         voter_id = self._leader
         if pending.attempts > 1 and self._world.chance(0.3):
-            voter_id = self._world.random.choice(self._voters)
+            voter_id = self._any_voter()
         self._services.transact(voter_id, pending.command, partial(self._told, session, pending))
         if self._world.chance(0.03):
             # A copy of the same on another way, as after a broken stream.
-            other = self._world.random.choice(self._voters)
+            other = self._any_voter()
             self._services.transact(other, pending.command, partial(self._told, session, pending))
         self._send_after(self._world.between(0.2, 1.5), session, pending)
 
@@ -193,7 +195,7 @@ class Client:
             return
         if not isinstance(answer, Transacted) or answer.outcome is not Outcome.COMMITTED:
             hint = answer.leader_id if isinstance(answer, Transacted) else 0
-            self._leader = hint or self._world.random.choice(self._voters)
+            self._leader = hint or self._any_voter()
             self._send_after(min(0.3, 0.03 * pending.attempts), session, pending)
             return
         if answer.result is None:
@@ -210,7 +212,7 @@ class Client:
     def _begin_read(self) -> None:
         self._reads += 1
         self._read_number += 1
-        self._read(self._read_number, self._world.random.choice(self._voters))
+        self._read(self._read_number, self._any_voter())
 
     def _read(self, number: int, voter_id: int) -> None:
         floor = self._history.floor
@@ -230,7 +232,7 @@ class Client:
                 self._world.after(0.1, again)
 
         def again() -> None:
-            self._read(number, self._world.random.choice(self._voters))
+            self._read(number, self._any_voter())
 
         def give_up() -> None:
             if state["open"]:

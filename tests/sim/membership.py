@@ -39,6 +39,8 @@ class MembershipChecker(SafetyChecker):
         self.configured: list[int] = []
         self.ever_out: set[int] = set()
         """Voters that some committed set did not name."""
+        self._lost: list[tuple[int, bytes, SimulatedDisk]] = []
+        """Voter, data folder and disk."""
 
     @property
     def members(self) -> VoterSet:
@@ -48,6 +50,24 @@ class MembershipChecker(SafetyChecker):
             self._before, self._now = self._now, newest
             self.ever_out |= {v for v in self.hosts if newest.voter(v) is None}
         return self._now
+
+    def loses_its_disk(self, host: Host) -> None:
+        self._lost.append((host.voter_id, host.directory_id, host.disk))
+
+    def wrote(self, index: int, term: int) -> list[int]:
+        """With those that have lost their disk since they acknowledged the entry. That is safe as
+        long as nobody is elected without the others, see ``is_enough_to_keep``."""
+        _ = self.members
+        lost = [
+            voter_id
+            for voter_id, directory_id, disk in self._lost
+            if disk.holds(index, term) and self._names(voter_id, directory_id)
+        ]
+        return [*super().wrote(index, term), *lost]
+
+    def _names(self, voter_id: int, directory_id: bytes) -> bool:
+        known = [s.voter(voter_id) for s in (self._now, self._before)]
+        return any(member is not None and member.directory_id == directory_id for member in known)
 
     def is_enough_to_commit(self, holders: list[int]) -> bool:
         """By the newest committed set, or by the one before: the leader has not applied all."""
@@ -85,6 +105,8 @@ class Operator:
         self._checker = checker
         self._pace_s = world.random.choice([0.02, 0.1, 0.4])
         self._folders = 0
+        self.proposed: list[VoterSet] = []
+        """Each with the version of the set before it, without which it cannot take effect."""
         self.is_stopping = False
         for host in hosts.values():
             host.on_leaves = partial(self._left, host)
@@ -103,9 +125,8 @@ class Operator:
             if host.process is not None and host.process.node.leads_caught_up
         ]
         if leading:
-            self._world.random.choice([self._change] * 6 + [self._transfer, self._wipe_one])(
-                self._world.random.choice(leading)
-            )
+            act = self._world.random.choice([self._change] * 6 + [self._transfer, self._wipe_one])
+            act(self._world.random.choice(leading))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -117,6 +138,7 @@ class Operator:
         if after is None:
             return
         self._world.note(f"operator: {before.version} -> {[_brief(v) for v in after]}")
+        self.proposed.append(VoterSet(after, before.version))
         record = QuorumVoterSet(expected_version=before.version, voters=after)
         operation = Operation(records=(record,))
         command = encode_transaction(Transaction(operations=(operation,)))
@@ -169,6 +191,9 @@ class Operator:
     # -- disks -----------------------------------------------------------------------------------
 
     def _wipe_one(self, _leader: Process) -> None:
+        self.wipe_one()
+
+    def wipe_one(self) -> None:
         """A member, but never so many that what is committed could be lost."""
         host = self._world.random.choice(list(self._hosts.values()))
         sets = self._sets_in_use()
@@ -183,8 +208,15 @@ class Operator:
             self._wipe(host)
 
     def _sets_in_use(self) -> list[VoterSet]:
+        """Committed, still followed by somebody, or on the way to being committed.
+
+        A disk that the majority of a proposed set needs must not go before the set is committed:
+        the voters before it can commit it without that disk, and then nobody can go on.
+        """
+        newest = self._checker.members
+        self.proposed = [s for s in self.proposed if s.version >= newest.version]
         applied = [h.process.machine.image.voter_set for h in self._hosts.values() if h.process]
-        return [s for s in (self._checker.members, *applied) if s.version]
+        return [s for s in (newest, *applied, *self.proposed) if s.version]
 
     def _is_held_without(self, host: Host) -> bool:
         """Everything committed is on a majority that does not need this disk."""
@@ -200,6 +232,7 @@ class Operator:
     def _wipe(self, host: Host) -> None:
         self._folders += 1
         host.note(f"gets an empty disk, folder {self._folders}")
+        self._checker.loses_its_disk(host)
         latency_s = host.disk.latency_s
         host.disk = SimulatedDisk(self._world, host.effect)
         host.disk.latency_s = latency_s
@@ -243,7 +276,14 @@ class MembershipSimulation(Simulation):
 
     def _end_well(self) -> None:
         self.operator.is_stopping = True
+        self.services.known = self._members
         super()._end_well()
+
+    def _members(self) -> list[int]:
+        """Whom clients ask in the end, as the product's do, which learn the newest set from any
+        voter. One that is no member lets a read wait for a leader that it will never have."""
+        members = [v for v, host in sorted(self.hosts.items()) if self.safety.is_member(host)]
+        return members or sorted(self.hosts)
 
     def _counts(self, host: Host) -> bool:
         return self.safety.is_member(host)

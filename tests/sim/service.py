@@ -71,6 +71,8 @@ class Services:
         self.loss = 0.0
         self.cuts: set[tuple[int, int]] = set()
         """(caller or ``CLIENT``, voter): neither calls nor answers pass."""
+        self.known: Callable[[], list[int]] = lambda: sorted(hosts)
+        """The voters that clients and watchers have been told of."""
         for host in hosts.values():
             host.peers = Peers(self, host)
 

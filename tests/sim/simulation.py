@@ -104,7 +104,7 @@ class Simulation:
             host.disk.latency_s = draw.choice([0.00005, 0.0005, 0.003])
             self.hosts[host.voter_id] = host
             self.safety.watch(host)
-        services = Services(world, self.hosts)
+        self.services = services = Services(world, self.hosts)
         services.loss = draw.choice([0.0, 0.0, 0.02, 0.1])
         clients = draw.choice([1, 2, 4])
         pace_s = draw.choice([0.01, 0.03, 0.1])

@@ -47,7 +47,7 @@ class Watcher:
         self._leave()
         self._chunks = []
         self._heard = self._world.now
-        voter_id = self._world.random.choice(sorted(self._services.hosts))
+        voter_id = self._world.random.choice(self._services.known())
         process = self._services.hosts[voter_id].process
         if process is not None and not self._services.is_cut(CLIENT, voter_id):
             self._at = process
