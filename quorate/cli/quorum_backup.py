@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.options import json_option, print_json, timeout_option
-from quorate.cli.quorum_address import quorum_address_options, resolve_security, resolve_voters
+from quorate.cli.quorum_address import QuorumAddress, quorum_address_options
 
 if TYPE_CHECKING:
     from quorum.backup_file import Backup
-    from quorum.security import Security
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -30,9 +29,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @timeout_option(60_000)
 @json_option
 def backup(
-    bootstrap_controller: str | None,
-    data: Path | None,
-    command_config: Path | None,
+    where: QuorumAddress,
     output: Path,
     from_data_dir: Path | None,
     timeout_ms: int,
@@ -52,10 +49,8 @@ def backup(
 
     now_ms = time.time_ns() // 1_000_000
     if from_data_dir is None:
-        addresses = resolve_voters(bootstrap_controller, data)
-        security = resolve_security(bootstrap_controller, data, command_config)
-        taken = asyncio.run(_take(addresses, security, now_ms, timeout_ms))
-    elif bootstrap_controller or data:
+        taken = asyncio.run(_take(where, now_ms, timeout_ms))
+    elif where.is_given:
         raise click.UsageError("give --from-data-dir, or where the voters are, not both")
     else:
         taken = salvage_backup(from_data_dir, now_ms=now_ms)
@@ -63,13 +58,10 @@ def backup(
     _show(output, taken, size, as_json=as_json)
 
 
-async def _take(
-    addresses: list[str], security: "Security | None", now_ms: int, timeout_ms: int
-) -> "Backup":
+async def _take(where: QuorumAddress, now_ms: int, timeout_ms: int) -> "Backup":
     from quorum.backup import take_backup
-    from quorum.client_directory import VoterDirectory
 
-    directory = VoterDirectory(addresses, security)
+    directory = where.directory()
     try:
         await directory.find_leader()
         return await take_backup(directory, now_ms=now_ms, timeout_s=timeout_ms / 1000)

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from quorate.cli.options import json_option, print_json, timeout_option
-from quorate.cli.quorum_address import quorum_address_options, resolve_security, resolve_voters
+from quorate.cli.quorum_address import QuorumAddress, quorum_address_options
 
 if TYPE_CHECKING:
     from quorate_proto.v1.quorum_pb2 import (
@@ -28,9 +27,7 @@ _COLUMNS: Final = "{:>5}  {:<8}  {:<21}  {:<21}  {:>12}  {:>8}  {:>8}  {}"
 @timeout_option(10_000)
 @json_option
 def status(
-    bootstrap_controller: str | None,
-    data: Path | None,
-    command_config: Path | None,
+    where: QuorumAddress,
     timeout_ms: int,
     as_json: bool,
 ) -> None:
@@ -44,9 +41,7 @@ def status(
       quorate quorum status --bootstrap-controller host1:7101,host2:7101
       quorate quorum status --data ./quorate-data --json
     """
-    found = _run(
-        (bootstrap_controller, data, command_config), timeout_ms, lambda admin: admin.status()
-    )
+    found = _run(where, timeout_ms, lambda admin: admin.status())
     if as_json:
         print_json(as_document(found))
     else:
@@ -60,9 +55,7 @@ def status(
 @json_option
 def add_voter(
     voter: str,
-    bootstrap_controller: str | None,
-    data: Path | None,
-    command_config: Path | None,
+    where: QuorumAddress,
     timeout_ms: int,
     as_json: bool,
 ) -> None:
@@ -89,7 +82,7 @@ def add_voter(
             click.echo(f"voter {new[0].voter_id}: {said}", err=True)
 
     _run(
-        (bootstrap_controller, data, command_config),
+        where,
         timeout_ms,
         lambda admin: admin.add_voter(new[0], tell),
     )
@@ -103,9 +96,7 @@ def add_voter(
 @json_option
 def remove_voter(
     voter_id: int,
-    bootstrap_controller: str | None,
-    data: Path | None,
-    command_config: Path | None,
+    where: QuorumAddress,
     timeout_ms: int,
     as_json: bool,
 ) -> None:
@@ -119,7 +110,7 @@ def remove_voter(
       quorate quorum remove-voter 3 --bootstrap-controller host1:7101
     """
     offset = _run(
-        (bootstrap_controller, data, command_config),
+        where,
         timeout_ms,
         lambda admin: admin.remove_voter(voter_id),
     )
@@ -133,9 +124,7 @@ def remove_voter(
 @json_option
 def transfer(
     voter_id: int,
-    bootstrap_controller: str | None,
-    data: Path | None,
-    command_config: Path | None,
+    where: QuorumAddress,
     timeout_ms: int,
     as_json: bool,
 ) -> None:
@@ -148,7 +137,7 @@ def transfer(
       quorate quorum transfer --to 2 --bootstrap-controller host1:7101
     """
     term = _run(
-        (bootstrap_controller, data, command_config),
+        where,
         timeout_ms,
         lambda admin: admin.transfer_leadership(voter_id),
     )
@@ -158,19 +147,14 @@ def transfer(
 
 
 def _run(
-    where: tuple[str | None, Path | None, Path | None],
+    where: QuorumAddress,
     timeout_ms: int,
     ask: "Callable[[QuorumAdmin], Awaitable[T]]",
 ) -> T:
     from quorum.admin import QuorumAdmin
-    from quorum.client_directory import VoterDirectory
-
-    bootstrap_controller, data, command_config = where
-    addresses = resolve_voters(bootstrap_controller, data)
-    security = resolve_security(bootstrap_controller, data, command_config)
 
     async def connected() -> T:
-        directory = VoterDirectory(addresses, security)
+        directory = where.directory()
         try:
             return await ask(QuorumAdmin(directory, timeout_ms / 1000))
         finally:

@@ -71,9 +71,6 @@ class AckedLoad:
     def start(self) -> None:
         self._thread.start()
 
-    def acknowledged_count(self) -> int:
-        return len(self.acknowledged.offsets)
-
     def wait_for_more(self, count: int, *, timeout_s: float = 20.0) -> None:
         """Wait until ``count`` more records were acknowledged in every partition."""
         before = {p: len(self.acknowledged.times[p]) for p in range(self._partitions)}

@@ -30,7 +30,6 @@ from metadata_log.records import (
     PartitionChange,
     Record,
     TopicCreated,
-    TopicRemoved,
 )
 from metadata_log.types import (
     BrokerEpoch,
@@ -301,9 +300,6 @@ class ReplicaCluster:
             )
         )
         await self.tell(topic, to=tell)
-
-    def remove_topic(self, topic: str) -> None:
-        self._write(TopicRemoved(name=topic, topic_id=self.topic_id(topic)))
 
     async def tell(self, *topics: str, to: Iterable[int] | None = None) -> None:
         """LeaderAndIsr, as the image says, to the brokers that run."""
