@@ -36,6 +36,9 @@ from quorate_proto.v1.raft_pb2 import (
 REFUSAL_GRACE_S: Final = 1.0
 """A refusal is believed after this long: who refused may be behind, and another one may not."""
 
+_NOT_A_FIRST_ONE: Final = b""
+"""Remembered in place of its own directory id by a voter that joins a quorum that exists."""
+
 
 class LeavesQuorum(Exception):
     """This voter must not go on; the message says why and what to do."""
@@ -73,7 +76,7 @@ class Admission:
         self._is_fresh = is_fresh
         self._first_voters = first_voters
         self._remember_first_voters = remember_first_voters
-        self._joins = False
+        self._joins = first_voters.get(own.voter_id) == _NOT_A_FIRST_ONE
         self._hellos: dict[int, RaftHello] = {}
         self._expected_at = 0  # Newest voter set that is known to expect this data folder.
         self._has_heard_of_a_set = False
@@ -242,6 +245,9 @@ class Admission:
             self._expected_at = max(self._expected_at, hello.voter_set_version)
             if not self._takes_part:
                 self._joins = hello.voter_set_version > 0
+                if self._joins:
+                    # It may adopt a term and restart before it has a set: it still has no vote.
+                    self._remember_first_voters({self.own.voter_id: _NOT_A_FIRST_ONE})
                 self._takes_part = True
         elif not self._takes_part and self._may_begin() and not self.waits_for():
             self._begin()

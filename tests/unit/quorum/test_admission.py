@@ -142,6 +142,19 @@ def test_who_is_to_join_a_quorum_does_not_help_to_begin_another() -> None:
     assert three.admission.waits_for() == [CONFIGURED[0]]
 
 
+def test_who_joins_has_no_vote_after_a_restart_either() -> None:
+    """Else several that joined and restarted, with empty logs, elect one of themselves."""
+    remembered: dict[int, bytes] = {}
+    joining = Admission(ONE, CONFIGURED, lambda: True, {}, remembered.update)
+    joining.heard(established(FOUR, ONE).admission.hello_to(ONE.voter_id))
+    assert joining.has_vote is False
+    again = Admission(ONE, CONFIGURED, lambda: False, remembered)
+    assert again.takes_part is True
+    assert again.has_vote is False
+    again.follow(VoterSet((FOUR, ONE), 5))
+    assert again.has_vote is True
+
+
 def test_who_was_refused_by_a_quorum_does_not_help_to_begin_another() -> None:
     refused, other, three = fresh(ONE), fresh(TWO), fresh(THREE)
     refusal = established(FOUR).meets(refused)
