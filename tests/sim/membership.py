@@ -203,7 +203,8 @@ class Operator:
             for member in voter_set.voters
         )
         can_go_on = all(self._can_go_on(s.voters, wiped=host.voter_id) for s in sets)
-        if can_go_on and not may_be_promoted and self._is_held_without(host):
+        may_go = can_go_on and not may_be_promoted and not self._would_begin_anew(host)
+        if may_go and self._is_held_without(host):
             host.kill(power_lost=True)
             self._wipe(host)
 
@@ -217,6 +218,19 @@ class Operator:
         self.proposed = [s for s in self.proposed if s.version >= newest.version]
         applied = [h.process.machine.image.voter_set for h in self._hosts.values() if h.process]
         return [s for s in (newest, *applied, *self.proposed) if s.version]
+
+    def _would_begin_anew(self, host: Host) -> bool:
+        """Without this disk, somebody's configuration names voters with empty ones alone.
+
+        To them that is the very first start of a quorum, until they hear of another.
+        """
+        empty = {
+            v for v, other in self._hosts.items() if other is host or other.disk.last_index < 2
+        }
+        return any(
+            {int(voter.voter_id) for voter in other.config.voters} <= empty
+            for other in self._hosts.values()
+        )
 
     def _is_held_without(self, host: Host) -> bool:
         """Everything committed is on a majority that does not need this disk."""
@@ -250,7 +264,8 @@ class Operator:
             _ = self._checker.members
             if host.voter_id not in self._checker.ever_out:
                 raise Violation(f"voter {host.voter_id} thinks that it was removed: {leaving}")
-            if all(s.voter(host.voter_id) is None for s in self._sets_in_use()):
+            is_out = all(s.voter(host.voter_id) is None for s in self._sets_in_use())
+            if is_out and not self._would_begin_anew(host):
                 self._wipe(host)
         self._world.after(self._world.between(0.1, 2.0), host.boot)
 
