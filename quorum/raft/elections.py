@@ -107,6 +107,13 @@ class ElectingVoter(LibraryVoter):
                 },
             )
 
+    def forget_silent_leader(self) -> None:
+        """Who does not stand, as an observer, must not name a leader for ever that is not heard."""
+        silent_s = clock_s() - self._leader_heard_s
+        is_silent = silent_s > 2 * self.options.election_timeout_max_s
+        if is_silent and not self.is_leader and not self._is_candidate():
+            self._SyncObj__raftLeader = None
+
     def heard_leader(self) -> None:
         """A message of the present leader came."""
         self._leader_heard_s = clock_s()

@@ -96,6 +96,7 @@ class RaftNode(MemberVoter):
             self.settle()
             if self.silence_is_over():
                 self.ask_pre_votes()
+        self.forget_silent_leader()
         committed = self.commit_index
         self._skip_to_majority()
         self.library_tick(may_stand=self.may_stand)

@@ -220,6 +220,19 @@ def test_a_voter_that_cannot_stand_does_not_spin(lone: LoneNode, clock: Clock) -
     assert lone.node.wait_s() == lone.node.options.heartbeat_s
 
 
+def test_who_cannot_stand_forgets_a_leader_that_fell_silent(lone: LoneNode, clock: Clock) -> None:
+    """Else watchers at an observer that is cut off wait for ever."""
+    lone.append_from(2, (1, 0), [(b"\x00x", 1)])
+    lone.node.tick()
+    assert lone.node.leader == lone.peer(2)
+    lone.node.admission = Admission(lone.members[0], lone.members, lambda: True)
+    lone.node.tick()
+    assert lone.node.leader == lone.peer(2)
+    clock.advance(10)
+    lone.node.tick()
+    assert lone.node.leader is None
+
+
 def test_the_library_does_not_stand_by_itself(lone: LoneNode, clock: Clock) -> None:
     lone.node.election_deadline_s = clock_s() - 1
     lone.node.library_tick(may_stand=False)
