@@ -262,8 +262,23 @@ class SafetyChecker(HostObserver):
                     f"voter {host.voter_id} acknowledges {through}, its disk ends at "
                     f"{host.disk.last_index}"
                 )
+            self._is_the_leaders(host, self.hosts[to], message["term"], through)
         elif message["reset"] and host.process is not None:
             self._is_asked_back(host, message["term"], message["next_node_idx"])
+
+    def _is_the_leaders(self, host: Host, leader: Host, term: int, through: int) -> None:
+        """P4: the acknowledged entry is the one in the log of who leads in that term."""
+        process = leader.process
+        if process is None or not process.node.is_leader or process.node.term != term:
+            return
+        theirs = process.journal.term_at(through)
+        if process.journal.first_index < through and (
+            theirs is None or not host.disk.holds(through, theirs)
+        ):
+            raise Violation(
+                f"voter {host.voter_id} acknowledges its own entry {through}, which leader "
+                f"{leader.voter_id} of term {term} does not have"
+            )
 
     def _is_asked_back(self, host: Host, term: int, index: int) -> None:
         """P7: a conflict is answered by the beginning of its term, not entry by entry."""
