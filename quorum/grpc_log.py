@@ -15,6 +15,7 @@ from typing import Final
 from quorum.refusals import Refusals, peer_host
 
 _HANDSHAKES: Final = "handshaker"
+_QUIET: Final = "ERROR"
 _PIPE_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 64 << 10
 _LOG_LINE: Final = re.compile(rb"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+:\d+\] ?")
@@ -66,16 +67,18 @@ class HandshakeLog:
 def trace_handshakes() -> None:
     """Ask grpc for its trace of handshakes. Call it before anything imports grpc.
 
-    Where the user has asked grpc for a log of its own, nothing is changed.
+    Where the user has asked grpc for a log of its own, nothing is changed; that a command which
+    started this process wanted quiet for itself does not count.
     """
-    if "GRPC_TRACE" not in os.environ and "GRPC_VERBOSITY" not in os.environ:
+    if "GRPC_TRACE" not in os.environ and os.environ.get("GRPC_VERBOSITY", _QUIET) == _QUIET:
+        os.environ.pop("GRPC_VERBOSITY", None)
         os.environ["GRPC_TRACE"] = _HANDSHAKES
 
 
 def quiet_handshakes() -> None:
     """Keep grpc's core from logging each attempt of a client: errors say why. As above."""
     if "GRPC_TRACE" not in os.environ and "GRPC_VERBOSITY" not in os.environ:
-        os.environ["GRPC_VERBOSITY"] = "ERROR"
+        os.environ["GRPC_VERBOSITY"] = _QUIET
 
 
 def divert_grpc_log(port: int, refusals: Refusals) -> None:

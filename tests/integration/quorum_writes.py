@@ -3,6 +3,7 @@
 import asyncio
 import os
 
+from metadata_log.apply import apply
 from metadata_log.image import Image
 from metadata_log.records import Operation, SessionOpened
 from metadata_log.types import MetadataOffset, SessionId
@@ -66,19 +67,22 @@ class Writer:
 
 
 async def image_now(client: QuorumClient) -> Image:
-    """The image of a moment at which everything acknowledged before is in it."""
+    """The image of a moment at which everything acknowledged before is in it.
+
+    A watch may begin with a snapshot of a while ago, and be given by a voter that lags.
+    """
     wanted = await client.read_offset()
-    while True:
-        async for event in client.watch(MetadataOffset(0)):
-            if isinstance(event, SnapshotLoaded):
-                image = event.image
-                if image.offset >= wanted:
-                    return image
-            else:
-                break
-        if image.offset < wanted:
-            # Only no-ops may lie between: the barrier itself is one.
-            return image
+    image = Image()
+    async for event in client.watch(MetadataOffset(0)):
+        if isinstance(event, SnapshotLoaded):
+            image, reached = event.image, event.image.offset
+        else:
+            for offset, transaction in event.transactions:
+                image = apply(image, offset, transaction).image
+            reached = event.applied_offset
+        if reached >= wanted:
+            break
+    return image
 
 
 async def applied_from(
