@@ -12,6 +12,7 @@ from metadata_log.records import QuorumVoter, QuorumVoterSet
 from quorum.raft.admission import Admission, RemovedFromQuorum
 from quorum.raft.clock import clock_s
 from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
+from quorum.raft.library import LEADER
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
 from tests.support.metadata import quorum_voter
@@ -128,7 +129,7 @@ def test_who_took_a_voters_place_does_not_count_as_that_voter(lone: LoneNode) ->
     lone.receive(2, {"type": "response_vote", "term": lone.node.term})
     assert not lone.node.is_leader
     lone.receive(3, {"type": "response_vote", "term": lone.node.term})
-    assert lone.node.is_leader
+    assert lone.node.state == LEADER
     acknowledge(lone, node_of(lone, 2), lone.journal.last_index)
     assert lone.node.match_index[node_of(lone, 2)] == 0
 
