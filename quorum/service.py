@@ -6,8 +6,8 @@ Transactions and keep-alives go to the leader directly; elsewhere they are told 
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
@@ -30,6 +30,8 @@ from quorum.watch_stream import VoterCutOff, watch
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
     from quorate_proto.v1.quorum_pb2_grpc import QuorumAsyncStub
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +188,19 @@ class QuorumService(QuorumServicer):
             require_loopback(VOTER_SECURITY, "the new voter's address", (raft, grpc_endpoint))
         return QuorumVoter(voter_id=VoterId(request.voter_id), raft=raft, grpc=grpc_endpoint)
 
+    async def _changed_at_leader(
+        self,
+        context: Context,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[["QuorumAsyncStub", float], Awaitable[T]],
+    ) -> T:
+        """As ``AtLeader``; a refused change ends the call, saying why."""
+        try:
+            return await self._at_leader(context, here, there)
+        except ChangeRefused as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            raise
+
     async def RemoveVoter(
         self, request: pb.RemoveVoterRequest, context: Context
     ) -> pb.RemoveVoterResponse:
@@ -196,11 +211,7 @@ class QuorumService(QuorumServicer):
         async def there(stub: "QuorumAsyncStub", timeout_s: float) -> pb.RemoveVoterResponse:
             return await stub.RemoveVoter(request, timeout=timeout_s, metadata=FORWARDED_ONCE)
 
-        try:
-            return await self._at_leader(context, here, there)
-        except ChangeRefused as refusal:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-            raise
+        return await self._changed_at_leader(context, here, there)
 
     async def TransferLeadership(
         self, request: pb.TransferLeadershipRequest, context: Context
@@ -217,8 +228,4 @@ class QuorumService(QuorumServicer):
                 request, timeout=timeout_s, metadata=FORWARDED_ONCE
             )
 
-        try:
-            return await self._at_leader(context, here, there)
-        except ChangeRefused as refusal:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-            raise
+        return await self._changed_at_leader(context, here, there)

@@ -90,7 +90,7 @@ class ElectingVoter(LibraryVoter):
     def ask_pre_votes(self) -> None:
         """Ask who would vote for us, before a term is spent on it."""
         self.election_deadline_s = clock_s() + self.random_election_timeout_s()
-        if clock_s() - self._leader_heard_s > 2 * self.options.election_timeout_max_s:
+        if self._leader_is_silent:
             # Not at the first silence: on a busy machine that is mostly our own.
             self._SyncObj__raftLeader = None
         own = self._own_vote()
@@ -109,10 +109,12 @@ class ElectingVoter(LibraryVoter):
 
     def forget_silent_leader(self) -> None:
         """Who does not stand, as an observer, must not name a leader for ever that is not heard."""
-        silent_s = clock_s() - self._leader_heard_s
-        is_silent = silent_s > 2 * self.options.election_timeout_max_s
-        if is_silent and not self.is_leader and not self._is_candidate():
+        if self._leader_is_silent and not self.is_leader and not self._is_candidate():
             self._SyncObj__raftLeader = None
+
+    @property
+    def _leader_is_silent(self) -> bool:
+        return clock_s() - self._leader_heard_s > 2 * self.options.election_timeout_max_s
 
     def heard_leader(self) -> None:
         """A message of the present leader came."""

@@ -19,7 +19,6 @@ import subprocess
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 NETWORK: Final = "10.20.0"
@@ -63,12 +62,7 @@ class NetworkLab:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.destroy()
 
     def _build(self) -> None:

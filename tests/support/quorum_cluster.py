@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -112,12 +111,7 @@ class QuorumCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop_all()
 
     def start_all(self) -> None:

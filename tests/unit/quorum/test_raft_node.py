@@ -470,7 +470,8 @@ def test_p11_snapshot_that_cannot_be_read_stops_the_voter(
     assert not lone.snapshots.path.exists()
 
 
-def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
+def leader_beyond_voter_3(tmp_path: Path) -> LoneNode:
+    """It has compacted what voter 3 asks for: only a snapshot helps."""
     lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
     lone.become_leader()
     lone.node.append_run([b"a", b"b", b"c"])
@@ -480,6 +481,11 @@ def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
     while lone.journal.first_index == 1:
         lone.round()
     lone.receive(3, {**ack, "next_node_idx": 2, "reset": True, "success": False})
+    return lone
+
+
+def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
+    lone = leader_beyond_voter_3(tmp_path)
     lone.take_sent()
     lone.node.send_append_entries()
     (piece,) = [m["serialized"] for to, m in lone.take_sent("append_entries") if "serialized" in m]
@@ -490,15 +496,7 @@ def test_snapshot_goes_to_a_follower_that_lags(tmp_path: Path) -> None:
 
 def test_leader_does_not_wait_for_a_connection_that_is_full_of_snapshot(tmp_path: Path) -> None:
     """The library asks for pieces again and again, for a whole heartbeat's period."""
-    lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
-    lone.become_leader()
-    lone.node.append_run([b"a", b"b", b"c"])
-    lone.round()
-    ack = {"type": "next_node_idx", "term": 1, "next_node_idx": 6, "reset": False, "success": True}
-    lone.receive(2, ack)
-    while lone.journal.first_index == 1:
-        lone.round()
-    lone.receive(3, {**ack, "next_node_idx": 2, "reset": True, "success": False})
+    lone = leader_beyond_voter_3(tmp_path)
     lone.transport.is_full = True
     lone.take_sent()
     lone.node.send_append_entries()
