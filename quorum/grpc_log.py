@@ -21,11 +21,15 @@ _MAX_LINE_BYTES: Final = 64 << 10
 _LOG_LINE: Final = re.compile(rb"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+:\d+\] ?")
 _HANDSHAKE_ENDED: Final = re.compile(rb"CallNextHandshakerLocked: error=(?!OK )(.*)")
 _LOCAL: Final = re.compile(rb"endpoint_local_address=([^,}]+)")
-_PEER: Final = re.compile(rb"endpoint_peer_address=([^,}]+)")
+_PEER: Final = re.compile(rb"endpoint_peer_address=([^,}]*)")
 _TLS_ERROR: Final = re.compile(r"OPENSSL_internal:([A-Z0-9_]+): (.*?)(?:: OK)?$")
 _OF_HANDSHAKES: Final = (b"ssl_transport_security.cc", b"handshaker.cc", b"channel_trace.h")
 _GOES_ON: Final = (b"=== Source Location", b"src/", b" shutdown=")
 """How the further lines of such a message begin, but for empty ones."""
+
+GONE_AT_ONCE: Final = "somebody who was gone before their address was asked for"
+"""A peer that resets its connection while it waits to be accepted: grpc asks the kernel for the
+address later than that, and the kernel has forgotten it."""
 
 
 class HandshakeLog:
@@ -61,7 +65,8 @@ class HandshakeLog:
         self._reason = None
         if local[1].rpartition(b":")[2] == b"%d" % self._port:
             why = reason.partition(b" shutdown=")[0].decode(errors="replace")
-            self._refusals.refused(peer_host(peer[1].decode(errors="replace")), _readable(why))
+            host = peer_host(peer[1].decode(errors="replace")) or GONE_AT_ONCE
+            self._refusals.refused(host, _readable(why))
 
 
 def trace_handshakes() -> None:

@@ -16,6 +16,7 @@ from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.certificate_authority import CertificateAuthority
 from quorum.client import QuorumClient
 from quorum.errors import QuorumUnavailable
+from quorum.grpc_log import GONE_AT_ONCE
 from quorum.peers import SERVER_OPTIONS, bind_server, open_channel, stub_of
 from quorum.security import Role, Security
 from tests.integration.quorum_writes import Writer, write
@@ -123,6 +124,21 @@ async def test_p9_who_is_refused_is_said_once_and_nobody_else_notices(
         lines = await said(quorum, leader, f"{port_name}: refused {stranger.host}: ")
     assert len(lines) == 1
     assert not stranger.mark.exists()
+
+
+@pytest.mark.parametrize("port_name", ["raft port", "gRPC port"])
+async def test_p9_who_resets_before_it_is_looked_at_is_said_too(
+    quorum: QuorumCluster, tmp_path: Path, port_name: str
+) -> None:
+    leader = quorum.wait_for_leader()
+    stranger = stranger_at(quorum, leader, port_name, tmp_path / "executed")
+    async with undisturbed_writing(quorum):
+        quorum.pause(leader)
+        await asyncio.to_thread(stranger.send_and_reset, stranger.hello_of(2))
+        quorum.resume(leader)
+        name = GONE_AT_ONCE if port_name == "gRPC port" else stranger.host
+        lines = await said(quorum, leader, f"{port_name}: refused {name}: ")
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize("port_name", ["raft port", "gRPC port"])

@@ -16,8 +16,7 @@ from metadata_log.types import ID_BYTES
 from quorate_proto.v1.raft_pb2 import RaftFrame, RaftHello
 from quorum.raft.frames import PROTOCOL_FORMAT, frame_bytes
 
-PATIENCE_S = 0.2
-CONNECT_TIMEOUT_S = 10.0
+PATIENCE_S = 10.0
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
 
 
@@ -32,18 +31,24 @@ class Stranger(msgspec.Struct, frozen=True):
     cluster_id: str
 
     def connect(self) -> socket.socket:
+        """A connection that is reset when it is closed."""
         sock = socket.create_connection(
-            ("127.0.0.1", self.port), timeout=CONNECT_TIMEOUT_S, source_address=(self.host, 0)
+            ("127.0.0.1", self.port), timeout=PATIENCE_S, source_address=(self.host, 0)
         )
-        sock.settimeout(PATIENCE_S)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         return sock
 
     def send(self, data: bytes) -> None:
-        """In plain text; returns once the other side has closed, or nothing comes of it."""
+        """In plain text, and no more than that; returns once the other side has closed."""
         with contextlib.suppress(OSError), self.connect() as sock:
             sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
             _read_to_end(sock)
+
+    def send_and_reset(self, data: bytes) -> None:
+        """The same, but gone at once: perhaps before anybody looked who it was."""
+        with contextlib.suppress(OSError), self.connect() as sock:
+            sock.sendall(data)
 
     def send_in_tls(self, data: bytes, keystore: str | None) -> None:
         """As ``send``, with that keystore of the folder, or without a certificate."""
@@ -92,8 +97,7 @@ def random_bytes(stranger: Stranger) -> None:
 def half_frames(stranger: Stranger) -> None:
     frame = stranger.hello_of(2)
     for end in (1, 4, 5, len(frame) - 1):
-        with contextlib.suppress(OSError), stranger.connect() as sock:
-            sock.sendall(frame[:end])
+        stranger.send(frame[:end])
 
 
 def two_gib_lengths(stranger: Stranger) -> None:
@@ -129,8 +133,7 @@ def truncated_tls(stranger: Stranger) -> None:
         context.wrap_bio(incoming, outgoing, server_hostname="voter.quorate").do_handshake()
     hello = outgoing.read()
     for end in (3, 5, len(hello) // 2, len(hello)):
-        with contextlib.suppress(OSError), stranger.connect() as sock:
-            sock.sendall(hello[:end])
+        stranger.send(hello[:end])
 
 
 def plain_text(stranger: Stranger) -> None:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from quorum.grpc_log import HandshakeLog
+from quorum.grpc_log import GONE_AT_ONCE, HandshakeLog
 from quorum.refusals import FORGET_AFTER_S, MAX_PEERS, Refusals, peer_host
 
 
@@ -105,6 +105,15 @@ def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
     passed_on = [line for _ in range(2) for line in FAILED if log.take(line)]
     assert caplog.messages == ["test port: refused 10.0.0.9: Ssl handshake failed"]
     assert passed_on == []
+
+
+def test_a_peer_that_was_gone_too_soon_to_have_an_address_is_said_too(
+    refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = HandshakeLog(7101, refusals)
+    for line in FAILED:
+        log.take(line.replace(b"ipv4:10.0.0.9:41106", b""))
+    assert caplog.messages == [f"test port: refused {GONE_AT_ONCE}: Ssl handshake failed"]
 
 
 def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
