@@ -32,7 +32,8 @@ _LONGEST_STEP_MS: Final = 4 * TICK_MS
 
 NOTE_EVERY_MS: Final = 200
 HANDOVER_MARGIN_MS: Final = 500
-"""A session that had been silent gets so much more from a new leader, to find it."""
+"""A session that had been silent gets so much more from a new leader, to find it. And no session
+gets less: the one before may say for half of it that a session is alive (rule 9)."""
 
 _QUARTERS: Final = 4
 _NOTED_AT_ONCE: Final = 10_000
@@ -60,12 +61,14 @@ class _Session:
         "timeout_ms",
     )
 
-    def __init__(self, timeout_ms: int, now_ms: float, silent_quarters: int) -> None:
+    def __init__(
+        self, timeout_ms: int, now_ms: float, silent_quarters: int, margin_ms: float
+    ) -> None:
         self.timeout_ms = timeout_ms
         self.silent_since_ms = now_ms
         self.silent_before_ms = timeout_ms * silent_quarters / _QUARTERS
-        left_ms = timeout_ms - self.silent_before_ms + HANDOVER_MARGIN_MS
-        self.deadline_ms = now_ms + min(timeout_ms, left_ms)
+        left_ms = timeout_ms - self.silent_before_ms + margin_ms
+        self.deadline_ms = now_ms + min(max(timeout_ms, margin_ms), left_ms)
         self.noted_quarters = silent_quarters
         self.stream: object = None
         self.overdue = False
@@ -79,7 +82,9 @@ class _Session:
 class SessionTable:
     """Deadlines of all open sessions while this voter leads; empty otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, margin_ms: float = HANDOVER_MARGIN_MS) -> None:
+        """``margin_ms``: what a new leader gives every session at least."""
+        self._margin_ms = margin_ms
         self._sessions: dict[SessionId, _Session] = {}
         self._clock_ms = 0.0
         self._last_tick_ms: float | None = None
@@ -90,7 +95,7 @@ class SessionTable:
         """This voter leads from now on: open sessions get their timeout, or what was left of it."""
         self._sessions = {}
         self.leading = True
-        self.follow(timeouts_ms, silences)
+        self._follow(timeouts_ms, silences, self._margin_ms)
 
     def resign(self) -> None:
         """This voter no longer leads: it knows nothing of sessions."""
@@ -101,15 +106,23 @@ class SessionTable:
         self, timeouts_ms: Mapping[SessionId, int], silences: Mapping[SessionId, int]
     ) -> None:
         """The open sessions as committed, and for how many quarters some had been silent."""
-        if not self.leading:
-            return
+        if self.leading:
+            self._follow(timeouts_ms, silences, 0)
+
+    def _follow(
+        self,
+        timeouts_ms: Mapping[SessionId, int],
+        silences: Mapping[SessionId, int],
+        margin_ms: float,
+    ) -> None:
         for session_id in [known for known in self._sessions if known not in timeouts_ms]:
             del self._sessions[session_id]
         for session_id, timeout_ms in timeouts_ms.items():
             quarters = silences.get(session_id, 0)
             session = self._sessions.get(session_id)
             if session is None:
-                self._sessions[session_id] = _Session(timeout_ms, self._clock_ms, quarters)
+                session = _Session(timeout_ms, self._clock_ms, quarters, margin_ms)
+                self._sessions[session_id] = session
             else:
                 session.noted_quarters = quarters
 

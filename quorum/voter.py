@@ -32,7 +32,7 @@ from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Set
 from quorum.raft.frames import REGULAR
 from quorum.raft.journal import Entry
 from quorum.raft.node import RaftNode
-from quorum.sessions import TICK_MS, KeepAlive, SessionTable
+from quorum.sessions import HANDOVER_MARGIN_MS, TICK_MS, KeepAlive, SessionTable
 from quorum.shared_snapshot import SharedSnapshot
 from quorum.state_machine import AppliedSince, QuorumStateMachine, is_transaction
 
@@ -77,7 +77,8 @@ class Voter:
         self.image = Image()
         self.applied_offset = MetadataOffset(0)
         self.tail = LogTail()
-        self._sessions = SessionTable()
+        self._lease_ms = config.raft_options.leader_fallback_s * 1000
+        self._sessions = SessionTable(max(HANDOVER_MARGIN_MS, 2 * self._lease_ms))
         self._followed = (self.image.sessions, self.image.silences)
         self.snapshot = SharedSnapshot()
         self.watchers = 0
@@ -240,9 +241,9 @@ class Voter:
 
     @property
     def heard_majority_just_now(self) -> bool:
-        """A majority answered this leader so lately that no other can have been elected since."""
-        fallback_s = self.config.raft_options.leader_fallback_s
-        return clock_s() - self.driver.majority_heard_s < fallback_s
+        """So lately that another leader, elected since, cannot have expired any session yet: it
+        gives each of them twice as long at least."""
+        return 1000 * (clock_s() - self.driver.sole_leader_until_s) < self._lease_ms
 
     def new_session_id(self) -> SessionId:
         return SessionId(os.urandom(ID_BYTES))

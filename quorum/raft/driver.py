@@ -19,6 +19,7 @@ import msgspec
 from quorum.raft.admission import LeavesQuorum
 from quorum.raft.clock import clock_s
 from quorum.raft.journal import Entry
+from quorum.raft.lease import NEVER
 from quorum.raft.node import RaftNode
 
 T = TypeVar("T")
@@ -113,8 +114,8 @@ class RaftDriver:
         self._tend_at = 0.0
         node.on_applied = self._take_applied
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
-        self.majority_heard_s = float("-inf")
-        """When a majority last answered this leader, on ``clock_s``. Read from any thread."""
+        self.sole_leader_until_s = NEVER
+        """Up to when this voter is known to have been the only leader. Read from any thread."""
 
     def start(self) -> None:
         self._thread.start()
@@ -234,7 +235,7 @@ class RaftDriver:
             node.leads_caught_up, 0 if leader is None else leader.voter_id, node.term
         )
         if node.is_leader:
-            self.majority_heard_s = node.lease_s()
+            self.sole_leader_until_s = node.sole_leader_until_s()
         applied = node.last_applied
         if self._completed or leadership != self._leadership or applied != self._applied:
             completed, self._completed = self._completed, []

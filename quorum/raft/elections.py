@@ -21,6 +21,7 @@ from quorum.raft.clock import clock_s
 from quorum.raft.frames import Message
 from quorum.raft.guards import Vote, grants_pre_vote
 from quorum.raft.journal import Journal
+from quorum.raft.lease import Lease
 from quorum.raft.library import FOLLOWER, LibraryVoter
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -48,6 +49,7 @@ class ElectingVoter(LibraryVoter):
         self._pre_votes: set[VoterNode] = set()
         self._pre_vote_term = 0
         self._leader_heard_s = float("-inf")
+        self.lease = Lease()
         self._may_stand = False
         self._told_to_stand = False
         super().__init__(own, others, options, journal, poller, transport)
@@ -58,7 +60,7 @@ class ElectingVoter(LibraryVoter):
         self.election_deadline_s = clock_s() + wait_s
 
     def majority_heard_s(self) -> float:
-        """When a majority, this voter included, was last known to follow this leader."""
+        """When answers of a majority, this voter included, were last read; perhaps old ones."""
         if not self.others:
             return clock_s()
         heard = sorted((self.last_response_s[node] for node in self.others), reverse=True)

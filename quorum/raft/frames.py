@@ -90,10 +90,12 @@ class MessageEncoder:
         match kind:
             case "append_entries":
                 self._append_entries(encoded, message)
+                _encode_sent(encoded, message)
             case "next_node_idx":
                 encoded.next_node_index = message["next_node_idx"]
                 encoded.reset = message["reset"]
                 encoded.success = message["success"]
+                _encode_sent(encoded, message)
             case "request_vote" | "pre_vote":
                 encoded.last_log_index = message["last_log_index"]
                 encoded.last_log_term = message["last_log_term"]
@@ -130,6 +132,11 @@ class MessageEncoder:
         return self._cached_entries
 
 
+def _encode_sent(encoded: RaftMessage, message: Message) -> None:
+    if "sent_s" in message:
+        encoded.sent_s = message["sent_s"]
+
+
 def _decode_message(message: RaftMessage) -> Message:
     if message.term < 0:
         raise MalformedFrame(f"term {message.term} is negative")
@@ -137,12 +144,14 @@ def _decode_message(message: RaftMessage) -> Message:
     match message.type:
         case "append_entries":
             _decode_append_entries(message, decoded)
+            _decode_sent(message, decoded)
         case "next_node_idx":
             if message.next_node_index < 1:
                 raise MalformedFrame(f"next index {message.next_node_index} is below 1")
             decoded["next_node_idx"] = message.next_node_index
             decoded["reset"] = message.reset
             decoded["success"] = message.success
+            _decode_sent(message, decoded)
         case "request_vote" | "pre_vote":
             decoded["last_log_index"] = message.last_log_index
             decoded["last_log_term"] = message.last_log_term
@@ -151,6 +160,11 @@ def _decode_message(message: RaftMessage) -> Message:
         case _:
             raise MalformedFrame(f"message {message.type!r} is not one that voters exchange")
     return decoded
+
+
+def _decode_sent(message: RaftMessage, decoded: Message) -> None:
+    if message.HasField("sent_s"):
+        decoded["sent_s"] = message.sent_s
 
 
 def _decode_append_entries(message: RaftMessage, decoded: Message) -> None:

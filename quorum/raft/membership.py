@@ -18,6 +18,7 @@ from metadata_log.image import VoterSet
 from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
 from quorum.raft.clock import clock_s
 from quorum.raft.compaction import CompactingVoter
+from quorum.raft.lease import NEVER
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
 
@@ -55,6 +56,7 @@ class MemberVoter(CompactingVoter):
         for node in gone:
             self._snapshots.cancelTransmisstion(node)
             self.forget(node)
+            self.lease.forget(node)
         members = [
             (stay.get(member.voter_id) or VoterNode(member.voter_id, member.raft), member.observer)
             for member in voter_set.voters
@@ -95,11 +97,11 @@ class MemberVoter(CompactingVoter):
         """As ``has_applied_its_no_op``, and the quorum knows who its voters are."""
         return self.has_applied_its_no_op and self._machine.voter_set.version > 0
 
-    def lease_s(self) -> float:
-        """Until when, on ``clock_s``, it is known that nobody else could have been elected."""
+    def sole_leader_until_s(self) -> float:
+        """Up to when, on ``clock_s``, it is known that this leader alone led; ``NEVER``: not."""
         if self._transfer is not None and self._transfer.told:
-            return float("-inf")
-        return self.majority_heard_s()
+            return NEVER
+        return self.lease.sole_leader_until_s(self.others, clock_s())
 
     # -- handing it over -------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from quorum.raft.compaction import ReplicatedState
 from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
 from quorum.raft.journal import NO_OP, REPLACE, Entry, Journal
+from quorum.raft.lease import Lease
 from quorum.raft.membership import MemberVoter
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
@@ -50,6 +51,8 @@ class RaftNode(MemberVoter):
         admission: Admission,
     ) -> None:
         self._acks: dict[VoterNode, list[Message]] = {}
+        self._answers_sent_s: float | None = None
+        """When, by its own clock, the leader sent the message being answered."""
         self.on_applied: OnApplied = lambda _entries, _results: None
         super().__init__(
             options, own, others, journal, poller, transport, snapshots, machine, admission
@@ -165,6 +168,7 @@ class RaftNode(MemberVoter):
 
     def _SyncObj__onBecomeLeader(self) -> None:
         log.info("elected leader in term %d", self.term)
+        self.lease = Lease()
         super()._SyncObj__onBecomeLeader()
         # The library may count this no-op as our own match in this very tick (P18).
         self.journal.sync()
@@ -229,18 +233,18 @@ class RaftNode(MemberVoter):
         elif reset and nextNodeIdx is not None:
             index = conflict_index(self.journal, nextNodeIdx, self.commit_index)
         waiting = self._acks.setdefault(node, [])
+        answer: Message = {
+            "type": "next_node_idx",
+            "term": self.term,
+            "next_node_idx": index,
+            "reset": reset,
+            "success": success,
+        }
+        if self._answers_sent_s is not None:
+            answer["sent_s"] = self._answers_sent_s
         if success and waiting and waiting[-1]["success"] and waiting[-1]["term"] == self.term:
-            waiting[-1]["next_node_idx"] = max(waiting[-1]["next_node_idx"], index)
-            return
-        waiting.append(
-            {
-                "type": "next_node_idx",
-                "term": self.term,
-                "next_node_idx": index,
-                "reset": reset,
-                "success": success,
-            }
-        )
+            answer = _newest_of_both(waiting.pop(), answer)
+        waiting.append(answer)
 
     # -- overridden: messages --------------------------------------------------------------------
 
@@ -272,10 +276,12 @@ class RaftNode(MemberVoter):
             # P3: a snapshot proves nothing about the entries in our log.
             message = {**message, "commit_index": 0}
         answered = len(self._acks.get(node, ()))
+        self._answers_sent_s = message.get("sent_s")
         super()._SyncObj__onMessageReceived(node, message)
         if "prevLogIdx" not in message and len(self._acks.get(node, ())) == answered:
             # The leader must see that we are alive while it sends a long snapshot.
             self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
+        self._answers_sent_s = None
 
     def _append_all_but_last(self, message: Message) -> Message:
         """Take what only follows our log in one run; the library is left the last entry to add."""
@@ -301,3 +307,14 @@ class RaftNode(MemberVoter):
         super()._SyncObj__onMessageReceived(node, {**message, "next_node_idx": limited})
         if message["success"] and not message["reset"]:
             self.next_index[node] = max(under_way, limited)
+        if "sent_s" in message:
+            self.lease.answered(node, message["sent_s"], clock_s())
+
+
+def _newest_of_both(earlier: Message, later: Message) -> Message:
+    """One acknowledgement in place of two."""
+    both = {**earlier, **later}
+    for key in ("next_node_idx", "sent_s"):
+        if key in both:
+            both[key] = max(m[key] for m in (earlier, later) if key in m)
+    return both

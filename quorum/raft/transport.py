@@ -128,6 +128,8 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             return False
         if connection.backlog_bytes > MAX_BACKLOG_BYTES and message.get("entries"):
             return False
+        if message["type"] == "append_entries":
+            message = {**message, "sent_s": clock_s()}
         connection.send(self._encoder.encode(message))
         return not connection.closed
 

@@ -16,7 +16,7 @@ from quorum.raft.journal import Change, Entry
 from quorum.raft.snapshot_file import read_head
 from quorum.raft.snapshots import SNAPSHOT_FILE
 from tests.sim.host import Host
-from tests.sim.process import HostObserver
+from tests.sim.process import HostObserver, Process
 from tests.sim.record import Record
 from tests.sim.world import Violation, World
 
@@ -37,10 +37,13 @@ class SafetyChecker(HostObserver):
         """By data folder and term."""
         self._match_before = 0
         self._committed_at_election: dict[int, int] = {}
+        self._elected_s: dict[int, float] = {}
         self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
         self._checked_commit: dict[int, int] = {}
+        self.begun_s = float("inf")
+        """When the first voter set was committed: all voters are expected from then on."""
         self.on_leader: Callable[[Host, int], None] = lambda _host, _term: None
 
     def watch(self, host: Host) -> None:
@@ -68,6 +71,7 @@ class SafetyChecker(HostObserver):
         self._commits_through(host, node.commit_index)
         if node.is_leader:
             self._leads(host, node.term)
+            self._led_alone(host, process)
             self._knows_its_followers(host)
             if node.leads_caught_up and node.last_applied < self._committed_at_election[node.term]:
                 raise Violation(
@@ -116,6 +120,8 @@ class SafetyChecker(HostObserver):
                 f"disks of {holders} alone"
             )
         self.record.append(entry)
+        if self.record.image.voter_set.version == 1:
+            self.begun_s = min(self.begun_s, self._world.now)
 
     def wrote(self, index: int, term: int) -> list[int]:
         """The voters that may have acknowledged the entry."""
@@ -192,6 +198,7 @@ class SafetyChecker(HostObserver):
         if known is None:
             self.leaders[term] = leader
             self._committed_at_election[term] = self.record.last_index
+            self._elected_s[term] = self._world.now
             votes = {host.voter_id, *self._received_votes.get((host.voter_id, term), ())}
             if not self.is_enough_to_lead(votes):
                 raise Violation(
@@ -201,6 +208,17 @@ class SafetyChecker(HostObserver):
             self.on_leader(host, term)
         elif known != leader:
             raise Violation(f"two leaders in term {term}: {known} and {leader} (voter, boot)")
+
+    def _led_alone(self, host: Host, process: Process) -> None:
+        """Rule 9: what a leader takes for the time of its sole leadership is."""
+        until_s = host.true_time(process.driver.sole_leader_until_s)
+        for term, elected_s in self._elected_s.items():
+            if term > process.node.term and elected_s < until_s:
+                raise Violation(
+                    f"voter {host.voter_id} of term {process.node.term} thinks that nobody else "
+                    f"led before {until_s:.3f}, but {self.leaders[term][0]} did from "
+                    f"{elected_s:.3f} on"
+                )
 
     def sent(self, host: Host, to: int, message: Message) -> None:
         match message["type"]:

@@ -172,7 +172,8 @@ class Host:
         """Who reads a clock from now on reads this host's."""
         self.world.read_clock = self.clock_s
 
-    def _true_time(self, local_s: float) -> float:
+    def true_time(self, local_s: float) -> float:
+        """What the simulation's clock shows when this host's shows ``local_s``."""
         return (local_s - self._clock_offset_s) / self.pace
 
     # -- the network tells -----------------------------------------------------------------------
@@ -268,7 +269,7 @@ class Host:
             raise Violation(f"voter {self.voter_id}'s service: {process.loop.failures[0]}")
         timer = process.loop.next_timer()
         if timer is not None:
-            self.wake_loop(process, self._true_time(timer) + 1e-6)
+            self.wake_loop(process, self.true_time(timer) + 1e-6)
 
     # -- the snapshot writer ---------------------------------------------------------------------
 

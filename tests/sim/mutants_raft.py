@@ -12,6 +12,7 @@ from quorum.raft.elections import ElectingVoter
 from quorum.raft.frames import Message
 from quorum.raft.guards import FilteredAppend, Log, Vote, filter_append, grants_pre_vote
 from quorum.raft.journal import Journal
+from quorum.raft.lease import Lease
 from quorum.raft.node import RaftNode
 from quorum.raft.transport import VoterNode
 from tests.sim.mutants import Replacement, mutant, nothing
@@ -24,6 +25,7 @@ _settle = RaftNode.settle
 _tick = RaftNode.tick
 _sync = Journal.sync
 _set_term = Journal.setCurrentTerm
+_answered = Lease.answered
 _election_message = ElectingVoter.on_election_message
 
 # -- replication -----------------------------------------------------------------------------------
@@ -89,6 +91,14 @@ def _p5() -> list[Replacement]:
 @mutant("p7-back-off", "a conflict is answered by the entry, not by the beginning of its term")
 def _p7() -> list[Replacement]:
     return [(node_module, "conflict_index", lambda _log, index, _commit_index: index)]
+
+
+@mutant("sent-time", "an answer counts for the time when it is read")
+def _sent_time() -> list[Replacement]:
+    def answered(self: Lease, node: VoterNode, _sent_s: float, now_s: float) -> None:
+        _answered(self, node, now_s, now_s)
+
+    return [(Lease, "answered", answered)]
 
 
 # -- elections -------------------------------------------------------------------------------------

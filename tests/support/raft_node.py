@@ -215,6 +215,7 @@ class LoneNode:
                     (command, index + number, term)
                     for number, (command, term) in enumerate(entries, 1)
                 ],
+                **more,
             },
         )
 

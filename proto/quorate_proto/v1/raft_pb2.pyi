@@ -169,6 +169,7 @@ class RaftMessage(google.protobuf.message.Message):
     SNAPSHOT_CHUNK_FIELD_NUMBER: builtins.int
     SNAPSHOT_FIRST_FIELD_NUMBER: builtins.int
     SNAPSHOT_LAST_FIELD_NUMBER: builtins.int
+    SENT_S_FIELD_NUMBER: builtins.int
     type: builtins.str
     """"request_vote", "response_vote", "append_entries", "next_node_idx", ..."""
     term: builtins.int
@@ -195,6 +196,10 @@ class RaftMessage(google.protobuf.message.Message):
     """First piece."""
     snapshot_last: builtins.bool
     """Last piece."""
+    sent_s: builtins.float
+    """append_entries: the leader's clock, in seconds, when it sent this. next_node_idx: that of the
+    newest message that this answers, returned as it came; absent: of none.
+    """
     @property
     def entries(self) -> Global___RaftEntries:
         """append_entries."""
@@ -216,11 +221,14 @@ class RaftMessage(google.protobuf.message.Message):
         snapshot_chunk: builtins.bytes | None = ...,
         snapshot_first: builtins.bool = ...,
         snapshot_last: builtins.bool = ...,
+        sent_s: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_prev_log_index", b"_prev_log_index", "_snapshot_chunk", b"_snapshot_chunk", "entries", b"entries", "prev_log_index", b"prev_log_index", "snapshot_chunk", b"snapshot_chunk"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_prev_log_index", b"_prev_log_index", "_snapshot_chunk", b"_snapshot_chunk", "commit_index", b"commit_index", "entries", b"entries", "last_log_index", b"last_log_index", "last_log_term", b"last_log_term", "next_node_index", b"next_node_index", "prev_log_index", b"prev_log_index", "prev_log_term", b"prev_log_term", "reset", b"reset", "snapshot_chunk", b"snapshot_chunk", "snapshot_first", b"snapshot_first", "snapshot_last", b"snapshot_last", "success", b"success", "term", b"term", "type", b"type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_prev_log_index", b"_prev_log_index", "_sent_s", b"_sent_s", "_snapshot_chunk", b"_snapshot_chunk", "entries", b"entries", "prev_log_index", b"prev_log_index", "sent_s", b"sent_s", "snapshot_chunk", b"snapshot_chunk"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_prev_log_index", b"_prev_log_index", "_sent_s", b"_sent_s", "_snapshot_chunk", b"_snapshot_chunk", "commit_index", b"commit_index", "entries", b"entries", "last_log_index", b"last_log_index", "last_log_term", b"last_log_term", "next_node_index", b"next_node_index", "prev_log_index", b"prev_log_index", "prev_log_term", b"prev_log_term", "reset", b"reset", "sent_s", b"sent_s", "snapshot_chunk", b"snapshot_chunk", "snapshot_first", b"snapshot_first", "snapshot_last", b"snapshot_last", "success", b"success", "term", b"term", "type", b"type"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_prev_log_index", b"_prev_log_index"]) -> typing.Literal["prev_log_index"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_sent_s", b"_sent_s"]) -> typing.Literal["sent_s"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_snapshot_chunk", b"_snapshot_chunk"]) -> typing.Literal["snapshot_chunk"] | None: ...
 

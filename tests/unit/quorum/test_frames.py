@@ -32,6 +32,7 @@ from quorum.raft.poller import DrivenPoller
 TERMS = st.integers(0, 2**62)
 INDEXES = st.integers(1, 2**40)
 COMMANDS = st.binary(max_size=200).map(lambda body: b"\x00" + body) | st.just(b"\x01")
+SENT_S = {"sent_s": st.floats(allow_nan=False)}
 
 
 @st.composite
@@ -39,6 +40,7 @@ def append_entries(draw: st.DrawFn) -> Message:
     previous = draw(INDEXES)
     commands = draw(st.lists(st.tuples(COMMANDS, TERMS), max_size=8))
     return {
+        **draw(st.fixed_dictionaries({}, optional=SENT_S)),
         "type": "append_entries",
         "term": draw(TERMS),
         "commit_index": draw(INDEXES),
@@ -59,7 +61,8 @@ MESSAGES = st.one_of(
             "term": TERMS,
             "commit_index": INDEXES,
             "serialized": st.none() | PIECES,
-        }
+        },
+        optional=SENT_S,
     ),
     st.fixed_dictionaries(
         {
@@ -68,7 +71,8 @@ MESSAGES = st.one_of(
             "next_node_idx": INDEXES,
             "reset": st.booleans(),
             "success": st.booleans(),
-        }
+        },
+        optional=SENT_S,
     ),
     st.fixed_dictionaries(
         {

@@ -12,6 +12,7 @@ from metadata_log.records import QuorumVoter, QuorumVoterSet
 from quorum.raft.admission import Admission, RemovedFromQuorum
 from quorum.raft.clock import clock_s
 from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
+from quorum.raft.lease import NEVER
 from quorum.raft.library import LEADER
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
@@ -53,7 +54,8 @@ def node_of(lone: LoneNode, voter_id: int) -> VoterNode:
 
 def acknowledge(lone: LoneNode, node: VoterNode, index: int) -> None:
     ack = {"type": "next_node_idx", "term": lone.node.term, "next_node_idx": index + 1}
-    lone.transport.receive(node, {**ack, "reset": False, "success": True})
+    answer = {**ack, "reset": False, "success": True, "sent_s": clock_s()}
+    lone.transport.receive(node, answer)
 
 
 def append(lone: LoneNode, *names: bytes) -> int:
@@ -348,11 +350,11 @@ def test_the_leader_tells_who_has_everything_and_holds_proposals(lone: LoneNode)
     assert driver.submit(run)
     driver.decide()
     assert lone.take_sent("timeout_now") == []
-    assert lone.node.lease_s() > float("-inf")
+    assert lone.node.sole_leader_until_s() > NEVER
     acknowledge(lone, node_of(lone, 2), last)
     driver.decide()
     assert lone.take_sent("timeout_now") == [(2, {"type": "timeout_now", "term": lone.node.term})]
-    assert lone.node.lease_s() == float("-inf")
+    assert lone.node.sole_leader_until_s() == NEVER
     assert lone.journal.last_index == last
     vote = {"type": "request_vote", "term": lone.node.term + 1}
     lone.receive(2, {**vote, "last_log_index": last, "last_log_term": 1})
@@ -377,8 +379,16 @@ def test_the_leader_goes_on_if_the_other_does_not_take_over(lone: LoneNode, cloc
     driver.decide()
     assert lone.node.is_leader
     assert not lone.node.hands_over
-    assert lone.node.lease_s() > float("-inf")
+    assert lone.node.sole_leader_until_s() > NEVER
     assert lone.journal.last_index == last + 1
+
+
+def test_rule9_who_was_added_again_has_answered_nothing_yet(lone: LoneNode) -> None:
+    lead(lone)
+    one, two, _ = lone.members
+    assert lone.node.sole_leader_until_s() > NEVER
+    apply_set(lone, one, msgspec.structs.replace(two, directory_id=b"another folder!!"))
+    assert lone.node.sole_leader_until_s() == NEVER
 
 
 def lead(lone: LoneNode) -> None:

@@ -124,6 +124,26 @@ def test_rule9_new_leader_gives_a_silent_session_what_was_left(clock: Clock) -> 
     assert clock.advance(4 * TICK_MS) == [ONE]
 
 
+@pytest.mark.parametrize("margin_ms", [HANDOVER_MARGIN_MS, 8_000])
+def test_rule9_new_leader_gives_no_session_less_than_the_margin(margin_ms: int) -> None:
+    """The leader before may still say for half as long that a session is alive."""
+    for timeout_ms, quarters in ((200, 0), (200, 4), (6_000, 4)):
+        table = SessionTable(margin_ms)
+        clock = Clock(table)
+        clock.timeouts_ms = {ONE: timeout_ms}
+        clock.silences = {ONE: quarters}
+        clock.change_leader()
+        assert clock.advance(margin_ms - TICK_MS) == []
+
+
+def test_a_session_that_is_opened_gets_its_timeout_however_short(table: SessionTable) -> None:
+    table.lead({}, {})
+    table.follow({ONE: 200}, {})
+    table.tick(0)
+    due = [now_ms for now_ms in range(50, 1_000, 50) if table.tick(now_ms)]
+    assert due == [250]
+
+
 def test_rule9_silent_session_that_finds_the_new_leader_lives_on(
     table: SessionTable, clock: Clock
 ) -> None:

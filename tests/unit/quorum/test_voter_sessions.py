@@ -31,7 +31,7 @@ STREAM = object()
 class LeadingVoter:
     """A voter that leads; what it proposes is committed only when the test says so."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:  # noqa: ANN401
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(quorum.voter, "clock_s", loop.time)
         config = quorum_config(
@@ -41,12 +41,13 @@ class LeadingVoter:
                 "data.dir": "unused",
                 "quorum.voters": "1@127.0.0.1:7001/7101",
                 "security.protocol": "PLAINTEXT",
+                **more,
             }
         )
         self.machine = QuorumStateMachine()
         self.voter = Voter(config, self.machine)
         self.proposed: list[ProposalRun] = []
-        self.majority_heard_s = loop.time()
+        self.sole_leader_until_s = loop.time()
         self._index = 0
         self._log = MetadataLogBuilder()
         self._log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1),)))
@@ -103,9 +104,11 @@ class LeadingVoter:
         return self.voter.keep_alive(session_id, STREAM)
 
 
-def run(test: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - a coroutine function
+def run(test: Any, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:  # noqa: ANN401
+    """``test``: a coroutine function; ``more``: configuration."""
+
     async def main() -> None:
-        leading = LeadingVoter(monkeypatch)
+        leading = LeadingVoter(monkeypatch, **more)
         await test(leading)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
@@ -121,16 +124,33 @@ def test_rule9_only_a_leader_that_just_heard_a_majority_answers(
         await asyncio.sleep(0.26)
         assert leading.keep_alive() is KeepAlive.NO_ANSWER
         assert leading.keep_alive(session_of(2)) is KeepAlive.NO_ANSWER
-        leading.majority_heard_s = asyncio.get_running_loop().time()
+        leading.sole_leader_until_s = asyncio.get_running_loop().time()
         assert leading.keep_alive() is KeepAlive.ALIVE
 
     run(test, monkeypatch)
 
 
+def test_rule9_a_new_leader_expires_nobody_whom_the_last_one_may_still_call_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = {"raft.election.timeout.min.ms": 6_000, "raft.election.timeout.max.ms": 12_000}
+
+    async def test(leading: LeadingVoter) -> None:
+        assert leading.keep_alive() is KeepAlive.ALIVE
+        await asyncio.sleep(4.9)
+        assert leading.keep_alive() is KeepAlive.ALIVE
+        leading.resign()
+        leading.lead(2)
+        await asyncio.sleep(9.9)
+        assert not any(isinstance(one, SessionClosed) for one in leading.records())
+
+    run(test, monkeypatch, **slow)
+
+
 def test_rule9_no_answer_while_an_expiry_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(leading: LeadingVoter) -> None:
         await until(lambda: any(isinstance(one, SessionClosed) for one in leading.records()))
-        leading.majority_heard_s = asyncio.get_running_loop().time()
+        leading.sole_leader_until_s = asyncio.get_running_loop().time()
         assert leading.keep_alive() is KeepAlive.NO_ANSWER
         leading.commit()
         assert leading.keep_alive() is KeepAlive.GONE
