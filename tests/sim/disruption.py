@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from tests.sim.checkers import SafetyChecker
 from tests.sim.faults import Health
 from tests.sim.host import Host
 from tests.sim.network import Network
@@ -22,9 +23,15 @@ class DisruptionChecker:
     """Told of every new leader."""
 
     def __init__(
-        self, world: World, hosts: dict[int, Host], health: Health, network: Network
+        self,
+        world: World,
+        hosts: dict[int, Host],
+        health: Health,
+        network: Network,
+        safety: SafetyChecker,
     ) -> None:
         self._world = world
+        self._safety = safety
         self._hosts = hosts
         self._health = health
         self._network = network
@@ -45,6 +52,10 @@ class DisruptionChecker:
         if self._network.conditions.is_wild:
             return False
         since = self._world.now - WELL_FOR_S
+        if self._safety.begun_s > since:
+            # The first start needs every voter: a healthy one may not know yet that it may take
+            # part, and answers nobody, so two of three can be too few.
+            return False
         own = leader.host.voter_id
         if leader.since > since or leader.host.boots != leader.boot or not leader.host.is_up:
             return False

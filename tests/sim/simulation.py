@@ -115,7 +115,9 @@ class Simulation:
             Watcher(number, world, services, self.safety) for number in range(draw.choice([1, 2]))
         ]
         self.faults = Faults(world, self.network, services, self.hosts, self.clients)
-        self.disruption = DisruptionChecker(world, self.hosts, self.faults.health, self.network)
+        self.disruption = DisruptionChecker(
+            world, self.hosts, self.faults.health, self.network, self.safety
+        )
         self.safety.on_leader = self.disruption.new_leader
         for host in self.hosts.values():
             host.on_down = self._on_down(host)
