@@ -6,15 +6,13 @@ Stop: the leaderships move away, then the doors close, then the log, and the ses
 """
 
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import grpc.aio
 
-from broker.clock import monotonic_ms
 from broker.config import (
     ADVERTISED_LISTENERS,
     BROKER_ID,
@@ -23,15 +21,10 @@ from broker.config import (
     CONTROLLED_SHUTDOWN_TIMEOUT_MS,
     GRPC_LISTENER,
     LISTENERS,
-    LOG_DIR,
-    LOG_FLUSH,
-    LOG_SEGMENT_BYTES,
-    MESSAGE_MAX_BYTES,
     QUORUM_CONNECT_TIMEOUT_MS,
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
-    quorum_addresses,
 )
 from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
 from broker.control.controlled_shutdown import request_controlled_shutdown
@@ -41,12 +34,10 @@ from broker.control.metadata_cache import MetadataCache
 from broker.control.ports import ActiveController
 from broker.control.registration import BrokerRegistrar
 from broker.control.service import BrokerControlService, add_broker_control_to_server
-from broker.controller.election import ControllerElector
+from broker.controller.election import ControllerElector, draw_ids
+from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
-from broker.grpc_options import GRPC_OPTIONS
-from broker.kafka.server import KafkaServer
 from broker.kafka.services import KafkaServices
-from broker.log.options import LogOptions
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.peers import PeerChannels
@@ -54,13 +45,11 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
+from broker.surroundings import KafkaListener, Surroundings
 from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
-from quorum.client import QuorumClient
-from quorum.data_folder import claim_data_folder, release_data_folder
-from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -78,22 +67,17 @@ class ListenError(RuntimeError):
 class BrokerNode:
     """Everything one broker process runs. ``start`` once, ``stop`` once."""
 
-    def __init__(self, config: Configuration, security: Security | None) -> None:
-        """``security``: for the connections to the quorum; None: plain text."""
+    def __init__(self, config: Configuration, surroundings: Surroundings) -> None:
         self._config = config
+        self._surroundings = surroundings
         self._broker_id = BrokerId(config[BROKER_ID])
-        self._incarnation_id = os.urandom(ID_BYTES)
+        self._incarnation_id = surroundings.random_bytes(ID_BYTES)
         self._cleanup = AsyncExitStack()
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
-        self._quorum = QuorumClient(
-            quorum_addresses(config),
-            description=f"broker {self._broker_id}",
-            session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
-            security=security,
-        )
+        self._quorum = surroundings.quorum
         self._follower = MetadataFollower(self._quorum)
-        self._channels = PeerChannels()
+        self._channels = PeerChannels(surroundings.open_channel)
         self._cache = MetadataCache()
         self._replicas = self._replica_manager()
 
@@ -129,8 +113,10 @@ class BrokerNode:
         on_stop = self._cleanup.push_async_callback
         await self._quorum.start(deadline_ms=self._config[QUORUM_CONNECT_TIMEOUT_MS])
         on_stop(self._quorum.close)
-        store = await self._open_store()
-        on_stop(store.close)
+        replicas = self._replicas
+        store = await self._surroundings.open_store(
+            self._cleanup, replicas.on_flushed, replicas.on_log_failed
+        )
         await self._replicas.start(store)
         on_stop(self._replicas.close)
         on_stop(self._channels.close)
@@ -142,20 +128,6 @@ class BrokerNode:
             self._follower.subscribe(lambda image, _: self._note_admission(image, store))
         await self._open_doors(on_stop, log_may_be_lost=store.log_may_be_lost)
 
-    async def _open_store(self) -> LogStore:
-        config = self._config
-        folder = Path(config[LOG_DIR])
-        claim_data_folder(folder, "broker", self._broker_id, self._quorum.cluster_id)
-        self._cleanup.callback(release_data_folder, folder)
-        options = LogOptions(
-            flush="os" if config[LOG_FLUSH] == "os" else "sync",
-            segment_bytes=config[LOG_SEGMENT_BYTES],
-            max_batch_bytes=config[MESSAGE_MAX_BYTES],
-        )
-        return await LogStore.open(
-            folder, options, self._replicas.on_flushed, self._replicas.on_log_failed
-        )
-
     async def _open_doors(
         self, on_stop: Callable[[Callable[[], Awaitable[None]]], object], *, log_may_be_lost: bool
     ) -> None:
@@ -166,8 +138,9 @@ class BrokerNode:
             images=self._follower,
             channels=self._channels,
             local=self._active_controller,
+            clock_ms=self._surroundings.now_ms,
         )
-        kafka = KafkaServer(
+        kafka = self._surroundings.kafka_listener(
             KafkaServices(
                 config=self._config,
                 broker_id=self._broker_id,
@@ -178,7 +151,7 @@ class BrokerNode:
                 producer_ids=ProducerIds(forwarder),
             )
         )
-        server = grpc.aio.server(options=list(GRPC_OPTIONS))
+        server = self._surroundings.grpc_server()
         grpc_endpoint = self._bind_grpc(server)
         self._add_services(server)
         kafka_endpoint = await self._listen(kafka)
@@ -200,7 +173,9 @@ class BrokerNode:
             config=self._config,
             quorum=self._quorum,
             images=self._follower,
-            channels=self._channels,
+            transport=GrpcControlTransport(self._channels),
+            draw=partial(draw_ids, self._surroundings.random_bytes),
+            clock_ms=self._surroundings.wall_clock_ms,
         )
         await self._registrar.start()
         on_stop(self._registrar.close)
@@ -237,7 +212,7 @@ class BrokerNode:
         log.info("gRPC on %s:%d", wanted.host, port)
         return Endpoint(wanted.host, port)
 
-    async def _listen(self, kafka: KafkaServer) -> Endpoint:
+    async def _listen(self, kafka: KafkaListener) -> Endpoint:
         """Where clients are to connect: what is advertised, else what is listened on."""
         wanted = parse_endpoint(LISTENERS.name, self._config[LISTENERS])
         try:
@@ -263,7 +238,8 @@ class BrokerNode:
             broker_epoch=lambda: self._broker_epoch() or UNREGISTERED,
             min_insync_replicas=self._min_insync_replicas,
             confirm_unassigned=self._confirm_unassigned,
-            now_ms=monotonic_ms,
+            now_ms=self._surroundings.now_ms,
+            open_channel=self._surroundings.open_channel,
         )
 
     def _broker_epoch(self) -> BrokerEpoch | None:
@@ -274,7 +250,7 @@ class BrokerNode:
 
     def _alerts(self) -> list[str]:
         """Out of the quorum's sight a leader goes on leading, with its ISRs frozen (rule 6)."""
-        silent_ms = monotonic_ms() - self._quorum.last_keep_alive_ms
+        silent_ms = self._surroundings.now_ms() - self._quorum.last_keep_alive_ms
         if silent_ms < self._config[BROKER_SESSION_TIMEOUT_MS]:
             return []
         return [

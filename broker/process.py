@@ -14,6 +14,7 @@ from broker.allocation import keep_freed_memory
 from broker.config import BROKER_ID, load_config, quorum_security
 from broker.control.registration import RegistrationRefused
 from broker.node import BrokerNode, ListenError
+from broker.surroundings import ProcessSurroundings
 from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL
 from quorum.data_folder import DataFolderError
@@ -81,6 +82,6 @@ async def _serve(config: Configuration, security: Security | None) -> int:
 
 
 async def _start(config: Configuration, security: Security | None) -> BrokerNode:
-    node = BrokerNode(config, security)
+    node = BrokerNode(config, ProcessSurroundings(config, security))
     await node.start()
     return node

@@ -8,9 +8,6 @@ office; one that no longer finds itself there has lost it, at once and before it
 
 import asyncio
 import logging
-import os
-import random
-import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
@@ -20,8 +17,7 @@ from broker.controller.controller import Controller
 from broker.controller.managers.office import Office
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
-from broker.controller.transport import ControlTransport, GrpcControlTransport
-from broker.peers import PeerChannels
+from broker.controller.transport import ControlTransport
 from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
 from metadata_log.image import Image
@@ -81,14 +77,10 @@ def next_step(
     return Step.CLAIM
 
 
-def draw_ids() -> NewIds:
+def draw_ids(random_bytes: Callable[[int], bytes]) -> NewIds:
     """Ids and placement of a new topic."""
-    start = PlacementStart(random.getrandbits(16), random.getrandbits(16))
-    return NewIds(TopicId(os.urandom(ID_BYTES)), start)
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+    first_broker, stride = (int.from_bytes(random_bytes(2)) for _ in range(2))
+    return NewIds(TopicId(random_bytes(ID_BYTES)), PlacementStart(first_broker, stride))
 
 
 class ControllerElector:
@@ -101,10 +93,9 @@ class ControllerElector:
         config: Configuration,
         quorum: Sessions,
         images: Images,
-        channels: PeerChannels,
-        transport: ControlTransport | None = None,
-        draw: Callable[[], NewIds] = draw_ids,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        transport: ControlTransport,
+        draw: Callable[[], NewIds],
+        clock_ms: Callable[[], int],
         hold_back_ms: int = HOLD_BACK_MS,
     ) -> None:
         self.active: Controller | None = None
@@ -112,7 +103,7 @@ class ControllerElector:
         self._config = config
         self._quorum = quorum
         self._images = images
-        self._transport = transport or GrpcControlTransport(channels)
+        self._transport = transport
         self._draw = draw
         self._clock_ms = clock_ms
         self._hold_back_ms = hold_back_ms

@@ -6,7 +6,7 @@ runs in the housekeeping threads, so that a commit with a roll takes no longer t
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -19,20 +19,24 @@ from broker.log.work import Creation, Deletion, PendingBatch, Truncation, Work
 log = logging.getLogger(__name__)
 
 
+CreateSegment = Callable[[int], Segment]
+"""Makes a new segment of that id, known to the table."""
+
+
 class Journal:
     """Performs groups of work on disk, in order."""
 
     def __init__(
         self,
-        directory: Path,
         options: LogOptions,
         table: StoreTable,
         housekeeping: Housekeeping,
+        create_segment: CreateSegment,
         active: Segment,
         following: Segment | None,
     ) -> None:
         self.active = active
-        self._directory = directory
+        self._create_segment = create_segment
         self._options = options
         self._table = table
         self._housekeeping = housekeeping
@@ -91,9 +95,7 @@ class Journal:
             self._housekeeping.behind.submit(self._make_durable, sealed)
 
     def _create_following(self) -> Future[Segment]:
-        self._following = self._housekeeping.ahead.submit(
-            create_segment, self._directory, self._options, self._table, self.active.id + 1
-        )
+        self._following = self._housekeeping.ahead.submit(self._create_segment, self.active.id + 1)
         return self._following
 
     def _make_durable(self, sealed: Segment) -> None:

@@ -8,14 +8,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
-from broker.log.group_commit import GroupCommit, InlineCommit, ThreadedCommit
+from broker.log.group_commit import GroupCommit, InlineCommit, OnDone, OnFault, ThreadedCommit
 from broker.log.high_watermarks import HighWatermarkCheckpoint
 from broker.log.housekeeping import Housekeeping
-from broker.log.journal import Journal
+from broker.log.journal import CreateSegment, Journal, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
@@ -33,6 +34,8 @@ OnFlushed = Callable[[Sequence[PartitionLog]], None]
 """These logs' ``flushed_offset`` has moved; never called from inside an append."""
 OnFailed = Callable[[Exception], None]
 """The disk has failed: nothing can be appended any more. Called once."""
+CommitKind = Callable[[Journal, int, OnDone, OnFault], GroupCommit]
+"""Who calls the journal, and when; the number is ``LogOptions.group_bytes``."""
 
 
 class LogStore:
@@ -51,6 +54,8 @@ class LogStore:
         on_failed: OnFailed,
         housekeeping: Housekeeping,
         recovered: Recovered,
+        create_segment: CreateSegment,
+        commit: CommitKind,
     ) -> None:
         self.directory = directory
         self.log_may_be_lost = recovered.log_may_be_lost
@@ -78,17 +83,15 @@ class LogStore:
                 found.row, found.index, found.leader_epochs(), found.end_offset, high_watermark
             )
         self._journal = Journal(
-            directory,
             options,
             recovered.table,
             housekeeping,
+            create_segment,
             recovered.active,
             recovered.following,
         )
-        kind = ThreadedCommit if options.flush == "sync" else InlineCommit
-        self._commit: GroupCommit = kind(
-            self._journal, options.group_bytes, self._done, self._failed
-        )
+        self._commit = commit(self._journal, options.group_bytes, self._done, self._failed)
+        self._unlink_empty(list(self._segments.values()))
 
     @classmethod
     async def open(
@@ -108,8 +111,16 @@ class LogStore:
         except BaseException:
             housekeeping.shutdown()
             raise
-        store = cls(directory, options, on_flushed, on_failed, housekeeping, recovered)
-        store._unlink_empty(list(store._segments.values()))
+        store = cls(
+            directory,
+            options,
+            on_flushed,
+            on_failed,
+            housekeeping,
+            recovered,
+            partial(create_segment, directory, options, recovered.table),
+            ThreadedCommit if options.flush == "sync" else InlineCommit,
+        )
         log.info(
             "log directory %s: %d logs in %d segments%s",
             directory,

@@ -41,14 +41,14 @@ class Consuming:
         wakeup = Wakeup()
         polled = [hosted for want in wants if (hosted := self._table.named(want.tp)) is not None]
         for hosted in polled:
-            hosted.fetch_waiters.add(wakeup)
+            hosted.fetch_waiters[wakeup] = None
         try:
             while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
                 await wakeup.wait(left_ms / 1000)
                 outcomes, enough = self._read(wants, min_bytes, max_bytes)
         finally:
             for hosted in polled:
-                hosted.fetch_waiters.discard(wakeup)
+                hosted.fetch_waiters.pop(wakeup, None)
         return outcomes
 
     def list_offset(

@@ -65,7 +65,7 @@ class FetchSession:
 
     def close(self) -> None:
         for position in self._positions.values():
-            position.hosted.watchers.discard(self)
+            position.hosted.watchers.pop(self, None)
         self._positions.clear()
         self._readable.clear()
         self._watermarks.clear()
@@ -124,7 +124,7 @@ class FetchSession:
         if position is None:
             position = _Position(hosted, told.current_leader_epoch, told.fetch_offset)
             self._positions[tip] = position
-            hosted.watchers.add(self)
+            hosted.watchers[self] = None
             self._watermarks[tip] = position
         position.fetch_offset = told.fetch_offset
         position.sent = False
@@ -153,7 +153,7 @@ class FetchSession:
     def _drop(self, tip: TopicIdPartition) -> None:
         position = self._positions.pop(tip, None)
         if position is not None:
-            position.hosted.watchers.discard(self)
+            position.hosted.watchers.pop(self, None)
             self._readable.pop(tip, None)
             self._watermarks.pop(tip, None)
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import grpc.aio
 
 from broker.errors import KafkaError, error_name
-from broker.grpc_options import GRPC_OPTIONS
 from broker.replication.following import Following, Phase
 from broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
 from broker.replication.partition_table import PartitionTable
@@ -57,6 +56,7 @@ class ReplicaFetcher:
         max_wait_ms: int,
         max_bytes: int,
         broker_epoch: Callable[[], BrokerEpoch | None],
+        open_channel: Callable[[Endpoint], grpc.aio.Channel],
     ) -> None:
         self.leader = leader
         self._table = table
@@ -64,6 +64,7 @@ class ReplicaFetcher:
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
         self._broker_epoch = broker_epoch
+        self._open_channel = open_channel
         self._followings: dict[TopicIdPartition, Following] = {}
         self._stream_epoch = BrokerEpoch(-1)
         self._fetching = 0
@@ -167,14 +168,14 @@ class ReplicaFetcher:
         belongs to one registration.
         """
         self._start_afresh(broker_epoch)
-        async with grpc.aio.insecure_channel(str(endpoint), options=GRPC_OPTIONS) as channel:
+        async with self._open_channel(endpoint) as channel:
             stub = replication_pb2_grpc.ReplicationStub(channel)
             call: FetchCall = channel.stream_stream(FETCH_METHOD)()
-            tasks = {
+            tasks = [
                 asyncio.create_task(self._read_frames(call)),
                 asyncio.create_task(self._write_frames(call)),
                 asyncio.create_task(self._truncator.run(stub.OffsetsForLeaderEpoch)),
-            }
+            ]
             try:
                 await self._watch(tasks, endpoint, broker_epoch)
             finally:
@@ -184,14 +185,14 @@ class ReplicaFetcher:
                 call.cancel()
 
     async def _watch(
-        self, tasks: set["asyncio.Task[None]"], endpoint: Endpoint, broker_epoch: BrokerEpoch
+        self, tasks: list["asyncio.Task[None]"], endpoint: Endpoint, broker_epoch: BrokerEpoch
     ) -> None:
         while self._endpoint == endpoint and self._known_epoch() == broker_epoch:
             done, _ = await asyncio.wait(
                 tasks, timeout=WATCH_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
             )
-            for task in done:
-                task.result()
+            if done:
+                next(task for task in tasks if task in done).result()
                 return
             asked_at_ms = self._asked_at_ms
             if asked_at_ms is not None:

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import grpc.aio
+
 from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import Following
 from broker.replication.hosted import HostedPartition
@@ -30,10 +32,12 @@ class FetcherPool:
         table: PartitionTable,
         options: FetchOptions,
         broker_epoch: Callable[[], BrokerEpoch | None],
+        open_channel: Callable[[Endpoint], grpc.aio.Channel],
     ) -> None:
         self._table = table
         self._options = options
         self._broker_epoch = broker_epoch
+        self._open_channel = open_channel
         self._endpoints: dict[BrokerId, Endpoint] = {}
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -71,6 +75,7 @@ class FetcherPool:
                 max_wait_ms=self._options.max_wait_ms,
                 max_bytes=self._options.max_bytes,
                 broker_epoch=self._broker_epoch,
+                open_channel=self._open_channel,
             )
             self._fetchers[replica.leader] = fetcher
             fetcher.start()

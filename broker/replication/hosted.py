@@ -57,8 +57,9 @@ class HostedPartition:
         self.checkpointed_high_watermark = log.checkpointed_high_watermark
         self.waiting_for_commit = OffsetWaiters()
         self.waiting_for_flush = OffsetWaiters()
-        self.fetch_waiters: set[Wakeup] = set()
-        self.watchers: set[PartitionWatcher] = set()
+        self.fetch_waiters: dict[Wakeup, None] = {}
+        self.watchers: dict[PartitionWatcher, None] = {}
+        """In the order in which they came: a set of objects has another one in every run."""
         self.following: Following | None = None
         self.truncation = asyncio.Lock()
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc.aio
+
 from broker.log import LogStore, PartitionLog
 from broker.replication.api import (
     EpochEnd,
@@ -23,7 +25,7 @@ from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import Producing
 from broker.replication.strays import ConfirmUnassigned
 from metadata_log.image import Image
-from metadata_log.types import BrokerEpoch, BrokerId, TopicPartition
+from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
@@ -60,8 +62,12 @@ class ReplicaManager:
         min_insync_replicas: Callable[[str], int],
         confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
+        open_channel: Callable[[Endpoint], grpc.aio.Channel],
     ) -> None:
-        """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered."""
+        """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered.
+
+        ``open_channel``: to a leader; closed by its fetcher.
+        """
         self.options = options
         self.table = PartitionTable(
             broker_id,
@@ -77,6 +83,7 @@ class ReplicaManager:
                 max_wait_ms=options.fetch_wait_max_ms, max_bytes=options.fetch_response_max_bytes
             ),
             broker_epoch,
+            open_channel,
         )
         self._commands = ControlCommands(self.table, self._fetchers, confirm_unassigned)
         self._producing = Producing(self.table)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from broker.peers import open_channel
 from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
 from broker.replication.fetch_session import FetchSession
 from broker.replication.frames import pack_frame, unpack_frame
@@ -55,6 +56,7 @@ class BrokerReplicas:
             min_insync_replicas=lambda topic: min_insync_replicas,
             confirm_unassigned=confirm_unassigned or self._is_unassigned,
             now_ms=lambda: self.now_ms,
+            open_channel=open_channel,
         )
         self.store = MemoryLogStore(cast("Any", self.manager.on_flushed))
 

@@ -15,6 +15,7 @@ from broker.grpc_options import GRPC_OPTIONS
 from broker.log import LogOptions, LogStore
 from broker.log.options import Flush
 from broker.metadata_follower import MetadataFollower
+from broker.peers import open_channel
 from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.hosted import HostedPartition
@@ -96,6 +97,7 @@ class ReplicaNode:
             min_insync_replicas=lambda topic: min_insync_replicas,
             confirm_unassigned=self._confirm_unassigned,
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
+            open_channel=open_channel,
         )
         self._flush: Flush = flush
         self._incarnation = 0

@@ -16,7 +16,6 @@ from broker.controller.election import ControllerElector
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
 from broker.metadata_follower import MetadataFollower
-from broker.peers import PeerChannels
 from metadata_log.configuration import Configuration
 from metadata_log.types import (
     BrokerEpoch,
@@ -96,7 +95,6 @@ class FakeBroker:
             config=cluster.config,
             quorum=self.quorum,
             images=self.follower,
-            channels=PeerChannels(),
             transport=cluster,
             draw=cluster.draw,
             clock_ms=lambda: 1_593_330_804_078,

@@ -1,0 +1,159 @@
+"""Everything by which a broker touches the world: the quorum, sockets, disk, clock and chance.
+
+``node.BrokerNode`` takes all of it from here and nothing from anywhere else, so that a simulation
+runs the same broker over a network, a disk and a clock of its own.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+import grpc.aio
+
+from broker.clock import monotonic_ms
+from broker.config import (
+    BROKER_ID,
+    BROKER_SESSION_TIMEOUT_MS,
+    LOG_DIR,
+    LOG_FLUSH,
+    LOG_SEGMENT_BYTES,
+    MESSAGE_MAX_BYTES,
+    quorum_addresses,
+)
+from broker.control.ports import QuorumStatusSource, Sessions
+from broker.grpc_options import GRPC_OPTIONS
+from broker.kafka.server import KafkaServer
+from broker.kafka.services import KafkaServices
+from broker.log.options import LogOptions
+from broker.log.store import LogStore, OnFailed, OnFlushed
+from broker.peers import open_channel
+from metadata_log.configuration import Configuration
+from metadata_log.types import BrokerId, Endpoint, MetadataOffset
+from quorum.client import QuorumClient, WatchEvent
+from quorum.data_folder import claim_data_folder, release_data_folder
+from quorum.security import Security
+
+
+class Quorum(Sessions, QuorumStatusSource, Protocol):
+    """A client of the quorum with a session; ``quorum.client.QuorumClient`` is the real one."""
+
+    cluster_id: str
+    last_keep_alive_ms: int
+    """When the last answered keep-alive was sent, on the clock of ``Surroundings.now_ms``."""
+
+    async def start(self, *, deadline_ms: int | None = None) -> None:
+        """Open a session.
+
+        Raises:
+            QuorumUnavailable: not within ``deadline_ms``.
+        """
+
+    async def close(self) -> None:
+        """End the session."""
+
+    async def read_offset(self) -> MetadataOffset:
+        """An offset that covers everything acknowledged before this call.
+
+        Raises:
+            QuorumUnavailable: no voter could tell.
+        """
+
+    def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
+        """Events from ``from_offset`` on, in order, reconnecting by itself."""
+
+
+class KafkaListener(Protocol):
+    """Where Kafka clients come in; ``broker.kafka.server`` is the real one."""
+
+    async def start(self, listener: Endpoint) -> Endpoint:
+        """Listen; returns where.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+
+    async def stop(self) -> None:
+        """Answer what is in flight, and close."""
+
+
+class Surroundings(Protocol):
+    """What a broker finds around it."""
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+    def now_ms(self) -> int:
+        """A monotonic clock."""
+
+    def wall_clock_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def random_bytes(self, count: int) -> bytes: ...
+
+    def open_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
+        """A gRPC channel of the caller's own."""
+
+    def grpc_server(self) -> grpc.aio.Server: ...
+
+    def kafka_listener(self, services: KafkaServices) -> KafkaListener: ...
+
+    async def open_store(
+        self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed
+    ) -> LogStore:
+        """Open the log store, once the cluster is known; ``cleanup`` closes it again.
+
+        Raises:
+            DataFolderError, KafkaError, OSError: the folder is another broker's, or unusable.
+        """
+
+
+class ProcessSurroundings:
+    """Those of a real process."""
+
+    def __init__(self, config: Configuration, security: Security | None) -> None:
+        """``security``: for the connections to the quorum; None: plain text."""
+        self._config = config
+        self._broker_id = BrokerId(config[BROKER_ID])
+        self.quorum = QuorumClient(
+            quorum_addresses(config),
+            description=f"broker {self._broker_id}",
+            session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
+            security=security,
+        )
+
+    def now_ms(self) -> int:
+        return monotonic_ms()
+
+    def wall_clock_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def open_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
+        return open_channel(endpoint)
+
+    def grpc_server(self) -> grpc.aio.Server:
+        return grpc.aio.server(options=list(GRPC_OPTIONS))
+
+    def kafka_listener(self, services: KafkaServices) -> KafkaListener:
+        return KafkaServer(services)
+
+    async def open_store(
+        self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed
+    ) -> LogStore:
+        config = self._config
+        folder = Path(config[LOG_DIR])
+        claim_data_folder(folder, "broker", self._broker_id, self.quorum.cluster_id)
+        cleanup.callback(release_data_folder, folder)
+        options = LogOptions(
+            flush="os" if config[LOG_FLUSH] == "os" else "sync",
+            segment_bytes=config[LOG_SEGMENT_BYTES],
+            max_batch_bytes=config[MESSAGE_MAX_BYTES],
+        )
+        store = await LogStore.open(folder, options, on_flushed, on_failed)
+        cleanup.push_async_callback(store.close)
+        return store
