@@ -109,6 +109,7 @@ def changes_between(before: Image, after: Image) -> Changes:
         brokers=_keys_that_differ(before.brokers, after.brokers),
         topics=_keys_that_differ(before.topics, after.topics),
         deletions=_keys_that_differ(before.deletions, after.deletions),
+        reassignments=_keys_that_differ(before.reassignments, after.reassignments),
         configs=_keys_that_differ(before.configs, after.configs),
         features=_keys_that_differ(before.features, after.features),
         sessions=_keys_that_differ(before.sessions, after.sessions),

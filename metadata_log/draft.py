@@ -17,6 +17,7 @@ from metadata_log.image import (
     EntityKey,
     Image,
     Partition,
+    Reassignment,
     Topic,
     TopicDeletion,
     VoterSet,
@@ -184,6 +185,7 @@ class Changes(NamedTuple):
     brokers: frozenset[BrokerId] = frozenset()
     topics: frozenset[str] = frozenset()
     deletions: frozenset[str] = frozenset()
+    reassignments: frozenset[str] = frozenset()
     configs: frozenset[EntityKey] = frozenset()
     features: frozenset[str] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
@@ -210,6 +212,9 @@ class Draft:
         self.topics: Table[str, Topic] = Table(base.topics, self._undo)
         self.topic_names: Table[TopicId, str] = Table(base.topic_names, self._undo)
         self.deletions: Table[str, TopicDeletion] = Table(base.deletions, self._undo)
+        self.reassignments: Table[str, immutables.Map[int, Reassignment]] = Table(
+            base.reassignments, self._undo
+        )
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
@@ -278,6 +283,27 @@ class Draft:
             if tp in self._partitions:
                 self._undo.append((self._partitions, tp, self._partitions.pop(tp)))
 
+    # -- reassignments ---------------------------------------------------------------------------
+
+    def reassignment(self, tp: TopicPartition) -> Reassignment | None:
+        pending = self.reassignments.get(tp.topic)
+        return None if pending is None else pending.get(tp.partition)
+
+    def put_reassignment(self, tp: TopicPartition, pending: Reassignment) -> None:
+        others = self.reassignments.get(tp.topic) or immutables.Map()
+        self.reassignments.put(tp.topic, others.set(tp.partition, pending))
+
+    def remove_reassignment(self, tp: TopicPartition) -> None:
+        """The partition's pending record goes, if it has one."""
+        pending = self.reassignments.get(tp.topic)
+        if pending is None or tp.partition not in pending:
+            return
+        others = pending.delete(tp.partition)
+        if others:
+            self.reassignments.put(tp.topic, others)
+        else:
+            self.reassignments.remove(tp.topic)
+
     # -- undoing and folding ---------------------------------------------------------------------
 
     def begin_transaction(self, *, by_quorum: bool) -> None:
@@ -314,6 +340,7 @@ class Draft:
             topics=self.topics.folded(),
             topic_names=self.topic_names.folded(),
             deletions=self.deletions.folded(),
+            reassignments=self.reassignments.folded(),
             configs=self.configs.folded(),
             features=self.features.folded(),
             results=self.results.folded(),
@@ -326,6 +353,7 @@ class Draft:
             brokers=frozenset(self.brokers.written),
             topics=frozenset(self.topics.written),
             deletions=frozenset(self.deletions.written),
+            reassignments=frozenset(self.reassignments.written),
             configs=frozenset(self.configs.written),
             features=frozenset(self.features.written),
             sessions=frozenset(self.sessions.written),

@@ -115,6 +115,27 @@ class TopicDeletion(msgspec.Struct, frozen=True, gc=False):
     version: MetadataOffset
 
 
+class Reassignment(msgspec.Struct, frozen=True, gc=False):
+    """/admin/partitions_reassigned/T/P: the partition's replicas are on their way (C11).
+
+    Its AR meanwhile holds those of ``original`` and of ``target``.
+    """
+
+    target: tuple[BrokerId, ...]
+    original: tuple[BrokerId, ...]
+    version: MetadataOffset
+
+    @property
+    def adding(self) -> tuple[BrokerId, ...]:
+        """Replicas that are there for the target alone."""
+        return tuple(one for one in self.target if one not in self.original)
+
+    @property
+    def removing(self) -> tuple[BrokerId, ...]:
+        """Replicas that go once the target is in sync."""
+        return tuple(one for one in self.original if one not in self.target)
+
+
 class VoterSet(msgspec.Struct, frozen=True, gc=False):
     """/quorum/voters: who has a vote in the metadata quorum, and who is on the way to one.
 
@@ -155,6 +176,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     topics: "immutables.Map[str, Topic]" = immutables.Map()
     topic_names: "immutables.Map[TopicId, str]" = immutables.Map()
     deletions: "immutables.Map[str, TopicDeletion]" = immutables.Map()
+    reassignments: "immutables.Map[str, immutables.Map[int, Reassignment]]" = immutables.Map()
+    """Pending ones, by topic and partition number; no topic without any is in it."""
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
     results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
@@ -183,6 +206,11 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         """As ``partition``, for a topic id."""
         name = self.topic_names.get(tip.topic_id)
         return None if name is None else self.partition(TopicPartition(name, tip.partition))
+
+    def reassignment(self, tp: TopicPartition) -> Reassignment | None:
+        """The pending reassignment of a partition, None if there is none."""
+        pending = self.reassignments.get(tp.topic)
+        return None if pending is None else pending.get(tp.partition)
 
     def config(self, entity_type: str, entity_name: str) -> "immutables.Map[str, str]":
         """Keys set on exactly this entity: defaults are not mixed in."""

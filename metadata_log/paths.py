@@ -26,6 +26,10 @@ def deletion_path(name: str) -> str:
     return f"/admin/delete_topics/{name}"
 
 
+def reassignment_path(tp: TopicPartition) -> str:
+    return f"/admin/partitions_reassigned/{tp.topic}/{tp.partition}"
+
+
 def version_at(image: Image | Draft, path: str) -> int | None:
     """Version of the record at ``path``, None if there is none.
 
@@ -56,4 +60,7 @@ def version_at(image: Image | Draft, path: str) -> int | None:
         case ["admin", "delete_topics", name]:
             deletion = image.deletions.get(name)
             return None if deletion is None else deletion.version
+        case ["admin", "partitions_reassigned", name, number] if number.isdecimal():
+            pending = image.reassignment(TopicPartition(name, int(number)))
+            return None if pending is None else pending.version
     raise ValueError(f"no metadata record can lie at {path!r}")

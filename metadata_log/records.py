@@ -165,6 +165,27 @@ class IsrChange(_Value, frozen=True, gc=False, kw_only=True, tag=10):
     isr: tuple[IsrMember, ...]  # Contains the leader; additions must be live in that epoch.
 
 
+class PartitionReassignment(_Value, frozen=True, gc=False, kw_only=True, tag=17):
+    """One step of moving a partition's replicas (C11): AR, leaderAndISR and the pending record
+    /admin/partitions_reassigned/T/P change together, by compare-and-set on leaderAndISR.
+
+    While it is pending AR holds ``original`` and ``target``, and nobody else.
+    """
+
+    topic: str
+    topic_id: TopicId  # Must be the topic's id.
+    partition: Int32
+    expected_version: Int64  # Compare-and-set: leaderAndISR's version before the step.
+    replicas: tuple[BrokerId, ...]  # AR from now on; the first is preferred.
+    leader: BrokerId  # In the new AR, -1 for none.
+    leader_epoch: LeaderEpoch  # Above the old one.
+    isr: tuple[BrokerId, ...]  # Of the old ISR, what is in the new AR: nobody is admitted here.
+    target: tuple[BrokerId, ...]  # Where it is going; empty: it ends, and is pending no longer.
+    original: tuple[BrokerId, ...]  # AR before it began, for who cancels it; empty at the end.
+    controller_id: BrokerId  # Who decided.
+    controller_epoch: ControllerEpoch  # In which epoch.
+
+
 # --- administration, and the quorum itself ------------------------------------------------------
 
 
@@ -224,6 +245,7 @@ Record = (
     | ProducerIdBlock
     | QuorumVoterSet
     | SessionSilences
+    | PartitionReassignment
 )
 
 _KINDS: Final = {

@@ -19,12 +19,14 @@ from metadata_log.image import (
     EntityKey,
     Image,
     Partition,
+    Reassignment,
     Topic,
     TopicDeletion,
     VoterSet,
 )
 from metadata_log.partition_columns import ColumnsDecoder, ColumnsEncoder
 from metadata_log.record_codec import (
+    brokers,
     decode_registration,
     decode_session,
     decode_silence,
@@ -133,6 +135,17 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
         )
     if image.controller is not None:
         yield pb.SnapshotRecord(controller=_controller_state(image.controller))
+    yield from _topic_records(image)
+    if image.voter_set.version:
+        yield pb.SnapshotRecord(
+            voter_set=pb.VoterSetState(
+                voters=map(encode_voter, image.voter_set.voters), version=image.voter_set.version
+            )
+        )
+    yield from _admin_records(image)
+
+
+def _topic_records(image: Image) -> Iterator[pb.SnapshotRecord]:
     columns = ColumnsEncoder()
     for topic in image.topics.values():
         for state in columns.states(topic):
@@ -143,13 +156,17 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
                 name=name, topic_id=deletion.topic_id, version=deletion.version
             )
         )
-    if image.voter_set.version:
-        yield pb.SnapshotRecord(
-            voter_set=pb.VoterSetState(
-                voters=map(encode_voter, image.voter_set.voters), version=image.voter_set.version
+    for name, pending in image.reassignments.items():
+        for number, reassignment in pending.items():
+            yield pb.SnapshotRecord(
+                reassignment=pb.ReassignmentState(
+                    topic=name,
+                    partition=number,
+                    target=reassignment.target,
+                    original=reassignment.original,
+                    version=reassignment.version,
+                )
             )
-        )
-    yield from _admin_records(image)
 
 
 def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
@@ -202,6 +219,7 @@ class _Builder:
         self._columns = ColumnsDecoder()
         self._topics: dict[str, tuple[TopicId, MetadataOffset, list[Partition]]] = {}
         self._deletions: dict[str, TopicDeletion] = {}
+        self._reassignments: dict[str, dict[int, Reassignment]] = {}
         self._features: dict[str, int] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
@@ -244,6 +262,9 @@ class _Builder:
                 {topic_id: name for name, (topic_id, _, _) in self._topics.items()}
             ),
             deletions=immutables.Map(self._deletions),
+            reassignments=immutables.Map(
+                {name: immutables.Map(pending) for name, pending in self._reassignments.items()}
+            ),
             configs=immutables.Map(
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
             ),
@@ -319,6 +340,11 @@ class _Builder:
         deletion = TopicDeletion(TopicId(state.topic_id), MetadataOffset(state.version))
         self._deletions[state.name] = deletion
 
+    def _add_reassignment(self, state: pb.ReassignmentState) -> None:
+        self._reassignments.setdefault(state.topic, {})[state.partition] = Reassignment(
+            brokers(state.target), brokers(state.original), MetadataOffset(state.version)
+        )
+
     def _add_result(self, state: pb.ResultState) -> None:
         client = SessionId(state.client_id)
         _, kept = self._results.setdefault(client, (state.low_water, {}))
@@ -335,6 +361,7 @@ _ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
     "controller": _Builder._add_controller,
     "topic": _Builder._add_topic,
     "deletion": _Builder._add_deletion,
+    "reassignment": _Builder._add_reassignment,
     "config": _Builder._add_config,
     "feature": _Builder._add_feature,
     "result": _Builder._add_result,

@@ -3,22 +3,22 @@
 from metadata_log.draft import Draft
 from metadata_log.image import Partition, interned
 from metadata_log.records import IsrChange, PartitionChange, ResultCode
-from metadata_log.rules.requirements import Refused, require_controller, require_isr, require_topic
-from metadata_log.types import (
-    BrokerEpoch,
-    BrokerId,
-    MetadataOffset,
-    TopicId,
-    TopicPartition,
+from metadata_log.rules.requirements import (
+    Refused,
+    require_controller,
+    require_isr,
+    require_partition,
+    require_version,
 )
+from metadata_log.types import BrokerEpoch, BrokerId, MetadataOffset, TopicPartition
 
 
 def partition_change(draft: Draft, offset: MetadataOffset, record: PartitionChange) -> int:
     """The controller's write (C1, C2)."""
     require_controller(draft, record.controller_id, record.controller_epoch)
     tp = TopicPartition(record.topic, record.partition)
-    before = _require_partition(draft, tp, record.topic_id)
-    _require_version(tp, before, record.expected_version)
+    before = require_partition(draft, tp, record.topic_id)
+    require_version(tp, before, record.expected_version)
     floor = before.leader_epoch + (record.leader != before.leader)
     if record.leader_epoch < floor:
         raise Refused(
@@ -44,9 +44,9 @@ def partition_change(draft: Draft, offset: MetadataOffset, record: PartitionChan
 def isr_change(draft: Draft, offset: MetadataOffset, record: IsrChange) -> int:
     """The leader's write (C1, C13): the ISR alone, and only while it leads in this epoch (C15)."""
     tp = TopicPartition(record.topic, record.partition)
-    before = _require_partition(draft, tp, record.topic_id)
+    before = require_partition(draft, tp, record.topic_id)
     _require_leadership(draft, tp, before, record)
-    _require_version(tp, before, record.expected_version)
+    require_version(tp, before, record.expected_version)
     isr = tuple(member.broker_id for member in record.isr)
     require_isr(record.leader, isr, before.replicas)
     for member in record.isr:
@@ -106,20 +106,4 @@ def _require_eligible(
         raise Refused(
             ResultCode.INELIGIBLE_REPLICA,
             f"broker {broker_id} cannot join the ISR of {tp}: it is {found}, not {broker_epoch}",
-        )
-
-
-def _require_partition(draft: Draft, tp: TopicPartition, topic_id: TopicId) -> Partition:
-    require_topic(draft, tp.topic, topic_id)
-    partition = draft.partition(tp)
-    if partition is None:
-        raise Refused(ResultCode.UNKNOWN_TOPIC, f"no partition {tp}")
-    return partition
-
-
-def _require_version(tp: TopicPartition, before: Partition, expected: int) -> None:
-    if before.version != expected:
-        raise Refused(
-            ResultCode.VERSION_CONFLICT,
-            f"leaderAndISR of {tp} is at version {before.version}, not {expected}",
         )

@@ -1,7 +1,7 @@
 """What a record must satisfy before it takes effect; a refusal is a verdict, not a fault."""
 
 from metadata_log.draft import Draft
-from metadata_log.image import Topic
+from metadata_log.image import Partition, Topic
 from metadata_log.records import ResultCode
 from metadata_log.types import (
     ID_BYTES,
@@ -10,6 +10,7 @@ from metadata_log.types import (
     ControllerEpoch,
     SessionId,
     TopicId,
+    TopicPartition,
 )
 
 
@@ -32,6 +33,22 @@ def require_topic(draft: Draft, name: str, topic_id: TopicId) -> Topic:
     if topic is None or topic.topic_id != topic_id:
         raise Refused(ResultCode.UNKNOWN_TOPIC, f"no topic {name!r} with id {topic_id.hex()}")
     return topic
+
+
+def require_partition(draft: Draft, tp: TopicPartition, topic_id: TopicId) -> Partition:
+    require_topic(draft, tp.topic, topic_id)
+    partition = draft.partition(tp)
+    if partition is None:
+        raise Refused(ResultCode.UNKNOWN_TOPIC, f"no partition {tp}")
+    return partition
+
+
+def require_version(tp: TopicPartition, before: Partition, expected: int) -> None:
+    if before.version != expected:
+        raise Refused(
+            ResultCode.VERSION_CONFLICT,
+            f"leaderAndISR of {tp} is at version {before.version}, not {expected}",
+        )
 
 
 def require_isr(

@@ -13,6 +13,7 @@ from metadata_log.records import (
     FeatureLevel,
     IsrChange,
     PartitionChange,
+    PartitionReassignment,
     ProducerIdBlock,
     QuorumVoterSet,
     SessionClosed,
@@ -34,6 +35,7 @@ from metadata_log.rules.membership import (
     session_silences,
 )
 from metadata_log.rules.quorum_voters import quorum_voter_set
+from metadata_log.rules.reassignment import partition_reassignment
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
 from metadata_log.types import MetadataOffset
 
@@ -63,6 +65,7 @@ RULES: Final[dict[type, Rule]] = {
     TopicRemoved: Rule(topic_removed, needs_controller=True),
     PartitionChange: Rule(partition_change, needs_controller=True),
     IsrChange: Rule(isr_change),
+    PartitionReassignment: Rule(partition_reassignment, needs_controller=True),
     ConfigSet: Rule(config_set, needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),

@@ -65,5 +65,6 @@ def topic_removed(draft: Draft, offset: MetadataOffset, record: TopicRemoved) ->
     draft.topics.remove(record.name)
     draft.topic_names.remove(record.topic_id)
     draft.deletions.remove(record.name)
+    draft.reassignments.remove(record.name)
     draft.configs.remove(EntityKey(("topic", record.name)))
     return offset

@@ -10,6 +10,7 @@ from metadata_log.records import (
     ControllerEpochIs,
     NewPartition,
     Operation,
+    PartitionReassignment,
     QuorumVoter,
     Record,
     SessionClosed,
@@ -23,9 +24,11 @@ from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
     Endpoint,
+    LeaderEpoch,
     MetadataOffset,
     SessionId,
     TopicId,
+    TopicPartition,
     VoterId,
 )
 
@@ -142,6 +145,38 @@ class MetadataLogBuilder:
                     )
                     for ids in replicas
                 ),
+                controller_id=self.image.controller_id,
+                controller_epoch=self.image.controller_epoch,
+            )
+        )
+
+    def reassign(
+        self,
+        tp: TopicPartition,
+        *,
+        replicas: tuple[int, ...],
+        target: tuple[int, ...] = (),
+        leader: int | None = None,
+        isr: tuple[int, ...] | None = None,
+    ) -> TransactionResult:
+        """A step of a reassignment; leader and ISR stay as far as ``replicas`` hold them."""
+        before, pending = self.image.partition(tp), self.image.reassignment(tp)
+        assert before is not None
+        original = before.replicas if pending is None else pending.original
+        return self.write_as_controller(
+            PartitionReassignment(
+                topic=tp.topic,
+                topic_id=self.image.topics[tp.topic].topic_id,
+                partition=tp.partition,
+                expected_version=before.version,
+                replicas=tuple(map(BrokerId, replicas)),
+                leader=before.leader if leader is None else BrokerId(leader),
+                leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+                isr=tuple(one for one in before.isr if one in replicas)
+                if isr is None
+                else tuple(map(BrokerId, isr)),
+                target=tuple(map(BrokerId, target)),
+                original=original if target else (),
                 controller_id=self.image.controller_id,
                 controller_epoch=self.image.controller_epoch,
             )

@@ -599,6 +599,44 @@ class TopicDeletionState(google.protobuf.message.Message):
 Global___TopicDeletionState: typing_extensions.TypeAlias = TopicDeletionState
 
 @typing.final
+class ReassignmentState(google.protobuf.message.Message):
+    """A pending reassignment of a snapshot."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    ORIGINAL_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    version: builtins.int
+    """Metadata offset of its last change."""
+    @property
+    def target(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Replicas it is moving to."""
+
+    @property
+    def original(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Replicas it came from."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        target: collections.abc.Iterable[builtins.int] | None = ...,
+        original: collections.abc.Iterable[builtins.int] | None = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["original", b"original", "partition", b"partition", "target", b"target", "topic", b"topic", "version", b"version"]) -> None: ...
+
+Global___ReassignmentState: typing_extensions.TypeAlias = ReassignmentState
+
+@typing.final
 class VoterSetState(google.protobuf.message.Message):
     """/quorum/voters of a snapshot."""
 
@@ -692,6 +730,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     FOOTER_FIELD_NUMBER: builtins.int
     VOTER_SET_FIELD_NUMBER: builtins.int
     SILENCE_FIELD_NUMBER: builtins.int
+    REASSIGNMENT_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -740,6 +779,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def silence(self) -> Global___SessionSilence:
         """One per session that was silent."""
 
+    @property
+    def reassignment(self) -> Global___ReassignmentState:
+        """One per pending reassignment."""
+
     def __init__(
         self,
         *,
@@ -755,9 +798,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         footer: Global___SnapshotFooter | None = ...,
         voter_set: Global___VoterSetState | None = ...,
         silence: Global___SessionSilence | None = ...,
+        reassignment: Global___ReassignmentState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence"] | None: ...
+    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -27,9 +27,11 @@ TABLES = (
     "topics",
     "topic_names",
     "deletions",
+    "reassignments",
     "configs",
     "features",
 )
+CHANGED_TABLES = tuple(name for name in TABLES if name != "topic_names")
 SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
 
 
@@ -103,6 +105,21 @@ records = st.one_of(
         leader=brokers | st.just(NO_BROKER),
         leader_epoch=epochs,
         isr=broker_lists,
+        controller_id=st.just(BrokerId(1)),
+        controller_epoch=controller_epochs,
+    ),
+    st.builds(
+        r.PartitionReassignment,
+        topic=topics,
+        topic_id=topic_ids,
+        partition=st.integers(0, 2),
+        expected_version=versions,
+        replicas=broker_lists,
+        leader=brokers | st.just(NO_BROKER),
+        leader_epoch=epochs,
+        isr=broker_lists,
+        target=broker_lists,
+        original=st.sampled_from([(), (1, 2, 3), (2, 3, 1), (3, 1)]),
         controller_id=st.just(BrokerId(1)),
         controller_epoch=controller_epochs,
     ),
@@ -194,7 +211,7 @@ def test_a_run_gives_what_its_transactions_give_one_by_one(
         )
         assert run.results == [each.result for each in singles]
         assert run.image == (singles[-1].image if singles else image)
-        for table in ("brokers", "topics", "deletions", "configs", "features", "sessions"):
+        for table in CHANGED_TABLES:
             changed = frozenset().union(*(getattr(each.changes, table) for each in singles))
             assert getattr(run.changes, table) == changed, table
         image = run.image
@@ -240,7 +257,7 @@ def test_an_image_is_never_changed_by_what_follows(log: list[r.Transaction]) -> 
 def test_changes_name_exactly_the_keys_that_may_differ(log: list[r.Transaction]) -> None:
     for before, _, applied in replay(log):
         after, changes = applied.image, applied.changes
-        for name in ("brokers", "topics", "deletions", "configs", "features", "sessions"):
+        for name in CHANGED_TABLES:
             old, new = getattr(before, name), getattr(after, name)
             differ = {key for key in {*old, *new} if old.get(key) != new.get(key)}
             assert differ <= getattr(changes, name), name
@@ -283,6 +300,11 @@ def assert_consistent(image: Image) -> None:
             assert len(set(partition.isr)) == len(partition.isr)
             assert set(partition.isr) <= set(partition.replicas)
             assert partition.leader == NO_BROKER or partition.leader in partition.isr
+    for name, pending in image.reassignments.items():
+        assert pending
+        for number, one in pending.items():
+            replicas = image.topics[name].partitions[number].replicas
+            assert set(replicas) == {*one.target, *one.original}
 
 
 def assert_only_forward(before: Image, after: Image) -> None:

@@ -99,6 +99,21 @@ records = st.one_of(
         controller_epoch=int31,
     ),
     st.builds(
+        r.PartitionReassignment,
+        topic=texts,
+        topic_id=ids,
+        partition=int31,
+        expected_version=int63,
+        replicas=broker_lists,
+        leader=st.integers(-1, 9),
+        leader_epoch=int31,
+        isr=broker_lists,
+        target=broker_lists,
+        original=broker_lists,
+        controller_id=int31,
+        controller_epoch=int31,
+    ),
+    st.builds(
         r.IsrChange,
         topic=texts,
         topic_id=ids,
@@ -347,6 +362,23 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
     16: (
         r.SessionSilences(silences=(r.SessionSilence(session_id=SESSION, quarters=3),)),
         "92109192c4107373737373737373737373737373737303",
+    ),
+    17: (
+        r.PartitionReassignment(
+            topic="t",
+            topic_id=TOPIC,
+            partition=3,
+            expected_version=4,
+            replicas=BROKERS,
+            leader=BrokerId(2),
+            leader_epoch=LeaderEpoch(5),
+            isr=BROKERS[1:],
+            target=BROKERS[:1],
+            original=BROKERS[1:],
+            controller_id=BrokerId(1),
+            controller_epoch=ControllerEpoch(2),
+        ),
+        "9d11a174c41074747474747474747474747474747474030492010202059102910191020102",
     ),
 }
 

@@ -11,6 +11,7 @@ from metadata_log.paths import (
     broker_path,
     deletion_path,
     leader_and_isr_path,
+    reassignment_path,
     topic_path,
     version_at,
 )
@@ -114,6 +115,8 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
     assert version_at(log.image, PRODUCER_IDS) == 7
     log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1),)))
     assert version_at(log.image, QUORUM_VOTERS) == log.image.offset
+    assert log.reassign(TP, replicas=(2, 1), target=(1,)).ok
+    assert version_at(log.image, reassignment_path(TP)) == log.image.offset
     log.write_as_controller(TopicDeletionPending(name=TP.topic, topic_id=topic_id_of(TP.topic)))
     assert version_at(log.image, deletion_path(TP.topic)) == log.image.offset
 
@@ -128,6 +131,7 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
         topic_path("t"),
         leader_and_isr_path(TopicPartition("t", 0)),
         deletion_path("t"),
+        reassignment_path(TopicPartition("t", 0)),
     ],
 )
 def test_a_path_without_a_record_has_no_version(path: str) -> None:

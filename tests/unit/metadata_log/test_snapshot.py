@@ -29,6 +29,7 @@ from metadata_log.types import (
     LeaderEpoch,
     MetadataOffset,
     TopicId,
+    TopicPartition,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of, topic_id_of
@@ -47,6 +48,7 @@ def image_with_everything() -> Image:
     log.create_topic("doomed", (3,))
     log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))
     log.write(SessionSilences(silences=(SessionSilence(session_id=session_of(3), quarters=2),)))
+    assert log.reassign(TopicPartition("orders", 1), replicas=(2, 3, 1), target=(2, 1)).ok
     for key in ("retention.ms", "cleanup.policy"):
         log.write_as_controller(
             ConfigSet(entity_type="topic", entity_name="orders", key=key, value="1")
