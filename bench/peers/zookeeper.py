@@ -109,7 +109,11 @@ class ZooKeeperCluster(Cluster):
         return KazooWriter(self._client_ports[self.leader()])
 
     async def connect_bare(self) -> Client:
-        return await BareWriter.connect(self._client_ports[self.leader()])
+        return BareWriter(await self.connect_raw())
+
+    async def connect_raw(self) -> ZooKeeperClient:
+        """A session with the server that leads now."""
+        return await ZooKeeperClient.connect(self._client_ports[self.leader()])
 
     async def create_keys(self) -> None:
         await self._create("/bench", [keys()])
@@ -118,7 +122,7 @@ class ZooKeeperCluster(Cluster):
         await self._create("/leaf", leaves(count, version=0))
 
     async def _create(self, parent: str, batches: Iterable[list[tuple[str, str]]]) -> None:
-        client = await ZooKeeperClient.connect(self._client_ports[self.leader()])
+        client = await self.connect_raw()
         await client.create(parent, "")
         for batch in batches:
             await client.create_all(batch)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import Final, Self
+from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -49,10 +49,6 @@ class BareWriter(BatchClient):
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
-
-    @classmethod
-    async def connect(cls, port: int) -> Self:
-        return cls(await ZooKeeperClient.connect(port))
 
     async def close(self) -> None:
         await self._client.close()

@@ -9,6 +9,7 @@ Leadership is told to a broker's incarnation only once its arrival has been deal
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterator
 
 from broker.controller.control_channel import BrokerChannel
@@ -17,6 +18,8 @@ from broker.controller.lane import Correspondence
 from metadata_log.draft import Changes
 from metadata_log.image import Image, Topic
 from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
+
+log = logging.getLogger(__name__)
 
 
 class Publisher:
@@ -29,6 +32,7 @@ class Publisher:
         self._changed_topics: set[str] = set()
         self._due: asyncio.Handle | None = None
         self._init_due: dict[BrokerId, BrokerEpoch] = {}
+        self._introduction: asyncio.Task[None] | None = None
 
     @property
     def channels(self) -> Collection[BrokerChannel]:
@@ -39,14 +43,26 @@ class Publisher:
         self._told = image
         self._init_due = {one.broker_id: one.epoch for one in image.brokers.values()}
         self._open_channels(image)
+        self._introduction = asyncio.create_task(self._introduce(), name="introduction")
 
     def close(self) -> None:
         """Say no more."""
+        if self._introduction is not None:
+            self._introduction.cancel()
         if self._due is not None:
             self._due.cancel()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+    async def _introduce(self) -> None:
+        """Say when the brokers know this controller, and what it was told to begin with."""
+        clock = asyncio.get_running_loop()
+        begun_s = clock.time()
+        channels = [one for one in self._channels.values() if one.told_leadership]
+        await asyncio.gather(*(channel.drained() for channel in channels))
+        took_ms = (clock.time() - begun_s) * 1000
+        log.info("INIT and all metadata told to %d brokers in %.0f ms", len(channels), took_ms)
 
     def on_image(self, changes: Changes) -> None:
         """Something was applied: tell of it as soon as all that came along with it is applied."""
