@@ -25,7 +25,7 @@ def request_body(key: int, version: int, values: Values) -> bytes:
     """A request body; ``values`` in kio's field names, times in ms, arrays as lists."""
     schema = load_request_schema(key, version)
     out = io.BytesIO()
-    entity_writer(schema)(out, _entity(schema, values))
+    entity_writer(schema)(out, entity_of(schema, values))
     return out.getvalue()
 
 
@@ -69,7 +69,7 @@ def read_answer(key: int, version: int, frame: bytes) -> tuple[int, Any]:
     return int.from_bytes(frame[:4], "big"), response
 
 
-def _entity(schema: Any, values: Values) -> Any:  # noqa: ANN401
+def entity_of(schema: Any, values: Values) -> Any:  # noqa: ANN401
     fields = {}
     for field in dataclasses.fields(schema):
         if field.name in values:
@@ -82,7 +82,7 @@ def _value(field: Any, value: Any) -> Any:  # noqa: ANN401
         return datetime.timedelta(milliseconds=value)
     if isinstance(value, list):
         nested = next((item for item in _parts(field.type) if dataclasses.is_dataclass(item)), None)
-        return tuple(_entity(nested, item) if nested else item for item in value)
+        return tuple(entity_of(nested, item) if nested else item for item in value)
     return value
 
 
