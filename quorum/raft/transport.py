@@ -240,7 +240,10 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         content = decode_frame(body)
         node = self._node(connection.voter_id)
         if isinstance(content, RaftHello):
+            took_part = self._admission.takes_part
             self._on_hello(connection, content)
+            if self._admission.takes_part and not took_part:
+                self.announce()  # Who waits for the first start may learn that it is expected.
         elif isinstance(content, RaftRefusal):
             self._on_refusal(connection, content)
         elif node is None or self._connections.get(connection.voter_id) is not connection:

@@ -8,9 +8,9 @@ import pytest
 
 from metadata_log.types import Endpoint, VoterId
 from quorum.raft.driver import RaftDriver
-from quorum.raft.frames import LENGTH_BYTES, Message, decode_frame
+from quorum.raft.frames import Message
 from quorum.raft.lease import NEVER, Lease
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorum.raft.transport import VoterNode
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import Clock, stopped_clock
 
@@ -146,30 +146,3 @@ def test_rule9_what_answers_no_message_says_of_none(lone: LoneNode) -> None:
     lone.node.settle()
     ((_, ack),) = lone.take_sent("next_node_idx")
     assert "sent_s" not in ack
-
-
-class Frames:
-    """A connection that keeps what is sent."""
-
-    backlog_bytes = 0
-    closed = False
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-
-    def send(self, frame: bytes) -> None:
-        message = decode_frame(frame[LENGTH_BYTES:])
-        assert isinstance(message, dict)
-        self.sent.append(message)
-
-
-def test_rule9_each_message_of_a_leader_says_when_it_was_sent(lone: LoneNode, clock: Clock) -> None:
-    own, others = lone.own, lone.others
-    transport = VoterTransport(lone.node.poller, "test", own, others, lone.node.admission)
-    frames = Frames()
-    transport._connections[2] = frames  # type: ignore[assignment]
-    heartbeat = {"type": "append_entries", "term": 1, "commit_index": 1, "serialized": None}
-    transport.send(others[0], heartbeat)
-    clock.advance(1)
-    transport.send(others[0], heartbeat)
-    assert [message["sent_s"] for message in frames.sent] == [clock() - 1, clock()]
