@@ -139,7 +139,8 @@ class Faults:
         self._world.after(after_s, partial(self._restart_if_down, host))
 
     def _restart_if_down(self, host: Host) -> None:
-        host.pace = self._world.between(0.97, 1.03)
+        if not host.is_up:
+            host.pace = self._world.between(0.97, 1.03)
         self.health.host_suffers(host.voter_id)
         host.boot()
 
@@ -253,6 +254,12 @@ class Faults:
             if not self._healed:
                 self._cut_for(own, chosen, seconds, both=False)
                 self._all_write(self._world.random.choice([5, 30]))
+                self._world.after(0.9 * seconds, lose_what_waits)
+
+        def lose_what_waits() -> None:
+            """The next leader then begins behind all that it has sent meanwhile."""
+            if not self._healed:
+                self._break(own, chosen)
 
         self._world.after(self._world.between(0.02, 0.15), strand)
 
@@ -303,10 +310,13 @@ class Faults:
         """Connections break for no reason."""
         for a, b in permutations(sorted(self._hosts), 2):
             if a < b and self._world.chance(0.5):
-                for link in self._network.links_of(a):
-                    if b in link.ends:
-                        self._network.reset(link)
-                self.health.link_suffers(a, b)
+                self._break(a, b)
+
+    def _break(self, a: int, b: int) -> None:
+        for link in self._network.links_of(a):
+            if b in link.ends:
+                self._network.reset(link)
+        self.health.link_suffers(a, b)
 
     def _slow_network(self) -> None:
         self._network.delay_factor = self._world.random.choice([3.0, 10.0, 40.0])

@@ -1,8 +1,7 @@
 """Guards of the product, each with a way to take it out.
 
 Only ever by replacing a method or a function while a simulation runs: the product has no switch
-for it. The removal of each must be noticed within ``WITHIN_SEEDS`` seeds (``test_mutants``), or it
-says why no run can show it.
+for it. The removal of each must be noticed within ``WITHIN_SEEDS`` seeds (``test_mutants``).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,8 +22,6 @@ class Mutant(NamedTuple):
     without: str
     """What the product then lacks."""
     replacements: Callable[[], list[Replacement]]
-    unseen: str = ""
-    """Why no run of the simulator can show that it is missing, if that is so."""
 
     def applied(self) -> AbstractContextManager[None]:
         """While this lasts, the guard is gone."""
@@ -44,12 +41,12 @@ def mutant_named(name: str) -> Mutant:
 
 
 def mutant(
-    name: str, without: str, *, unseen: str = ""
+    name: str, without: str
 ) -> Callable[[Callable[[], list[Replacement]]], Callable[[], list[Replacement]]]:
     """Registers a function that says what is replaced."""
 
     def register(replacements: Callable[[], list[Replacement]]) -> Callable[[], list[Replacement]]:
-        MUTANTS.append(Mutant(name, without, replacements, unseen))
+        MUTANTS.append(Mutant(name, without, replacements))
         return replacements
 
     return register
