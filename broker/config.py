@@ -129,6 +129,26 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = ConfigKey(
     default=False,
     doc="Let a replica outside the ISR lead when nobody in it lives: loses data (C2).",
 )
+AUTO_LEADER_REBALANCE_ENABLE: Final = ConfigKey(
+    name="auto.leader.rebalance.enable",
+    type=bool,
+    default=True,
+    doc="Whether the controller gives leadership back to preferred replicas by itself.",
+)
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = ConfigKey(
+    name="leader.imbalance.check.interval.seconds",
+    type=int,
+    default=300,
+    at_least=1,
+    doc="How often the controller looks for brokers that lead too few partitions.",
+)
+LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = ConfigKey(
+    name="leader.imbalance.per.broker.percentage",
+    type=int,
+    default=10,
+    at_least=0,
+    doc="A broker leads too few once others lead more than this share of what prefers it.",
+)
 DELETE_TOPIC_ENABLE: Final = ConfigKey(
     name="delete.topic.enable", type=bool, default=True, doc="Whether topics can be deleted."
 )

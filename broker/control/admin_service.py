@@ -69,6 +69,14 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.delete_topics(request)
 
+    async def ElectLeaders(
+        self, request: admin_pb2.ElectLeadersRequest, context: Context
+    ) -> admin_pb2.ElectLeadersResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.elect_leaders(request)
+
     async def AllocateProducerIds(
         self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
     ) -> admin_pb2.AllocateProducerIdsResponse:

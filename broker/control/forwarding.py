@@ -92,6 +92,27 @@ class ControllerForwarder:
             request, lambda at: at.delete_topics, lambda stub: stub.DeleteTopics, failed
         )
 
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest
+    ) -> admin_pb2.ElectLeadersResponse:
+        """Elect leaders; one result per partition that is named."""
+
+        def failed(code: int, message: str) -> admin_pb2.ElectLeadersResponse:
+            return admin_pb2.ElectLeadersResponse(
+                error_code=code,
+                partitions=[
+                    admin_pb2.PartitionResult(
+                        topic=topic.topic, partition=number, error_code=code, error_message=message
+                    )
+                    for topic in request.topics
+                    for number in topic.partitions
+                ],
+            )
+
+        return await self._carry_out(
+            request, lambda at: at.elect_leaders, lambda stub: stub.ElectLeaders, failed
+        )
+
     async def allocate_producer_ids(
         self, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> admin_pb2.AllocateProducerIdsResponse:

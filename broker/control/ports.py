@@ -94,6 +94,10 @@ class ActiveController(Protocol):
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse: ...
 
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest
+    ) -> admin_pb2.ElectLeadersResponse: ...
+
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest
     ) -> admin_pb2.AllocateProducerIdsResponse: ...

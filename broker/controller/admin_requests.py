@@ -83,7 +83,7 @@ class AdminRequests:
         except (LeftOffice, SessionLost):
             return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         self._publisher.publish()
-        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, _timeout_ms(request.context)))
+        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
         _log_outcome("CreateTopics", request.context, results)
         return admin_pb2.CreateTopicsResponse(topics=results)
 
@@ -91,7 +91,7 @@ class AdminRequests:
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         """Delete topics, and answer once they are gone; REQUEST_TIMED_OUT if that takes longer."""
-        deadline_ms = _now_ms() + _timeout_ms(request.context)
+        deadline_ms = _now_ms() + timeout_ms(request.context)
 
         async def delete() -> list[admin_pb2.TopicResult]:
             decisions = topics.delete_topics(
@@ -190,7 +190,8 @@ def _pieces(
         yield piece
 
 
-def _timeout_ms(context: admin_pb2.RequestContext) -> float:
+def timeout_ms(context: admin_pb2.RequestContext) -> float:
+    """What a request has left; the default where it does not say."""
     return context.timeout_ms if context.timeout_ms > 0 else DEFAULT_TIMEOUT_MS
 
 

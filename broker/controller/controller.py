@@ -17,6 +17,7 @@ from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.lane import Correspondence
+from broker.controller.leader_elections import LeaderElections
 from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
@@ -93,6 +94,14 @@ class Controller:
             deletions=self._deletions,
             draw=draw,
         )
+        self._elections = LeaderElections(
+            office=office,
+            config=config,
+            writer=self._writer,
+            events=self._events,
+            publisher=self._publisher,
+            candidates=self._staying,
+        )
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -115,6 +124,7 @@ class Controller:
         self._publisher.start(image)
         self._brokers_changed()
         self._events.put(Priority.BROKERS, self._take_up_deletions)
+        self._elections.start()
 
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
@@ -128,6 +138,7 @@ class Controller:
         """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
         self._publisher.close()
         self._deletions.close()
+        self._elections.close()
         await self._events.close()
         log.info("broker %d is no longer the controller of epoch %d", *self._office)
 
@@ -253,6 +264,11 @@ class Controller:
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         return await self._admin.delete_topics(request)
+
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest
+    ) -> admin_pb2.ElectLeadersResponse:
+        return await self._elections.elect_leaders(request)
 
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from broker.kafka import cluster, fetch, groups, offsets, produce, producers, topics
+from broker.kafka import cluster, elections, fetch, groups, offsets, produce, producers, topics
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
 from broker.kafka.metadata import MetadataApi
 from broker.kafka.requests import Api
@@ -84,6 +84,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=4,
             first_flexible_version=4,
             handle=offsets.offset_for_leader_epoch,
+        ),
+        Api(
+            key=43,
+            min_version=0,
+            max_version=2,
+            first_flexible_version=2,
+            handle=elections.elect_leaders,
         ),
         Api(
             key=60,

@@ -60,6 +60,10 @@ class Forwarder(Protocol):
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse: ...
 
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest
+    ) -> admin_pb2.ElectLeadersResponse: ...
+
 
 class ProducerIdSource(Protocol):
     """``coordinator.producer_ids.ProducerIds``."""

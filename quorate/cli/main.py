@@ -17,6 +17,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "down": ("quorate.cli.down:down", "Stop the local cluster."),
     "status": ("quorate.cli.status:status", "Show controller, brokers and partitions in trouble."),
     "topics": ("quorate.cli.topics:topics", "Create, list, describe and delete topics."),
+    "elect-leaders": (
+        "quorate.cli.elect_leaders:elect_leaders",
+        "Elect preferred leaders, or unclean ones.",
+    ),
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),

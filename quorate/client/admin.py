@@ -6,12 +6,26 @@ from typing import Final
 from quorate.client.bootstrap import discover
 from quorate.client.connection import ClusterConnection
 from quorate.client.errors import RequestFailed
-from quorate.client.results import ClusterStatus, NewTopic, TopicInfo, TopicResult
+from quorate.client.results import (
+    ClusterStatus,
+    ElectionType,
+    NewTopic,
+    PartitionName,
+    PartitionResult,
+    TopicInfo,
+    TopicResult,
+)
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 
 _EVERY_TOPIC: Final = replication_pb2.DescribeTopicsRequest(all=True)
+
+
+_ELECTION_TYPES: Final = {
+    ElectionType.PREFERRED: admin_pb2.ELECTION_PREFERRED,
+    ElectionType.UNCLEAN: admin_pb2.ELECTION_UNCLEAN,
+}
 
 
 class AdminClient:
@@ -84,6 +98,30 @@ class AdminClient:
         )
         _check(answer.error_code, "deleting topics")
         return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def elect_leaders(
+        self, election_type: ElectionType, partitions: Sequence[PartitionName] | None = None
+    ) -> list[PartitionResult]:
+        """One result per partition; None: all partitions, without those that need no election."""
+        topics: dict[str, list[int]] = {}
+        for name in partitions or ():
+            topics.setdefault(name.topic, []).append(name.partition)
+        request = admin_pb2.ElectLeadersRequest(
+            context=self._context("ElectLeaders"),
+            election_type=_ELECTION_TYPES[election_type],
+            topics=[
+                admin_pb2.TopicPartitions(topic=topic, partitions=numbers)
+                for topic, numbers in topics.items()
+            ],
+            all_partitions=partitions is None,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.ElectLeaders(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "electing leaders")
+        return [PartitionResult.from_proto(result) for result in answer.partitions]
 
     def list_topics(self) -> list[str]:
         """Names of all topics, sorted."""

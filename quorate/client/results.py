@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from quorate.client.errors import RequestFailed, error_name
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
@@ -135,6 +136,41 @@ class PartitionName:
 
     topic: str
     partition: int
+
+
+class ElectionType(Enum):
+    """What kind of leader is wanted (C2)."""
+
+    PREFERRED = "preferred"
+    """The first assigned replica, if it is live and in sync."""
+
+    UNCLEAN = "unclean"
+    """Any live replica where none in sync lives: records that it lacks are lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """Outcome for one partition; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+
+    topic: str
+    partition: int
+    error_code: int
+    error: str
+    message: str
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.PartitionResult) -> "PartitionResult":
+        return cls(
+            topic=result.topic,
+            partition=result.partition,
+            error_code=result.error_code,
+            error=error_name(result.error_code),
+            message=result.error_message,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,6 +211,7 @@ class FakeForwarder:
         self._metadata = metadata
         self.creations: list[admin_pb2.CreateTopicsRequest] = []
         self.deletions: list[admin_pb2.DeleteTopicsRequest] = []
+        self.elections: list[admin_pb2.ElectLeadersRequest] = []
         self.refusals: dict[str, int] = {}
         self.gate: asyncio.Event | None = None
 
@@ -261,6 +262,28 @@ class FakeForwarder:
         return admin_pb2.TopicResult(
             name=name, topic_id=known.topic_id if known else topic_id, error_code=code
         )
+
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest
+    ) -> admin_pb2.ElectLeadersResponse:
+        self.elections.append(request)
+        return admin_pb2.ElectLeadersResponse(
+            partitions=[
+                admin_pb2.PartitionResult(
+                    topic=topic.topic,
+                    partition=number,
+                    error_code=errors_pb2.NONE
+                    if self._exists(topic.topic, number)
+                    else errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+                for topic in request.topics
+                for number in topic.partitions
+            ]
+        )
+
+    def _exists(self, topic: str, number: int) -> bool:
+        known = self._metadata.topics.get(topic)
+        return known is not None and number < len(known.partitions)
 
 
 class FakeProducerIds:

@@ -5,6 +5,7 @@ from metadata_log.codec import decode_transaction, encode_transaction
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.records import (
+    BrokerAdmitted,
     BrokerRegistration,
     ControllerClaim,
     ControllerEpochIs,
@@ -16,6 +17,7 @@ from metadata_log.records import (
     SessionClosed,
     SessionOpened,
     TopicCreated,
+    TopicDeletionPending,
     Transaction,
     TransactionResult,
 )
@@ -128,6 +130,16 @@ class MetadataLogBuilder:
                 controller_epoch=ControllerEpoch(self.image.controller_epoch + 1),
             )
         )
+
+    def admit_all(self) -> None:
+        """The controller has dealt with every broker that arrived."""
+        for broker_id, broker in self.image.brokers.items():
+            self.write_as_controller(BrokerAdmitted(broker_id=broker_id, broker_epoch=broker.epoch))
+
+    def delete_topic(self, name: str) -> TransactionResult:
+        """Its deletion is accepted, and pending."""
+        topic_id = self.image.topics[name].topic_id
+        return self.write_as_controller(TopicDeletionPending(name=name, topic_id=topic_id))
 
     def create_topic(
         self, name: str, *replicas: tuple[int, ...], generation: int = 0

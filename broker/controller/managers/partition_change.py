@@ -106,13 +106,13 @@ def preferred(partition: Partition, brokers: Brokers) -> Leadership | ElectionRe
     return Leadership(wanted, partition.isr)
 
 
-def unclean(partition: Partition, brokers: Brokers) -> Leadership | ElectionRefused:
+def unclean(partition: Partition, brokers: Liveness) -> Leadership | ElectionRefused:
     """An operator accepts data loss to get an offline partition back."""
-    if partition.leader in brokers:
+    if partition.leader in brokers.live:
         return ElectionRefused(
             errors_pb2.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already"
         )
-    chosen = after_broker_change(partition, Liveness(brokers), unclean=True)
+    chosen = after_broker_change(partition, brokers, unclean=True)
     if chosen is None or chosen.leader == NO_BROKER:
         return ElectionRefused(
             errors_pb2.ELIGIBLE_LEADERS_NOT_AVAILABLE,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from quorate_proto.v1 import replication_pb2 as quorate__proto_dot_v1_dot_replication__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cquorate_proto/v1/admin.proto\x12\nquorate.v1\x1a\"quorate_proto/v1/replication.proto\"\x8c\x01\n\x0eRequestContext\x12\x16\n\x0eprincipal_name\x18\x01 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\x12\x14\n\x0c\x66orwarded_by\x18\x05 \x01(\x05\x12\x10\n\x08\x61pi_name\x18\x06 \x01(\t\"\xe4\x01\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0enum_partitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x1d.quorate.v1.ReplicaAssignment\x12\x32\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32!.quorate.v1.NewTopic.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\":\n\x11ReplicaAssignment\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\"\x7f\n\x13\x43reateTopicsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12$\n\x06topics\x18\x02 \x03(\x0b\x32\x14.quorate.v1.NewTopic\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\xf3\x01\n\x0bTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x16\n\x0enum_partitions\x18\x05 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x06 \x01(\x05\x12\x35\n\x07\x63onfigs\x18\x07 \x03(\x0b\x32$.quorate.v1.TopicResult.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"m\n\x14\x43reateTopicsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.quorate.v1.TopicResult\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"d\n\x13\x44\x65leteTopicsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12\r\n\x05names\x18\x02 \x03(\t\x12\x11\n\ttopic_ids\x18\x03 \x03(\x0c\"m\n\x14\x44\x65leteTopicsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.quorate.v1.TopicResult\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"r\n\x1a\x41llocateProducerIdsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"[\n\x1b\x41llocateProducerIdsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\"\x16\n\x14\x43lusterStatusRequest\"0\n\x0cPartitionRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xe2\x02\n\x15\x43lusterStatusResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x15\n\rquorum_leader\x18\x04 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\x12+\n\x07\x62rokers\x18\x06 \x03(\x0b\x32\x1a.quorate.v1.BrokerEndpoint\x12\x34\n\x12offline_partitions\x18\x07 \x03(\x0b\x32\x18.quorate.v1.PartitionRef\x12=\n\x1bunder_replicated_partitions\x18\x08 \x03(\x0b\x32\x18.quorate.v1.PartitionRef\x12\x0e\n\x06\x61lerts\x18\t \x03(\t\x12\x0e\n\x06topics\x18\n \x01(\x05\x12\x12\n\npartitions\x18\x0b \x01(\x05\"F\n\x17ResignControllerRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\"H\n\x18ResignControllerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x32\xca\x03\n\x05\x41\x64min\x12Q\n\x0c\x43reateTopics\x12\x1f.quorate.v1.CreateTopicsRequest\x1a .quorate.v1.CreateTopicsResponse\x12Q\n\x0c\x44\x65leteTopics\x12\x1f.quorate.v1.DeleteTopicsRequest\x1a .quorate.v1.DeleteTopicsResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.quorate.v1.AllocateProducerIdsRequest\x1a\'.quorate.v1.AllocateProducerIdsResponse\x12T\n\rClusterStatus\x12 .quorate.v1.ClusterStatusRequest\x1a!.quorate.v1.ClusterStatusResponse\x12]\n\x10ResignController\x12#.quorate.v1.ResignControllerRequest\x1a$.quorate.v1.ResignControllerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cquorate_proto/v1/admin.proto\x12\nquorate.v1\x1a\"quorate_proto/v1/replication.proto\"\x8c\x01\n\x0eRequestContext\x12\x16\n\x0eprincipal_name\x18\x01 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x05\x12\x14\n\x0c\x66orwarded_by\x18\x05 \x01(\x05\x12\x10\n\x08\x61pi_name\x18\x06 \x01(\t\"\xe4\x01\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0enum_partitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x1d.quorate.v1.ReplicaAssignment\x12\x32\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32!.quorate.v1.NewTopic.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\":\n\x11ReplicaAssignment\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\"\x7f\n\x13\x43reateTopicsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12$\n\x06topics\x18\x02 \x03(\x0b\x32\x14.quorate.v1.NewTopic\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\xf3\x01\n\x0bTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x16\n\x0enum_partitions\x18\x05 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x06 \x01(\x05\x12\x35\n\x07\x63onfigs\x18\x07 \x03(\x0b\x32$.quorate.v1.TopicResult.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"m\n\x14\x43reateTopicsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.quorate.v1.TopicResult\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"d\n\x13\x44\x65leteTopicsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12\r\n\x05names\x18\x02 \x03(\t\x12\x11\n\ttopic_ids\x18\x03 \x03(\x0c\"m\n\x14\x44\x65leteTopicsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.quorate.v1.TopicResult\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"4\n\x0fTopicPartitions\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\xb8\x01\n\x13\x45lectLeadersRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12/\n\relection_type\x18\x02 \x01(\x0e\x32\x18.quorate.v1.ElectionType\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.quorate.v1.TopicPartitions\x12\x16\n\x0e\x61ll_partitions\x18\x04 \x01(\x08\"^\n\x0fPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x15\n\rerror_message\x18\x04 \x01(\t\"[\n\x14\x45lectLeadersResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12/\n\npartitions\x18\x02 \x03(\x0b\x32\x1b.quorate.v1.PartitionResult\"r\n\x1a\x41llocateProducerIdsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"[\n\x1b\x41llocateProducerIdsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\"\x16\n\x14\x43lusterStatusRequest\"0\n\x0cPartitionRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xe2\x02\n\x15\x43lusterStatusResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x15\n\rquorum_leader\x18\x04 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\x12+\n\x07\x62rokers\x18\x06 \x03(\x0b\x32\x1a.quorate.v1.BrokerEndpoint\x12\x34\n\x12offline_partitions\x18\x07 \x03(\x0b\x32\x18.quorate.v1.PartitionRef\x12=\n\x1bunder_replicated_partitions\x18\x08 \x03(\x0b\x32\x18.quorate.v1.PartitionRef\x12\x0e\n\x06\x61lerts\x18\t \x03(\t\x12\x0e\n\x06topics\x18\n \x01(\x05\x12\x12\n\npartitions\x18\x0b \x01(\x05\"F\n\x17ResignControllerRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.RequestContext\"H\n\x18ResignControllerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05*<\n\x0c\x45lectionType\x12\x16\n\x12\x45LECTION_PREFERRED\x10\x00\x12\x14\n\x10\x45LECTION_UNCLEAN\x10\x01\x32\x9d\x04\n\x05\x41\x64min\x12Q\n\x0c\x43reateTopics\x12\x1f.quorate.v1.CreateTopicsRequest\x1a .quorate.v1.CreateTopicsResponse\x12Q\n\x0c\x44\x65leteTopics\x12\x1f.quorate.v1.DeleteTopicsRequest\x1a .quorate.v1.DeleteTopicsResponse\x12Q\n\x0c\x45lectLeaders\x12\x1f.quorate.v1.ElectLeadersRequest\x1a .quorate.v1.ElectLeadersResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.quorate.v1.AllocateProducerIdsRequest\x1a\'.quorate.v1.AllocateProducerIdsResponse\x12T\n\rClusterStatus\x12 .quorate.v1.ClusterStatusRequest\x1a!.quorate.v1.ClusterStatusResponse\x12]\n\x10ResignController\x12#.quorate.v1.ResignControllerRequest\x1a$.quorate.v1.ResignControllerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_options = b'8\001'
   _globals['_TOPICRESULT_CONFIGSENTRY']._loaded_options = None
   _globals['_TOPICRESULT_CONFIGSENTRY']._serialized_options = b'8\001'
+  _globals['_ELECTIONTYPE']._serialized_start=2429
+  _globals['_ELECTIONTYPE']._serialized_end=2489
   _globals['_REQUESTCONTEXT']._serialized_start=81
   _globals['_REQUESTCONTEXT']._serialized_end=221
   _globals['_NEWTOPIC']._serialized_start=224
@@ -56,20 +58,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETETOPICSREQUEST']._serialized_end=1100
   _globals['_DELETETOPICSRESPONSE']._serialized_start=1102
   _globals['_DELETETOPICSRESPONSE']._serialized_end=1211
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1213
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1327
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1329
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1420
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1422
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1444
-  _globals['_PARTITIONREF']._serialized_start=1446
-  _globals['_PARTITIONREF']._serialized_end=1494
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1497
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=1851
-  _globals['_RESIGNCONTROLLERREQUEST']._serialized_start=1853
-  _globals['_RESIGNCONTROLLERREQUEST']._serialized_end=1923
-  _globals['_RESIGNCONTROLLERRESPONSE']._serialized_start=1925
-  _globals['_RESIGNCONTROLLERRESPONSE']._serialized_end=1997
-  _globals['_ADMIN']._serialized_start=2000
-  _globals['_ADMIN']._serialized_end=2458
+  _globals['_TOPICPARTITIONS']._serialized_start=1213
+  _globals['_TOPICPARTITIONS']._serialized_end=1265
+  _globals['_ELECTLEADERSREQUEST']._serialized_start=1268
+  _globals['_ELECTLEADERSREQUEST']._serialized_end=1452
+  _globals['_PARTITIONRESULT']._serialized_start=1454
+  _globals['_PARTITIONRESULT']._serialized_end=1548
+  _globals['_ELECTLEADERSRESPONSE']._serialized_start=1550
+  _globals['_ELECTLEADERSRESPONSE']._serialized_end=1641
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1643
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1757
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1759
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1850
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1852
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1874
+  _globals['_PARTITIONREF']._serialized_start=1876
+  _globals['_PARTITIONREF']._serialized_end=1924
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1927
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=2281
+  _globals['_RESIGNCONTROLLERREQUEST']._serialized_start=2283
+  _globals['_RESIGNCONTROLLERREQUEST']._serialized_end=2353
+  _globals['_RESIGNCONTROLLERRESPONSE']._serialized_start=2355
+  _globals['_RESIGNCONTROLLERRESPONSE']._serialized_end=2427
+  _globals['_ADMIN']._serialized_start=2492
+  _globals['_ADMIN']._serialized_end=3033
 # @@protoc_insertion_point(module_scope)

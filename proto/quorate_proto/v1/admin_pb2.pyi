@@ -7,6 +7,7 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import quorate_proto.v1.replication_pb2
 import sys
@@ -18,6 +19,26 @@ else:
     import typing_extensions
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _ElectionType:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ElectionTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ElectionType.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ELECTION_PREFERRED: _ElectionType.ValueType  # 0
+    """The first assigned replica, if it is live and in sync."""
+    ELECTION_UNCLEAN: _ElectionType.ValueType  # 1
+    """Any live replica where none in sync lives: what it lacks is lost."""
+
+class ElectionType(_ElectionType, metaclass=_ElectionTypeEnumTypeWrapper):
+    """What kind of leader is wanted; Kafka's numbers."""
+
+ELECTION_PREFERRED: ElectionType.ValueType  # 0
+"""The first assigned replica, if it is live and in sync."""
+ELECTION_UNCLEAN: ElectionType.ValueType  # 1
+"""Any live replica where none in sync lives: what it lacks is lost."""
+Global___ElectionType: typing_extensions.TypeAlias = ElectionType
 
 @typing.final
 class RequestContext(google.protobuf.message.Message):
@@ -314,6 +335,119 @@ class DeleteTopicsResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]) -> None: ...
 
 Global___DeleteTopicsResponse: typing_extensions.TypeAlias = DeleteTopicsResponse
+
+@typing.final
+class TopicPartitions(google.protobuf.message.Message):
+    """Some partitions of one topic."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Partition numbers."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partitions: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partitions", b"partitions", "topic", b"topic"]) -> None: ...
+
+Global___TopicPartitions: typing_extensions.TypeAlias = TopicPartitions
+
+@typing.final
+class ElectLeadersRequest(google.protobuf.message.Message):
+    """Elects leaders."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    ELECTION_TYPE_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    ALL_PARTITIONS_FIELD_NUMBER: builtins.int
+    election_type: Global___ElectionType.ValueType
+    """Preferred or unclean."""
+    all_partitions: builtins.bool
+    """Every partition that needs it."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TopicPartitions]:
+        """Partitions; ignored with all_partitions."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        election_type: Global___ElectionType.ValueType = ...,
+        topics: collections.abc.Iterable[Global___TopicPartitions] | None = ...,
+        all_partitions: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["all_partitions", b"all_partitions", "context", b"context", "election_type", b"election_type", "topics", b"topics"]) -> None: ...
+
+Global___ElectLeadersRequest: typing_extensions.TypeAlias = ElectLeadersRequest
+
+@typing.final
+class PartitionResult(google.protobuf.message.Message):
+    """Outcome for one partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "topic", b"topic"]) -> None: ...
+
+Global___PartitionResult: typing_extensions.TypeAlias = PartitionResult
+
+@typing.final
+class ElectLeadersResponse(google.protobuf.message.Message):
+    """Outcome per partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER, REQUEST_TIMED_OUT or 0."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
+        """One per partition asked for; of all: those not needed are left out."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        partitions: collections.abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "partitions", b"partitions"]) -> None: ...
+
+Global___ElectLeadersResponse: typing_extensions.TypeAlias = ElectLeadersResponse
 
 @typing.final
 class AllocateProducerIdsRequest(google.protobuf.message.Message):

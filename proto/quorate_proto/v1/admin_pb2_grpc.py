@@ -45,6 +45,11 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/quorate.v1.Admin/ElectLeaders',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/quorate.v1.Admin/AllocateProducerIds',
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -75,6 +80,13 @@ class AdminServicer(object):
 
     def DeleteTopics(self, request, context):
         """Deletes topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectLeaders(self, request, context):
+        """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,6 +125,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteTopics,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -185,6 +202,33 @@ class Admin(object):
             '/quorate.v1.Admin/DeleteTopics',
             quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/ElectLeaders',
+            quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,22 @@ _AdminDeleteTopicsType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminElectLeadersType = typing_extensions.TypeVar(
+    '_AdminElectLeadersType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+        quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+        quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+        quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+    ],
+)
+
 _AdminAllocateProducerIdsType = typing_extensions.TypeVar(
     '_AdminAllocateProducerIdsType',
     grpc.UnaryUnaryMultiCallable[
@@ -105,7 +121,7 @@ _AdminResignControllerType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -117,6 +133,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DeleteTopicsRequest,
             quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+            quorate_proto.v1.admin_pb2.ElectLeadersResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -143,6 +163,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+            quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
             quorate_proto.v1.admin_pb2.AllocateProducerIdsResponse,
         ],
@@ -162,6 +186,9 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
     DeleteTopics: _AdminDeleteTopicsType
     """Deletes topics."""
 
+    ElectLeaders: _AdminElectLeadersType
+    """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2)."""
+
     AllocateProducerIds: _AdminAllocateProducerIdsType
     """Hands out a block of producer ids."""
 
@@ -179,6 +206,10 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DeleteTopicsRequest,
         quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+        quorate_proto.v1.admin_pb2.ElectLeadersResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -212,6 +243,14 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.DeleteTopicsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DeleteTopicsResponse]]:
         """Deletes topics."""
+
+    @abc.abstractmethod
+    def ElectLeaders(
+        self,
+        request: quorate_proto.v1.admin_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.ElectLeadersResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ElectLeadersResponse]]:
+        """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2)."""
 
     @abc.abstractmethod
     def AllocateProducerIds(

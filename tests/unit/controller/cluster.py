@@ -75,6 +75,7 @@ class Cluster:
                 "broker.id": 0,
                 "log.dir": "unused",
                 "quorum.bootstrap.servers": "unused:1",
+                "auto.leader.rebalance.enable": False,
                 **settings,
             }
         )

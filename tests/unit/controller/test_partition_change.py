@@ -76,8 +76,8 @@ def test_c2_unclean_takes_a_live_replica_alone() -> None:
     )
 
 
-def test_c2_preferred_and_unclean_elections_after_all_have_died() -> None:
-    """Scenario 7: [1,2,3], 2 and 3 die, then 1; then 2 returns."""
+def test_c2_scenario_7_preferred_and_unclean_elections_after_all_have_died() -> None:
+    """[1,2,3], 2 and 3 die, then 1; then 2 returns."""
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
     two_dead = after_broker_change(before, Liveness(some(1)), unclean=False)
     assert two_dead == Leadership(BrokerId(1), ids(1))
@@ -90,7 +90,7 @@ def test_c2_preferred_and_unclean_elections_after_all_have_died() -> None:
     refused = preferred(offline, some(2))
     assert isinstance(refused, ElectionRefused)
     assert refused.error_code == errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE
-    assert unclean(offline, some(2)) == Leadership(BrokerId(2), ids(2), unclean=True)
+    assert unclean(offline, Liveness(some(2))) == Leadership(BrokerId(2), ids(2), unclean=True)
 
 
 def test_c2_preferred_election_moves_leadership_back() -> None:
@@ -112,7 +112,7 @@ def test_c2_preferred_election_moves_leadership_back() -> None:
 def test_c2_unclean_election_is_refused_where_it_helps_nobody(
     live: frozenset[BrokerId], leader: int, code: int
 ) -> None:
-    refused = unclean(partition((1, 2), leader=leader, isr=(1,)), live)
+    refused = unclean(partition((1, 2), leader=leader, isr=(1,)), Liveness(live))
     assert isinstance(refused, ElectionRefused)
     assert refused.error_code == code
 

@@ -1,0 +1,154 @@
+"""A controller among brokers: elections on demand, and leadership that goes back by itself."""
+
+import asyncio
+
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
+from tests.unit.controller.cluster import NO_CONTEXT, Cluster
+
+
+def election(
+    *wanted: tuple[str, int], unclean: bool = False, everything: bool = False
+) -> admin_pb2.ElectLeadersRequest:
+    return admin_pb2.ElectLeadersRequest(
+        election_type=admin_pb2.ELECTION_UNCLEAN if unclean else admin_pb2.ELECTION_PREFERRED,
+        topics=[admin_pb2.TopicPartitions(topic=name, partitions=[n]) for name, n in wanted],
+        all_partitions=everything,
+    )
+
+
+async def code(cluster: Cluster, request: admin_pb2.ElectLeadersRequest) -> int:
+    (result,) = (await cluster.active.elect_leaders(request)).partitions
+    return result.error_code
+
+
+async def let_2_lose_its_leaderships(cluster: Cluster) -> None:
+    """Broker 2 bounces and is back in every ISR; broker 3 leads what preferred 2."""
+    await cluster.bounce(2)
+    await cluster.at_rest()
+    for topic in cluster.image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            if partition.leader == 3 and partition.replicas[0] == 2:
+                cluster.change_isr(topic.name, number, (3, 2))
+    await cluster.at_rest()
+
+
+async def test_c2_scenario_7_preferred_and_unclean_elections_after_all_have_died() -> None:
+    cluster = Cluster()
+    await cluster.start_brokers(4, 1, 2, 3)
+    await cluster.create_topic("orders", (1, 2, 3))
+    for broker_id in (2, 3, 1):
+        await cluster.kill(broker_id)
+        await cluster.at_rest()
+    offline = cluster.partition("orders")
+    assert (offline.leader, offline.isr) == (-1, (1,))
+    await cluster.start_broker(2)
+    await cluster.at_rest()
+    refused = await code(cluster, election(("orders", 0)))
+    assert refused == errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE
+    assert await code(cluster, election(("orders", 0), unclean=True)) == errors_pb2.NONE
+    back = cluster.partition("orders")
+    assert (back.leader, back.isr, back.leader_epoch) == (2, (2,), offline.leader_epoch + 1)
+    assert cluster.brokers[2].replicas.led[-1].topics[0].partitions[0].leader == 2, "told already"
+    await cluster.stop()
+
+
+async def test_c2_a_preferred_election_of_everything_names_what_was_needed(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (2, 3), (3, 2), (2, 3))
+    await let_2_lose_its_leaderships(cluster)
+    response = await cluster.active.elect_leaders(election(everything=True))
+    assert [(one.topic, one.partition) for one in response.partitions] == [
+        ("orders", 0),
+        ("orders", 2),
+    ]
+    assert {one.error_code for one in response.partitions} == {errors_pb2.NONE}
+    assert [one.leader for one in cluster.image.topics["orders"].partitions] == [2, 3, 2]
+    assert cluster.brokers[3].cache.leader(TopicPartition("orders", 0)) == 2
+    again = await cluster.active.elect_leaders(election(everything=True))
+    assert not again.partitions
+
+
+async def test_c2_an_isr_change_that_gets_in_between_is_decided_again(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3, 1))
+    await let_2_lose_its_leaderships(cluster)
+    controller = cluster.brokers[1].quorum
+    cluster.quorum.before_next(controller, lambda: cluster.change_isr("orders", 0, (3, 2)))
+    assert await code(cluster, election(("orders", 0))) == errors_pb2.NONE
+    after = cluster.partition("orders")
+    assert (after.leader, after.isr) == (2, (3, 2)), "the ISR is the one that the leader wrote"
+
+
+async def test_c2_a_preferred_leader_lost_meanwhile_is_not_elected(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3, 1))
+    await let_2_lose_its_leaderships(cluster)
+    controller = cluster.brokers[1].quorum
+    cluster.quorum.before_next(controller, lambda: cluster.change_isr("orders", 0, (3,)))
+    refused = await code(cluster, election(("orders", 0)))
+    assert refused == errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE
+    assert cluster.partition("orders").leader == 3
+
+
+async def test_c2_a_partition_named_twice_has_one_answer(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    request = election(("orders", 0), ("orders", 0))
+    assert await code(cluster, request) == errors_pb2.ELECTION_NOT_NEEDED
+
+
+async def test_f6_without_a_quorum_an_election_times_out(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3, 1))
+    await let_2_lose_its_leaderships(cluster)
+    cluster.quorum.available = False
+    assert await code(cluster, election(("orders", 0))) == errors_pb2.REQUEST_TIMED_OUT
+
+
+async def test_f2_who_is_not_the_controller_elects_nobody(cluster: Cluster) -> None:
+    answer = await cluster.brokers[2].admin.ElectLeaders(election(everything=True), NO_CONTEXT)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+
+
+def balancing(**settings: object) -> Cluster:
+    values: dict[str, object] = {
+        "auto.leader.rebalance.enable": True,
+        "leader.imbalance.check.interval.seconds": 30,
+    }
+    return Cluster(**{**values, **settings})
+
+
+async def test_c2_leadership_goes_back_by_itself_above_the_imbalance() -> None:
+    cluster = balancing()
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", *[(2, 3)] * 3, *[(3, 2)] * 3)
+    await let_2_lose_its_leaderships(cluster)
+    assert {one.leader for one in cluster.image.topics["orders"].partitions} == {3}
+    await cluster.when(lambda: cluster.partition("orders", 2).leader == 2)
+    assert [one.leader for one in cluster.image.topics["orders"].partitions] == [2, 2, 2, 3, 3, 3]
+    await cluster.at_rest()
+    assert cluster.brokers[2].replicas.led[-1].topics[0].partitions[0].leader == 2
+    await cluster.stop()
+
+
+async def test_c2_a_broker_that_stops_gets_no_leadership_back() -> None:
+    cluster = balancing()
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.active.controlled_shutdown(
+        control_pb2.ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.brokers[2].epoch)
+    )
+    cluster.change_isr("orders", 0, (3, 2))
+    for _ in range(100):
+        await cluster.at_rest()
+    assert cluster.partition("orders").leader == 3
+    await cluster.stop()
+
+
+async def test_e4_a_controller_that_left_office_balances_no_more() -> None:
+    cluster = balancing()
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.active.resign()
+    await cluster.when(lambda: cluster.controller is not None)
+    await cluster.at_rest()
+    balancers = [task for task in asyncio.all_tasks() if task.get_name() == "leader-balance"]
+    assert len(balancers) == 1, "that of the controller in office"
+    await cluster.stop()
