@@ -88,8 +88,6 @@ class LeaderElections:
             results = await self._elect_all(wanted, request.election_type)
         except (LeftOffice, SessionLost):
             return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        if request.all_partitions:
-            results = [r for r in results if r.error_code != errors_pb2.ELECTION_NOT_NEEDED]
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
         refused = sum(result.error_code != errors_pb2.NONE for result in results)

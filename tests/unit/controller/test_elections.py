@@ -142,6 +142,15 @@ def test_c2_leadership_goes_back_above_the_imbalance_alone(
     assert found == [TopicPartition("orders", number) for number in range(expected)]
 
 
+def test_c2_leadership_that_cannot_go_back_now_stays() -> None:
+    log = metadata((2, 3), (4, 3), (2, 3))
+    move(log, 0, 3, 3)
+    move(log, 1, 3)
+    move(log, 2, 3)
+    found = imbalanced(log.image, candidates=candidates(log) - {4}, per_broker_percentage=0)
+    assert found == [TopicPartition("orders", 2)], "of 0 the ISR lacks it, 4 wants to stop"
+
+
 @given(data=st.data(), percentage=st.integers(0, 100))
 def test_c2_after_a_balance_nobody_leads_too_few(data: st.DataObject, percentage: int) -> None:
     replicas = data.draw(

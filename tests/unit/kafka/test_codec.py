@@ -92,6 +92,11 @@ REQUESTS: dict[int, dict[str, Any]] = {
             }
         ],
     },
+    43: {
+        "election_type": 1,
+        "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],
+        "timeout": 1234,
+    },
     60: {"include_cluster_authorized_operations": True, "endpoint_type": 2},
 }
 
