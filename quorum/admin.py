@@ -1,6 +1,7 @@
 """Administration of the quorum from outside: who is in it, and who leads it."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -9,7 +10,7 @@ import grpc
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client_directory import VoterDirectory
 from quorum.config import Voter
-from quorum.errors import ChangeNotMade, QuorumUnavailable
+from quorum.errors import ChangeNotMade, NoSuchVoter, QuorumUnavailable
 from quorum.peers import stub_of
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
@@ -19,19 +20,34 @@ T = TypeVar("T")
 
 _PAUSE_S: Final = 0.1
 _CALL_TIMEOUT_S: Final = 10.0
+_PATIENCE_S: Final = 10.0
+"""Longer than it takes to start a voter, and than the leader counts on one that is silent."""
+
 _TRY_AGAIN: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 class QuorumAdmin:
     """Asks the leader, whoever it is; each call tries until ``timeout_s`` is over.
 
+    A change that cannot be made as things are is asked for again for ``patience_s``: a voter that
+    was restarted, or is slow for a moment, need not fail it. ``on_wait`` is told why it waits.
+
     Every call raises ``QuorumUnavailable`` if no leader answers in time, and ``ChangeNotMade`` if
     the quorum refuses.
     """
 
-    def __init__(self, directory: VoterDirectory, timeout_s: float) -> None:
+    def __init__(
+        self,
+        directory: VoterDirectory,
+        timeout_s: float,
+        *,
+        patience_s: float = _PATIENCE_S,
+        on_wait: Callable[[str], None] = lambda why: None,
+    ) -> None:
         self._directory = directory
         self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self._on_wait = on_wait
 
     async def status(self) -> pb.QuorumStatusResponse:
         """The quorum as its leader sees it; as any voter does if there is no leader."""
@@ -55,20 +71,30 @@ class QuorumAdmin:
             voter_id=voter.voter_id, raft_address=str(voter.raft), grpc_address=str(voter.grpc)
         )
 
+        attempts = self._attempts()
+
         async def ask(stub: "QuorumAsyncStub") -> None:
             async for progress in stub.AddVoter(request):
+                attempts.error = progress.detail
                 on_progress(progress)
 
-        await self._at_leader(ask)
+        await self._at_leader(ask, attempts)
 
     async def remove_voter(self, voter_id: int) -> int:
-        """Take a voter out; the metadata offset of the change."""
+        """Take a voter out; the metadata offset of the change, or one after it."""
         request = pb.RemoveVoterRequest(voter_id=voter_id)
+        was_there = any(voter.voter_id == voter_id for voter in (await self.status()).voters)
 
         async def ask(stub: "QuorumAsyncStub") -> int:
             return (await stub.RemoveVoter(request, timeout=_CALL_TIMEOUT_S)).offset
 
-        return await self._at_leader(ask)
+        try:
+            return await self._at_leader(ask)
+        except NoSuchVoter:
+            if not was_there:
+                raise
+            # It was done, and the answer was lost with a leader.
+            return (await self.status()).applied_offset
 
     async def transfer_leadership(self, voter_id: int) -> int:
         """Make a voter the leader; its term."""
@@ -79,24 +105,66 @@ class QuorumAdmin:
 
         return await self._at_leader(ask)
 
-    async def _at_leader(self, ask: Callable[["QuorumAsyncStub"], Awaitable[T]]) -> T:
-        error = ""
+    async def _at_leader(
+        self, ask: Callable[["QuorumAsyncStub"], Awaitable[T]], attempts: "_Attempts | None" = None
+    ) -> T:
+        attempts = attempts or self._attempts()
         try:
             async with asyncio.timeout(self._timeout_s):
                 while True:
                     leader = await self._directory.find_leader()
-                    error = error if leader else self._directory.last_error
-                    if leader is not None:
+                    if leader is None:
+                        attempts.found_no_leader(self._directory.last_error)
+                    else:
                         try:
                             return await ask(stub_of(self._directory.channel(leader)))
                         except grpc.aio.AioRpcError as failure:
-                            error = f"{leader}: {failure.details() or failure.code().name}"
-                            if failure.code() not in _TRY_AGAIN:
-                                raise ChangeNotMade(str(failure.details())) from failure
+                            attempts.failed(leader, failure)
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
+            if attempts.not_yet:
+                raise ChangeNotMade(attempts.not_yet) from None
             where = ", ".join(self._directory.addresses)
             raise QuorumUnavailable(
                 f"not done within {self._timeout_s:g} s by the quorum at {where}"
-                + (f" (last error: {error})" if error else "")
+                + (f" (last error: {attempts.error})" if attempts.error else "")
             ) from None
+
+    def _attempts(self) -> "_Attempts":
+        return _Attempts(self._patience_s, self._on_wait)
+
+
+class _Attempts:
+    """What came of asking so far, and whether to ask again."""
+
+    def __init__(self, patience_s: float, on_wait: Callable[[str], None]) -> None:
+        self.error = ""
+        self.not_yet = ""
+        """Why the last attempt was refused, if that may pass by itself."""
+        self._patience_s = patience_s
+        self._on_wait = on_wait
+        self._give_up_s = math.inf
+
+    def found_no_leader(self, error: str) -> None:
+        self.error, self.not_yet = error, ""
+
+    def failed(self, leader: str, failure: grpc.aio.AioRpcError) -> None:
+        """Returns if it is worth asking again.
+
+        Raises:
+            ChangeNotMade: else.
+        """
+        why = failure.details() or failure.code().name
+        self.error = f"{leader}: {why}"
+        if failure.code() in _TRY_AGAIN:
+            self.not_yet = ""
+            return
+        if failure.code() is grpc.StatusCode.NOT_FOUND:
+            raise NoSuchVoter(why) from failure
+        now_s = asyncio.get_running_loop().time()
+        self._give_up_s = min(self._give_up_s, now_s + self._patience_s)
+        if failure.code() is not grpc.StatusCode.ABORTED or now_s >= self._give_up_s:
+            raise ChangeNotMade(why) from failure
+        if why != self.not_yet:
+            self._on_wait(why)
+        self.not_yet = why

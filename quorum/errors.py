@@ -17,6 +17,10 @@ class ChangeNotMade(QuorumError):
     """The quorum refused a change of its membership or leadership; says why and what to do."""
 
 
+class NoSuchVoter(ChangeNotMade):
+    """Who was to be removed is not in the quorum."""
+
+
 class OutcomeUnknown(QuorumError):
     """The transaction may or may not have been applied, and can no longer be found out."""
 

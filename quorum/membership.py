@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from metadata_log.records import QuorumVoter, QuorumVoterSet
+from metadata_log.records import QuorumVoter, QuorumVoterSet, ResultCode
 from metadata_log.types import Endpoint, MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.node import RaftNode
-from quorum.raft.transfer import TransferRefused
+from quorum.raft.transfer import TransferNotYet, TransferRefused
 from quorum.status import quorum_status
 from quorum.voter import NotLeader, Voter
 
@@ -37,6 +37,14 @@ class ChangeRefused(Exception):
     """The quorum stays as it is; the message says why and what to do."""
 
 
+class ChangeNotYet(ChangeRefused):
+    """As things are; that may pass by itself: worth asking again for a while."""
+
+
+class NoSuchMember(ChangeRefused):
+    """Who is to go is not there: perhaps an earlier call, whose answer was lost, removed it."""
+
+
 class VoterChanges:
     """All methods at the leader, on the event loop."""
 
@@ -50,7 +58,8 @@ class VoterChanges:
         """Make a voter of ``new``; ends when it is one, and goes on for as long as that takes.
 
         Raises:
-            ChangeRefused: its id or address is taken, or another change is under way.
+            ChangeRefused: its id or address is taken.
+            ChangeNotYet: another change is under way.
             NotLeader, OutcomeLost: go on at the next leader.
         """
         with self._alone(f"adding voter {new.voter_id}"):
@@ -63,7 +72,11 @@ class VoterChanges:
                     yield _progress(pb.ADD_VOTER_DONE, state, "it is a voter")
                     return
                 if _is_caught_up(state):
-                    await self._promote(state)
+                    try:
+                        await self._promote(state)
+                    except ChangeNotYet as not_yet:
+                        yield _progress(pb.ADD_VOTER_CATCHING_UP, state, str(not_yet))
+                        await asyncio.sleep(_PROGRESS_EVERY_S)
                     continue
                 if state.connected:
                     yield _progress(pb.ADD_VOTER_CATCHING_UP, state, f"{state.lag} entries behind")
@@ -115,7 +128,9 @@ class VoterChanges:
         A leader that is to go hands its leadership over first; the next one removes it.
 
         Raises:
-            ChangeRefused: it is not in the quorum, or the others would be no majority.
+            NoSuchMember: it is not in the quorum.
+            ChangeRefused: it is the last voter.
+            ChangeNotYet: the others would be no majority, or it leads and none of them could.
             NotLeader, OutcomeLost: go on at the next leader.
         """
         with self._alone(f"removing voter {voter_id}"):
@@ -123,7 +138,7 @@ class VoterChanges:
             rest = tuple(member for member in members if member.voter_id != voter_id)
             if len(rest) == len(members):
                 ids = ", ".join(str(member.voter_id) for member in members)
-                raise ChangeRefused(f"voter {voter_id} is not in the quorum: it has {ids}")
+                raise NoSuchMember(f"voter {voter_id} is not in the quorum: it has {ids}")
             is_voter = any(m.voter_id == voter_id and not m.observer for m in members)
             if is_voter:
                 if not any(not member.observer for member in rest):
@@ -145,7 +160,8 @@ class VoterChanges:
         """Make ``voter_id`` the leader; returns when it is.
 
         Raises:
-            ChangeRefused: it cannot be, or did not become it; this voter goes on leading.
+            ChangeRefused: it is no voter.
+            ChangeNotYet: it cannot be as things are, or did not become it.
         """
         voter = self._voter
         own_id = voter.config.voter_id
@@ -153,14 +169,16 @@ class VoterChanges:
             return
         try:
             await asyncio.wrap_future(voter.driver.call(lambda n: n.begin_transfer(voter_id)))
+        except TransferNotYet as error:
+            raise ChangeNotYet(str(error)) from error
         except TransferRefused as error:
             raise ChangeRefused(str(error)) from error
         while voter.leadership.leader_id != voter_id:
             if voter.leadership.leader_id not in (0, own_id):
                 leader = voter.leadership.leader_id
-                raise ChangeRefused(f"voter {leader} leads now, not voter {voter_id}")
+                raise ChangeNotYet(f"voter {leader} leads now, not voter {voter_id}")
             if not await asyncio.wrap_future(voter.driver.call(_may_yet_lead)):
-                raise ChangeRefused(
+                raise ChangeNotYet(
                     f"voter {voter_id} did not take the leadership over in time: voter {own_id} "
                     "still leads"
                 )
@@ -173,7 +191,7 @@ class VoterChanges:
     @contextlib.contextmanager
     def _alone(self, what: str) -> Iterator[None]:
         if self._under_way:
-            raise ChangeRefused(f"another change is under way ({self._under_way}): wait for it")
+            raise ChangeNotYet(f"another change is under way ({self._under_way}): wait for it")
         self._under_way = what
         try:
             yield
@@ -190,7 +208,9 @@ class VoterChanges:
         record = QuorumVoterSet(expected_version=version, voters=members)
         offset, result = await self._voter.propose(record)
         if not result.ok:
-            raise ChangeRefused(result.results[0].detail)
+            refusal = result.results[0]
+            is_passing = refusal.code is ResultCode.VERSION_CONFLICT
+            raise (ChangeNotYet if is_passing else ChangeRefused)(refusal.detail)
         return offset
 
     async def _state_of(self, voter_id: int) -> pb.VoterStatus:
@@ -209,7 +229,7 @@ class VoterChanges:
         ready = [state.voter_id for state in states if _is_caught_up(state)]
         if 2 * len(ready) <= len(voters):
             missing = sorted(voters - set(ready))
-            raise ChangeRefused(
+            raise ChangeNotYet(
                 f"{what} would leave {len(voters)} voters of which only {len(ready)} are connected "
                 f"and caught up, no majority: start voter {_listed(missing)} first"
             )

@@ -19,7 +19,7 @@ from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumServicer
 from quorum.at_leader import FORWARDED_ONCE, AtLeader, Context, unavailable
 from quorum.config import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS
-from quorum.membership import ChangeRefused, VoterChanges
+from quorum.membership import ChangeNotYet, ChangeRefused, NoSuchMember, VoterChanges
 from quorum.peers import Peers
 from quorum.security_config import PLAINTEXT, VOTER_SECURITY, require_loopback
 from quorum.sessions import KeepAlive
@@ -175,7 +175,7 @@ class QuorumService(QuorumServicer):
                 async for step in steps:
                     yield step
         except (ChangeRefused, ConfigError) as refusal:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            await context.abort(_code_of(refusal), str(refusal))
         except (NotLeader, OutcomeLost):
             await unavailable(context, f"voter {self._config.voter_id} does not lead: try again")
 
@@ -198,7 +198,7 @@ class QuorumService(QuorumServicer):
         try:
             return await self._at_leader(context, here, there)
         except ChangeRefused as refusal:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            await context.abort(_code_of(refusal), str(refusal))
             raise
 
     async def RemoveVoter(
@@ -229,3 +229,14 @@ class QuorumService(QuorumServicer):
             )
 
         return await self._changed_at_leader(context, here, there)
+
+
+def _code_of(refusal: ChangeRefused | ConfigError) -> grpc.StatusCode:
+    """``quorum.admin`` asks again after ABORTED alone."""
+    match refusal:
+        case ChangeNotYet():
+            return grpc.StatusCode.ABORTED
+        case NoSuchMember():
+            return grpc.StatusCode.NOT_FOUND
+        case _:
+            return grpc.StatusCode.FAILED_PRECONDITION

@@ -102,8 +102,8 @@ def remove_voter(
 ) -> None:
     """Take a voter out of the quorum; its process ends by itself.
 
-    Refused where the voters that stay and are up would be no majority. A leader hands its
-    leadership over first.
+    Refused where the voters that stay and are up would be no majority, if that does not pass in
+    some seconds. A leader hands its leadership over first.
 
     \b
     Example:
@@ -156,11 +156,15 @@ def _run(
     async def connected() -> T:
         directory = where.directory()
         try:
-            return await ask(QuorumAdmin(directory, timeout_ms / 1000))
+            return await ask(QuorumAdmin(directory, timeout_ms / 1000, on_wait=_waits))
         finally:
             await directory.close()
 
     return asyncio.run(connected())
+
+
+def _waits(why: str) -> None:
+    click.echo(f"not yet, trying again: {why}", err=True)
 
 
 def _done(document: dict[str, Any], text: str, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transac
 from quorum.raft.clock import clock_s
 from quorum.raft.compaction import CompactingVoter
 from quorum.raft.lease import NEVER
-from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
+from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferNotYet, TransferRefused
 from quorum.raft.transport import VoterNode
 
 log = logging.getLogger(__name__)
@@ -114,20 +114,20 @@ class MemberVoter(CompactingVoter):
         """Hand the leadership to ``voter_id``; whether it succeeds is seen by who leads.
 
         Raises:
-            TransferRefused: this voter does not lead, or that one cannot.
+            TransferRefused: this voter does not lead, or that one is none, or cannot lead yet.
         """
         target = next((node for node in self.others if node.voter_id == voter_id), None)
         if not self.leads_caught_up:
-            raise TransferRefused(f"voter {self.own.voter_id} does not lead")
+            raise TransferNotYet(f"voter {self.own.voter_id} does not lead")
         if self._transfer is not None:
-            raise TransferRefused(f"voter {self._transfer.target.voter_id} is about to lead")
+            raise TransferNotYet(f"voter {self._transfer.target.voter_id} is about to lead")
         if target is None:
             raise TransferRefused(f"voter {voter_id} is not a voter of this quorum")
         lag = self.journal.last_index - self.match_index[target]
         if not self.transport.is_connected(voter_id):
-            raise TransferRefused(f"voter {voter_id} is not connected to the leader")
+            raise TransferNotYet(f"voter {voter_id} is not connected to the leader")
         if lag > MAX_LAG:
-            raise TransferRefused(f"voter {voter_id} is {lag} entries behind: try again later")
+            raise TransferNotYet(f"voter {voter_id} is {lag} entries behind: try again later")
         log.info("handing the leadership to voter %d", voter_id)
         patience_s = self.options.election_timeout_max_s
         self._transfer = Transfer(target, self.term, clock_s(), patience_s)

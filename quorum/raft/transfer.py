@@ -17,6 +17,10 @@ class TransferRefused(Exception):
     """The leadership cannot be handed over; the message says why."""
 
 
+class TransferNotYet(TransferRefused):
+    """It cannot as things are; that may pass by itself."""
+
+
 class Step(Enum):
     """What the leader does now."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -28,11 +28,14 @@ WRITERS = 4
 
 @contextlib.asynccontextmanager
 async def administration(
-    quorum: QuorumCluster, timeout_s: float = TIMEOUT_S
+    quorum: QuorumCluster,
+    timeout_s: float = TIMEOUT_S,
+    patience_s: float = TIMEOUT_S,
+    on_wait: Callable[[str], None] = lambda why: None,
 ) -> AsyncIterator[QuorumAdmin]:
     directory = VoterDirectory(quorum.addresses, quorum.security)
     try:
-        yield QuorumAdmin(directory, timeout_s)
+        yield QuorumAdmin(directory, timeout_s, patience_s=patience_s, on_wait=on_wait)
     finally:
         await directory.close()
 
@@ -139,6 +142,18 @@ async def test_a_wiped_voter_is_refused_and_can_be_replaced(tmp_path: Path) -> N
             assert f"{JOURNAL_FILE} is missing" in quorum.log_text(3)
 
 
+async def a_removal_waits_for_a_voter_to_start(quorum: QuorumCluster) -> None:
+    """Voter 3 does not run."""
+    waits = asyncio.Event()
+    async with administration(quorum, on_wait=lambda _why: waits.set()) as admin:
+        removing = asyncio.create_task(admin.remove_voter(2))
+        await asyncio.wait_for(waits.wait(), TIMEOUT_S)
+        assert sorted(await voters(admin)) == [1, 2, 3]
+        quorum.start(3)
+        await removing
+        assert sorted(await voters(admin)) == [1, 3]
+
+
 @pytest.mark.slow
 async def test_a_voter_that_missed_its_removal_is_told(tmp_path: Path) -> None:
     with QuorumCluster(tmp_path, voters=4) as quorum:
@@ -158,7 +173,7 @@ async def test_a_voter_that_missed_its_removal_is_told(tmp_path: Path) -> None:
 
 async def test_changes_that_would_hurt_are_refused(tmp_path: Path) -> None:
     with QuorumCluster(tmp_path) as quorum:
-        async with connected(quorum) as client, administration(quorum) as admin:
+        async with connected(quorum) as client, administration(quorum, patience_s=1) as admin:
             quorum.kill(3)
             await asyncio.to_thread(quorum.wait_for_leader)
             with pytest.raises(ChangeNotMade, match=r"2 voters of which only 1 .* start voter 3"):
@@ -177,6 +192,7 @@ async def test_changes_that_would_hurt_are_refused(tmp_path: Path) -> None:
             record = QuorumVoterSet(expected_version=1, voters=())
             result = await client.transact([Operation(records=(record,))])
             assert result.results[0].code is ResultCode.INVALID
+        await a_removal_waits_for_a_voter_to_start(quorum)
 
 
 async def one_change_at_a_time(admin: QuorumAdmin, quorum: QuorumCluster) -> None:
@@ -190,7 +206,7 @@ async def one_change_at_a_time(admin: QuorumAdmin, quorum: QuorumCluster) -> Non
 
     adding = asyncio.create_task(admin.add_voter(absent, told))
     await asyncio.wait_for(waits.wait(), TIMEOUT_S)
-    async with administration(quorum) as other:
+    async with administration(quorum, patience_s=1) as other:
         with pytest.raises(ChangeNotMade, match=r"under way \(adding voter 7\)"):
             await other.remove_voter(3)
         adding.cancel()
