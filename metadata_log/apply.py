@@ -28,7 +28,7 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
-from metadata_log.rules.requirements import Refused
+from metadata_log.rules.requirements import NotInForce, Refused
 from metadata_log.rules.table import RULES
 from metadata_log.types import NO_SESSION, MetadataOffset
 
@@ -78,6 +78,14 @@ def apply_run(
 
 
 def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
+    try:
+        return _applied(draft, offset, transaction)
+    except NotInForce as unknown:
+        draft.undo_to(0)
+        return _refused_whole(offset, transaction, ResultCode.INVALID, str(unknown))
+
+
+def _applied(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
     client = transaction.client_id
     if client == NO_SESSION:
         draft.begin_transaction(by_quorum=not transaction.from_client)

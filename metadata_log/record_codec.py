@@ -56,6 +56,7 @@ def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
         rack=record.rack,
         log_may_be_lost=record.log_may_be_lost,
         inter_broker_protocol_max=record.inter_broker_protocol_max,
+        metadata_version_max=record.metadata_version_max,
     )
 
 
@@ -69,6 +70,7 @@ def decode_registration(message: pb.BrokerRegistration) -> r.BrokerRegistration:
         rack=message.rack,
         log_may_be_lost=message.log_may_be_lost,
         inter_broker_protocol_max=message.inter_broker_protocol_max,
+        metadata_version_max=max(1, message.metadata_version_max),
     )
 
 

@@ -87,6 +87,7 @@ class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True, tag=5):
     rack: str = ""
     log_may_be_lost: bool = False  # rule 8: leaves every ISR before it is eligible.
     inter_broker_protocol_max: Int32 = 2  # Highest control protocol level it understands.
+    metadata_version_max: Int32 = 1  # Records up to this level it can read.
 
 
 class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True, tag=14):
@@ -226,6 +227,7 @@ class QuorumVoterSet(_Value, frozen=True, gc=False, kw_only=True, tag=15):
 
     expected_version: Int64  # Compare-and-set: the version it replaces; 0 = there was none.
     voters: tuple[QuorumVoter, ...]  # Differs from the set before by one change of one member.
+    metadata_version: Int32 = 1  # Of the first set: what a new cluster begins at.
 
 
 Record = (

@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 from metadata_log.apply import apply_run
 from metadata_log.codec import MalformedTransaction, decode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION, metadata_version
 from metadata_log.image import Image, VoterSet
 from metadata_log.reader import LogEntry
 from metadata_log.records import Transaction, TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset
+from quorum.raft.guards import SafetyViolation
 
 _CHUNK_BYTES: Final = 16 << 10
 """About 2,000 partitions: a millisecond of encoding, after which other threads have their turn."""
@@ -48,7 +50,10 @@ class QuorumStateMachine:
             offset = MetadataOffset(index)
             transactions.append((offset, transaction))
             entries.append(LogEntry(offset, command))
-        self.image, results, _ = apply_run(self.image, transactions)
+        before = self.image
+        self.image, results, _ = apply_run(before, transactions)
+        if self.image.features is not before.features:
+            _require_readable(self.image)
         self._entries += entries
         if len(results) == len(commands):
             return [*results]
@@ -66,6 +71,7 @@ class QuorumStateMachine:
         return decode_snapshot(chunks)
 
     def install(self, index: int, state: Image) -> None:
+        _require_readable(state)
         self.image = state
         self._entries = []
         self._installed_at = index
@@ -76,6 +82,16 @@ class QuorumStateMachine:
         self._entries = []
         self._installed_at = None
         return applied
+
+
+def _require_readable(image: Image) -> None:
+    """A voter that could not read all records stops, rather than come to another state (B4)."""
+    level = metadata_version(image)
+    if level > NEWEST_METADATA_VERSION:
+        raise SafetyViolation(
+            f"the quorum writes records of metadata_version {level}, and this voter reads "
+            f"{NEWEST_METADATA_VERSION} at most: install the newer version on it"
+        )
 
 
 def is_transaction(command: bytes) -> bool:

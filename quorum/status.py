@@ -2,6 +2,7 @@
 
 import asyncio
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import QuorumVoter
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.raft.clock import clock_s
@@ -18,6 +19,7 @@ async def quorum_status(voter: Voter) -> pb.QuorumStatusResponse:
     response.cluster_id = voter.config.cluster_id
     response.leader_id = voter.leadership.leader_id
     response.sessions = len(voter.image.sessions)
+    response.metadata_version_max = NEWEST_METADATA_VERSION
     return response
 
 

@@ -15,6 +15,7 @@ from bench.peers.closed_loop import await_writes
 from bench.peers.contender import KEYS, LEAVES, BatchClient, Cluster, key, value
 from broker.controller.managers.batches import split
 from broker.controller.managers.office import Office
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import (
     BrokerRegistration,
     ConfigSet,
@@ -110,6 +111,7 @@ class QuorateCluster(Cluster):
             incarnation_id=bytes(ID_BYTES),
             kafka=here,
             grpc=here,
+            metadata_version_max=NEWEST_METADATA_VERSION,
         )
         claim = ControllerClaim(
             broker_id=_CONTROLLER,

@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.control.ports import Images, Sessions
 from metadata_log.draft import Changes
+from metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.records import BrokerRegistration, Operation, OperationResult, ResultCode
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
@@ -48,6 +49,7 @@ class BrokerRegistrar:
         images: Images,
         rack: str = "",
         log_may_be_lost: bool = False,
+        inter_broker_protocol_max: int = NEWEST_INTER_BROKER_PROTOCOL,
         retry_interval_ms: int = RETRY_INTERVAL_MS,
     ) -> None:
         self.broker_id = broker_id
@@ -59,6 +61,7 @@ class BrokerRegistrar:
         self._images = images
         self._rack = rack
         self._log_may_be_lost = log_may_be_lost
+        self._inter_broker_protocol_max = inter_broker_protocol_max
         self._retry_interval_ms = retry_interval_ms
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -143,6 +146,8 @@ class BrokerRegistrar:
             grpc=self._grpc,
             rack=self._rack,
             log_may_be_lost=self._log_may_be_lost,
+            inter_broker_protocol_max=self._inter_broker_protocol_max,
+            metadata_version_max=NEWEST_METADATA_VERSION,
         )
         try:
             result = await self._quorum.transact([Operation(records=(record,))])

@@ -2,6 +2,7 @@
 
 import immutables
 
+from metadata_log import features
 from metadata_log.draft import Draft
 from metadata_log.image import EntityKey
 from metadata_log.records import ConfigSet, FeatureLevel, ProducerIdBlock, ResultCode
@@ -24,6 +25,10 @@ def config_set(draft: Draft, offset: MetadataOffset, record: ConfigSet) -> int:
 
 
 def feature_level(draft: Draft, offset: MetadataOffset, record: FeatureLevel) -> int:
+    """Up only when everybody alive understands it, down only if that loses nothing (B4)."""
+    reason = features.why_not(draft, record.name, record.level)
+    if reason is not None:
+        raise Refused(ResultCode.CONDITION_FAILED, reason)
     draft.features.put(record.name, record.level)
     return offset
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from metadata_log import features
 from metadata_log.draft import Draft
 from metadata_log.image import Broker, Controller
 from metadata_log.records import (
@@ -81,6 +82,9 @@ def broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerRegi
             )
         epoch = before.epoch
         admitted = before.admitted
+    unfit = features.why_not_register(draft, record)
+    if unfit is not None:
+        raise Refused(ResultCode.INVALID, unfit)
     draft.brokers.put(record.broker_id, Broker(record, epoch, admitted))
     return epoch
 

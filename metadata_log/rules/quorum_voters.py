@@ -8,6 +8,7 @@ a leader can name the version of the set before only once it has applied, so com
 from collections.abc import Iterable, Sequence
 
 from metadata_log.draft import Draft
+from metadata_log.features import METADATA_VERSION
 from metadata_log.image import VoterSet
 from metadata_log.records import QuorumVoter, QuorumVoterSet, ResultCode
 from metadata_log.rules.requirements import Refused, require_id
@@ -30,6 +31,8 @@ def quorum_voter_set(draft: Draft, offset: MetadataOffset, record: QuorumVoterSe
     _require_sound(record.voters)
     if before.version:
         _require_one_change(before.voters, record.voters)
+    elif draft.features.get(METADATA_VERSION) is None:
+        draft.features.put(METADATA_VERSION, record.metadata_version)
     draft.voter_set = VoterSet(record.voters, offset)
     return offset
 

@@ -1,6 +1,7 @@
 """What a record must satisfy before it takes effect; a refusal is a verdict, not a fault."""
 
 from metadata_log.draft import Draft
+from metadata_log.features import METADATA_VERSION
 from metadata_log.image import Partition, Topic
 from metadata_log.records import ResultCode
 from metadata_log.types import (
@@ -21,6 +22,20 @@ class Refused(Exception):
         super().__init__(detail)
         self.code = code
         self.detail = detail
+
+
+class NotInForce(Exception):
+    """A transaction holds a record that the metadata version in force does not have yet.
+
+    Voters of the version before cannot read it, and pass it over. So must all others: it leaves
+    nothing behind, not even a result for a retry.
+    """
+
+    def __init__(self, kind: str, level: int, in_force: int) -> None:
+        super().__init__(
+            f"{kind} needs {METADATA_VERSION} {level}, and {in_force} is in force: "
+            f"quorate features upgrade --feature {METADATA_VERSION} --level {level}"
+        )
 
 
 def require_session(draft: Draft, session_id: SessionId) -> None:

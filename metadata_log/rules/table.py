@@ -1,9 +1,10 @@
 """Which rule a record falls under, and whose it is to write."""
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.draft import Draft
+from metadata_log.features import metadata_version
 from metadata_log.records import (
     BrokerAdmitted,
     BrokerRegistration,
@@ -36,8 +37,11 @@ from metadata_log.rules.membership import (
 )
 from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.reassignment import partition_reassignment
+from metadata_log.rules.requirements import NotInForce
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
 from metadata_log.types import MetadataOffset
+
+T = TypeVar("T")
 
 
 class Rule(NamedTuple):
@@ -50,6 +54,20 @@ class Rule(NamedTuple):
     """
     needs_controller: bool = False
     """Whether an operation with it must name the controller epoch it was decided in."""
+
+
+def since(
+    level: int, rule: Callable[[Draft, MetadataOffset, T], int]
+) -> Callable[[Draft, MetadataOffset, T], int]:
+    """The rule of a kind of record that came with ``level`` of metadata_version."""
+
+    def in_force(draft: Draft, offset: MetadataOffset, record: T) -> int:
+        now = metadata_version(draft)
+        if now < level:
+            raise NotInForce(type(record).__name__, level, now)
+        return rule(draft, offset, record)
+
+    return in_force
 
 
 RULES: Final[dict[type, Rule]] = {
@@ -65,7 +83,7 @@ RULES: Final[dict[type, Rule]] = {
     TopicRemoved: Rule(topic_removed, needs_controller=True),
     PartitionChange: Rule(partition_change, needs_controller=True),
     IsrChange: Rule(isr_change),
-    PartitionReassignment: Rule(partition_reassignment, needs_controller=True),
+    PartitionReassignment: Rule(since(2, partition_reassignment), needs_controller=True),
     ConfigSet: Rule(config_set, needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),

@@ -14,6 +14,7 @@ So a candidate counts by the newest set in its log, or by the one before; their 
 import logging
 
 from metadata_log.codec import encode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import VoterSet
 from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
 from quorum.raft.clock import clock_s
@@ -82,7 +83,9 @@ class MemberVoter(CompactingVoter):
         if voters is None or self._first_set_term == self.term:
             return None
         self._first_set_term = self.term
-        record = QuorumVoterSet(expected_version=0, voters=voters)
+        record = QuorumVoterSet(
+            expected_version=0, voters=voters, metadata_version=NEWEST_METADATA_VERSION
+        )
         return encode_transaction(Transaction(operations=(Operation(records=(record,)),)))
 
     # -- leadership ------------------------------------------------------------------------------

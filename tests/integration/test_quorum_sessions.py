@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import BrokerRegistration, ControllerClaim, Operation, ResultCode
 from metadata_log.types import NO_SESSION, BrokerId, ControllerEpoch, Endpoint, SessionId
 from quorum.client import QuorumClient
@@ -39,6 +40,7 @@ def registration(session_id: SessionId) -> BrokerRegistration:
         incarnation_id=os.urandom(16),
         kafka=Endpoint("127.0.0.1", 1),
         grpc=Endpoint("127.0.0.1", 2),
+        metadata_version_max=NEWEST_METADATA_VERSION,
     )
 
 

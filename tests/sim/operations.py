@@ -2,6 +2,7 @@
 
 from random import Random
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.paths import PRODUCER_IDS
 from metadata_log.records import (
@@ -29,6 +30,7 @@ def claim(image: Image, broker_id: BrokerId, session: SessionId) -> Operation:
                 incarnation_id=bytes(session),
                 kafka=nowhere,
                 grpc=nowhere,
+                metadata_version_max=NEWEST_METADATA_VERSION,
             ),
             ControllerClaim(
                 broker_id=broker_id,

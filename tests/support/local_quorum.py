@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from metadata_log.apply import apply
 from metadata_log.codec import decode_transaction, encode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.records import (
     Operation,
+    QuorumVoterSet,
     SessionClosed,
     SessionOpened,
     Transaction,
@@ -22,6 +24,7 @@ from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 from quorum.client import TransactionsApplied, WatchEvent
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
+from tests.support.metadata import quorum_voter
 
 CLUSTER_ID = "local-cluster"
 
@@ -39,6 +42,12 @@ class LocalQuorum:
         self._clients: list[LocalQuorumClient] = []
         self._grown = asyncio.Event()
         self._sessions = 0
+        first_set = QuorumVoterSet(
+            expected_version=0,
+            voters=(quorum_voter(1),),
+            metadata_version=NEWEST_METADATA_VERSION,
+        )
+        self.write(Operation(records=(first_set,)))
 
     def client(self, description: str = "a test") -> "LocalQuorumClient":
         client = LocalQuorumClient(self, description=description)

@@ -6,6 +6,7 @@ import random
 import time
 from typing import Final
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
@@ -62,6 +63,7 @@ class ManyPartitions:
                 incarnation_id=bytes(16),
                 kafka=Endpoint("127.0.0.1", 9092),
                 grpc=Endpoint("127.0.0.1", 9192),
+                metadata_version_max=NEWEST_METADATA_VERSION,
             ),
             ControllerClaim(
                 broker_id=CONTROLLER,

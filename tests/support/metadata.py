@@ -2,6 +2,7 @@
 
 from metadata_log.apply import Applied, apply
 from metadata_log.codec import decode_transaction, encode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.records import (
@@ -13,6 +14,7 @@ from metadata_log.records import (
     Operation,
     PartitionReassignment,
     QuorumVoter,
+    QuorumVoterSet,
     Record,
     SessionClosed,
     SessionOpened,
@@ -58,10 +60,13 @@ def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> Q
 class MetadataLogBuilder:
     """Applies transactions one after the other, each through its wire form."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, begun: bool = True) -> None:
+        """``begun``: as a new quorum that has its voters, and so the newest metadata version."""
         self.image = Image()
         self.entries: list[LogEntry] = []
         self._next_offset = 1
+        if begun:
+            self.begin_quorum()
 
     def transact(
         self,
@@ -104,6 +109,16 @@ class MetadataLogBuilder:
         epoch = ControllerEpochIs(controller_epoch=self.image.controller_epoch)
         return self.transact(Operation(records=records, conditions=(epoch,)))
 
+    def begin_quorum(self) -> TransactionResult:
+        """As the first leader of a new quorum: its records are the newest from now on."""
+        return self.write(
+            QuorumVoterSet(
+                expected_version=0,
+                voters=(quorum_voter(1),),
+                metadata_version=NEWEST_METADATA_VERSION,
+            )
+        )
+
     def start_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
         session = session_of(broker_id, incarnation)
         self.write(SessionOpened(session_id=session, timeout_ms=6_000))
@@ -114,6 +129,7 @@ class MetadataLogBuilder:
                 incarnation_id=f"process {broker_id:3}{incarnation:5}".encode(),
                 kafka=Endpoint(f"kafka{broker_id}", 9092),
                 grpc=Endpoint(f"grpc{broker_id}", 9192),
+                metadata_version_max=NEWEST_METADATA_VERSION,
             )
         )
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import (
     BrokerRegistration,
     ConfigSet,
@@ -66,6 +67,7 @@ async def prepare(client: QuorumClient) -> None:
         incarnation_id=os.urandom(16),
         kafka=Endpoint("127.0.0.1", 1),
         grpc=Endpoint("127.0.0.1", 2),
+        metadata_version_max=NEWEST_METADATA_VERSION,
     )
     claim = ControllerClaim(
         broker_id=_BROKER, session_id=session, timestamp_ms=1, controller_epoch=_EPOCH

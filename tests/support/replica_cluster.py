@@ -21,6 +21,7 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.hosted import HostedPartition
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Partition
 from metadata_log.records import (
     BrokerRegistration,
@@ -135,6 +136,7 @@ class ReplicaNode:
             incarnation_id=f"incarnation{self._incarnation:5}".encode(),
             kafka=Endpoint("127.0.0.1", 1),
             grpc=self.endpoint,
+            metadata_version_max=NEWEST_METADATA_VERSION,
         )
         result = await self.client.transact([Operation(records=(registration,))])
         assert result.ok, result
@@ -218,6 +220,7 @@ class ReplicaCluster:
                 incarnation_id=b"the controller's",
                 kafka=Endpoint("127.0.0.1", 1),
                 grpc=Endpoint("127.0.0.1", 1),
+                metadata_version_max=NEWEST_METADATA_VERSION,
             ),
             ControllerClaim(
                 broker_id=CONTROLLER,

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fquorate_proto/v1/metadata.proto\x12\nquorate.v1\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"L\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"6\n\x0eSessionSilence\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08quarters\x18\x02 \x01(\x05\"\xe6\x01\n\x12\x42rokerRegistration\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12#\n\x05kafka\x18\x04 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x05 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x0c\n\x04rack\x18\x06 \x01(\t\x12\x17\n\x0flog_may_be_lost\x18\x07 \x01(\x08\x12!\n\x19inter_broker_protocol_max\x18\x08 \x01(\x05\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\x8f\x01\n\x0bQuorumVoter\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\"\n\x04raft\x18\x02 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\x0c\x12\x10\n\x08observer\x18\x05 \x01(\x08\"X\n\x0fOperationResult\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.quorate.v1.ResultCode\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\"Q\n\x11TransactionResult\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12,\n\x07results\x18\x02 \x03(\x0b\x32\x1b.quorate.v1.OperationResult\"\x18\n\tBrokerIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\xc9\x01\n\x10PartitionColumns\x12(\n\tnew_lists\x18\x01 \x03(\x0b\x32\x15.quorate.v1.BrokerIds\x12\x10\n\x08replicas\x18\x02 \x03(\r\x12\x0c\n\x04isrs\x18\x03 \x03(\r\x12\x0f\n\x07leaders\x18\x04 \x03(\x11\x12\x15\n\rleader_epochs\x18\x05 \x03(\x05\x12\x16\n\x0e\x63ontroller_ids\x18\x06 \x03(\x11\x12\x19\n\x11\x63ontroller_epochs\x18\x07 \x03(\x05\x12\x10\n\x08versions\x18\x08 \x03(\x03\"\x8e\x01\n\nTopicState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x17\n\x0f\x66irst_partition\x18\x05 \x01(\x05\x12\x30\n\npartitions\x18\x06 \x01(\x0b\x32\x1c.quorate.v1.PartitionColumnsJ\x04\x08\x04\x10\x05\"k\n\x0b\x42rokerState\x12\x34\n\x0cregistration\x18\x01 \x01(\x0b\x32\x1e.quorate.v1.BrokerRegistration\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x10\n\x08\x61\x64mitted\x18\x03 \x01(\x08\"_\n\x0f\x43ontrollerState\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\"S\n\x0b\x43onfigState\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x13\n\x0b\x65ntity_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"t\n\x0bResultState\x12\x11\n\tclient_id\x18\x01 \x01(\x0c\x12\x11\n\tlow_water\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12-\n\x06result\x18\x04 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\"E\n\x12TopicDeletionState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\"h\n\x11ReassignmentState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06target\x18\x03 \x03(\x05\x12\x10\n\x08original\x18\x04 \x03(\x05\x12\x0f\n\x07version\x18\x05 \x01(\x03\"I\n\rVoterSetState\x12\'\n\x06voters\x18\x01 \x03(\x0b\x32\x17.quorate.v1.QuorumVoter\x12\x0f\n\x07version\x18\x02 \x01(\x03\"}\n\x0eSnapshotHeader\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x17\n\x0frestored_offset\x18\x05 \x01(\x03\"!\n\x0eSnapshotFooter\x12\x0f\n\x07records\x18\x01 \x01(\x03\"\xf6\x04\n\x0eSnapshotRecord\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.SnapshotHeaderH\x00\x12,\n\x07session\x18\x02 \x01(\x0b\x32\x19.quorate.v1.SessionOpenedH\x00\x12)\n\x06\x62roker\x18\x03 \x01(\x0b\x32\x17.quorate.v1.BrokerStateH\x00\x12\x31\n\ncontroller\x18\x04 \x01(\x0b\x32\x1b.quorate.v1.ControllerStateH\x00\x12\'\n\x05topic\x18\x05 \x01(\x0b\x32\x16.quorate.v1.TopicStateH\x00\x12\x32\n\x08\x64\x65letion\x18\x06 \x01(\x0b\x32\x1e.quorate.v1.TopicDeletionStateH\x00\x12)\n\x06\x63onfig\x18\x07 \x01(\x0b\x32\x17.quorate.v1.ConfigStateH\x00\x12+\n\x07\x66\x65\x61ture\x18\x08 \x01(\x0b\x32\x18.quorate.v1.FeatureLevelH\x00\x12)\n\x06result\x18\t \x01(\x0b\x32\x17.quorate.v1.ResultStateH\x00\x12,\n\x06\x66ooter\x18\n \x01(\x0b\x32\x1a.quorate.v1.SnapshotFooterH\x00\x12.\n\tvoter_set\x18\x0b \x01(\x0b\x32\x19.quorate.v1.VoterSetStateH\x00\x12-\n\x07silence\x18\x0c \x01(\x0b\x32\x1a.quorate.v1.SessionSilenceH\x00\x12\x35\n\x0creassignment\x18\r \x01(\x0b\x32\x1d.quorate.v1.ReassignmentStateH\x00\x42\x06\n\x04kind*\x9d\x03\n\nResultCode\x12\r\n\tRESULT_OK\x10\x00\x12\x1b\n\x17RESULT_CONDITION_FAILED\x10\x01\x12\x17\n\x13RESULT_SESSION_GONE\x10\x02\x12\x1c\n\x18RESULT_CONTROLLER_FENCED\x10\x03\x12\x1b\n\x17RESULT_VERSION_CONFLICT\x10\x04\x12\x18\n\x14RESULT_UNKNOWN_TOPIC\x10\x05\x12\x17\n\x13RESULT_TOPIC_EXISTS\x10\x06\x12\x1e\n\x1aRESULT_FENCED_LEADER_EPOCH\x10\x07\x12\x1d\n\x19RESULT_NEWER_LEADER_EPOCH\x10\x08\x12\x1d\n\x19RESULT_INELIGIBLE_REPLICA\x10\t\x12\x12\n\x0eRESULT_INVALID\x10\n\x12\x1a\n\x16RESULT_OUTCOME_UNKNOWN\x10\x0b\x12\x12\n\x0eRESULT_ABORTED\x10\x0c\x12\x1d\n\x19RESULT_STALE_BROKER_EPOCH\x10\r\x12\x1b\n\x17RESULT_DUPLICATE_BROKER\x10\x0e\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fquorate_proto/v1/metadata.proto\x12\nquorate.v1\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"L\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"6\n\x0eSessionSilence\x12\x12\n\nsession_id\x18\x01 \x01(\x0c\x12\x10\n\x08quarters\x18\x02 \x01(\x05\"\x84\x02\n\x12\x42rokerRegistration\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12#\n\x05kafka\x18\x04 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x05 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x0c\n\x04rack\x18\x06 \x01(\t\x12\x17\n\x0flog_may_be_lost\x18\x07 \x01(\x08\x12!\n\x19inter_broker_protocol_max\x18\x08 \x01(\x05\x12\x1c\n\x14metadata_version_max\x18\t \x01(\x05\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\x8f\x01\n\x0bQuorumVoter\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\"\n\x04raft\x18\x02 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\x0c\x12\x10\n\x08observer\x18\x05 \x01(\x08\"X\n\x0fOperationResult\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.quorate.v1.ResultCode\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\"Q\n\x11TransactionResult\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12,\n\x07results\x18\x02 \x03(\x0b\x32\x1b.quorate.v1.OperationResult\"\x18\n\tBrokerIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\xc9\x01\n\x10PartitionColumns\x12(\n\tnew_lists\x18\x01 \x03(\x0b\x32\x15.quorate.v1.BrokerIds\x12\x10\n\x08replicas\x18\x02 \x03(\r\x12\x0c\n\x04isrs\x18\x03 \x03(\r\x12\x0f\n\x07leaders\x18\x04 \x03(\x11\x12\x15\n\rleader_epochs\x18\x05 \x03(\x05\x12\x16\n\x0e\x63ontroller_ids\x18\x06 \x03(\x11\x12\x19\n\x11\x63ontroller_epochs\x18\x07 \x03(\x05\x12\x10\n\x08versions\x18\x08 \x03(\x03\"\x8e\x01\n\nTopicState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x17\n\x0f\x66irst_partition\x18\x05 \x01(\x05\x12\x30\n\npartitions\x18\x06 \x01(\x0b\x32\x1c.quorate.v1.PartitionColumnsJ\x04\x08\x04\x10\x05\"k\n\x0b\x42rokerState\x12\x34\n\x0cregistration\x18\x01 \x01(\x0b\x32\x1e.quorate.v1.BrokerRegistration\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x10\n\x08\x61\x64mitted\x18\x03 \x01(\x08\"_\n\x0f\x43ontrollerState\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\nsession_id\x18\x02 \x01(\x0c\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\"S\n\x0b\x43onfigState\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x13\n\x0b\x65ntity_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05value\x18\x04 \x01(\t\"t\n\x0bResultState\x12\x11\n\tclient_id\x18\x01 \x01(\x0c\x12\x11\n\tlow_water\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12-\n\x06result\x18\x04 \x01(\x0b\x32\x1d.quorate.v1.TransactionResult\"E\n\x12TopicDeletionState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\"h\n\x11ReassignmentState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06target\x18\x03 \x03(\x05\x12\x10\n\x08original\x18\x04 \x03(\x05\x12\x0f\n\x07version\x18\x05 \x01(\x03\"I\n\rVoterSetState\x12\'\n\x06voters\x18\x01 \x03(\x0b\x32\x17.quorate.v1.QuorumVoter\x12\x0f\n\x07version\x18\x02 \x01(\x03\"}\n\x0eSnapshotHeader\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x17\n\x0frestored_offset\x18\x05 \x01(\x03\"!\n\x0eSnapshotFooter\x12\x0f\n\x07records\x18\x01 \x01(\x03\"\xf6\x04\n\x0eSnapshotRecord\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.quorate.v1.SnapshotHeaderH\x00\x12,\n\x07session\x18\x02 \x01(\x0b\x32\x19.quorate.v1.SessionOpenedH\x00\x12)\n\x06\x62roker\x18\x03 \x01(\x0b\x32\x17.quorate.v1.BrokerStateH\x00\x12\x31\n\ncontroller\x18\x04 \x01(\x0b\x32\x1b.quorate.v1.ControllerStateH\x00\x12\'\n\x05topic\x18\x05 \x01(\x0b\x32\x16.quorate.v1.TopicStateH\x00\x12\x32\n\x08\x64\x65letion\x18\x06 \x01(\x0b\x32\x1e.quorate.v1.TopicDeletionStateH\x00\x12)\n\x06\x63onfig\x18\x07 \x01(\x0b\x32\x17.quorate.v1.ConfigStateH\x00\x12+\n\x07\x66\x65\x61ture\x18\x08 \x01(\x0b\x32\x18.quorate.v1.FeatureLevelH\x00\x12)\n\x06result\x18\t \x01(\x0b\x32\x17.quorate.v1.ResultStateH\x00\x12,\n\x06\x66ooter\x18\n \x01(\x0b\x32\x1a.quorate.v1.SnapshotFooterH\x00\x12.\n\tvoter_set\x18\x0b \x01(\x0b\x32\x19.quorate.v1.VoterSetStateH\x00\x12-\n\x07silence\x18\x0c \x01(\x0b\x32\x1a.quorate.v1.SessionSilenceH\x00\x12\x35\n\x0creassignment\x18\r \x01(\x0b\x32\x1d.quorate.v1.ReassignmentStateH\x00\x42\x06\n\x04kind*\x9d\x03\n\nResultCode\x12\r\n\tRESULT_OK\x10\x00\x12\x1b\n\x17RESULT_CONDITION_FAILED\x10\x01\x12\x17\n\x13RESULT_SESSION_GONE\x10\x02\x12\x1c\n\x18RESULT_CONTROLLER_FENCED\x10\x03\x12\x1b\n\x17RESULT_VERSION_CONFLICT\x10\x04\x12\x18\n\x14RESULT_UNKNOWN_TOPIC\x10\x05\x12\x17\n\x13RESULT_TOPIC_EXISTS\x10\x06\x12\x1e\n\x1aRESULT_FENCED_LEADER_EPOCH\x10\x07\x12\x1d\n\x19RESULT_NEWER_LEADER_EPOCH\x10\x08\x12\x1d\n\x19RESULT_INELIGIBLE_REPLICA\x10\t\x12\x12\n\x0eRESULT_INVALID\x10\n\x12\x1a\n\x16RESULT_OUTCOME_UNKNOWN\x10\x0b\x12\x12\n\x0eRESULT_ABORTED\x10\x0c\x12\x1d\n\x19RESULT_STALE_BROKER_EPOCH\x10\r\x12\x1b\n\x17RESULT_DUPLICATE_BROKER\x10\x0e\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quorate_proto.v1.metadata_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESULTCODE']._serialized_start=2650
-  _globals['_RESULTCODE']._serialized_end=3063
+  _globals['_RESULTCODE']._serialized_start=2680
+  _globals['_RESULTCODE']._serialized_end=3093
   _globals['_ENDPOINT']._serialized_start=47
   _globals['_ENDPOINT']._serialized_end=85
   _globals['_SESSIONOPENED']._serialized_start=87
@@ -40,39 +40,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONSILENCE']._serialized_start=165
   _globals['_SESSIONSILENCE']._serialized_end=219
   _globals['_BROKERREGISTRATION']._serialized_start=222
-  _globals['_BROKERREGISTRATION']._serialized_end=452
-  _globals['_FEATURELEVEL']._serialized_start=454
-  _globals['_FEATURELEVEL']._serialized_end=497
-  _globals['_QUORUMVOTER']._serialized_start=500
-  _globals['_QUORUMVOTER']._serialized_end=643
-  _globals['_OPERATIONRESULT']._serialized_start=645
-  _globals['_OPERATIONRESULT']._serialized_end=733
-  _globals['_TRANSACTIONRESULT']._serialized_start=735
-  _globals['_TRANSACTIONRESULT']._serialized_end=816
-  _globals['_BROKERIDS']._serialized_start=818
-  _globals['_BROKERIDS']._serialized_end=842
-  _globals['_PARTITIONCOLUMNS']._serialized_start=845
-  _globals['_PARTITIONCOLUMNS']._serialized_end=1046
-  _globals['_TOPICSTATE']._serialized_start=1049
-  _globals['_TOPICSTATE']._serialized_end=1191
-  _globals['_BROKERSTATE']._serialized_start=1193
-  _globals['_BROKERSTATE']._serialized_end=1300
-  _globals['_CONTROLLERSTATE']._serialized_start=1302
-  _globals['_CONTROLLERSTATE']._serialized_end=1397
-  _globals['_CONFIGSTATE']._serialized_start=1399
-  _globals['_CONFIGSTATE']._serialized_end=1482
-  _globals['_RESULTSTATE']._serialized_start=1484
-  _globals['_RESULTSTATE']._serialized_end=1600
-  _globals['_TOPICDELETIONSTATE']._serialized_start=1602
-  _globals['_TOPICDELETIONSTATE']._serialized_end=1671
-  _globals['_REASSIGNMENTSTATE']._serialized_start=1673
-  _globals['_REASSIGNMENTSTATE']._serialized_end=1777
-  _globals['_VOTERSETSTATE']._serialized_start=1779
-  _globals['_VOTERSETSTATE']._serialized_end=1852
-  _globals['_SNAPSHOTHEADER']._serialized_start=1854
-  _globals['_SNAPSHOTHEADER']._serialized_end=1979
-  _globals['_SNAPSHOTFOOTER']._serialized_start=1981
-  _globals['_SNAPSHOTFOOTER']._serialized_end=2014
-  _globals['_SNAPSHOTRECORD']._serialized_start=2017
-  _globals['_SNAPSHOTRECORD']._serialized_end=2647
+  _globals['_BROKERREGISTRATION']._serialized_end=482
+  _globals['_FEATURELEVEL']._serialized_start=484
+  _globals['_FEATURELEVEL']._serialized_end=527
+  _globals['_QUORUMVOTER']._serialized_start=530
+  _globals['_QUORUMVOTER']._serialized_end=673
+  _globals['_OPERATIONRESULT']._serialized_start=675
+  _globals['_OPERATIONRESULT']._serialized_end=763
+  _globals['_TRANSACTIONRESULT']._serialized_start=765
+  _globals['_TRANSACTIONRESULT']._serialized_end=846
+  _globals['_BROKERIDS']._serialized_start=848
+  _globals['_BROKERIDS']._serialized_end=872
+  _globals['_PARTITIONCOLUMNS']._serialized_start=875
+  _globals['_PARTITIONCOLUMNS']._serialized_end=1076
+  _globals['_TOPICSTATE']._serialized_start=1079
+  _globals['_TOPICSTATE']._serialized_end=1221
+  _globals['_BROKERSTATE']._serialized_start=1223
+  _globals['_BROKERSTATE']._serialized_end=1330
+  _globals['_CONTROLLERSTATE']._serialized_start=1332
+  _globals['_CONTROLLERSTATE']._serialized_end=1427
+  _globals['_CONFIGSTATE']._serialized_start=1429
+  _globals['_CONFIGSTATE']._serialized_end=1512
+  _globals['_RESULTSTATE']._serialized_start=1514
+  _globals['_RESULTSTATE']._serialized_end=1630
+  _globals['_TOPICDELETIONSTATE']._serialized_start=1632
+  _globals['_TOPICDELETIONSTATE']._serialized_end=1701
+  _globals['_REASSIGNMENTSTATE']._serialized_start=1703
+  _globals['_REASSIGNMENTSTATE']._serialized_end=1807
+  _globals['_VOTERSETSTATE']._serialized_start=1809
+  _globals['_VOTERSETSTATE']._serialized_end=1882
+  _globals['_SNAPSHOTHEADER']._serialized_start=1884
+  _globals['_SNAPSHOTHEADER']._serialized_end=2009
+  _globals['_SNAPSHOTFOOTER']._serialized_start=2011
+  _globals['_SNAPSHOTFOOTER']._serialized_end=2044
+  _globals['_SNAPSHOTRECORD']._serialized_start=2047
+  _globals['_SNAPSHOTRECORD']._serialized_end=2677
 # @@protoc_insertion_point(module_scope)

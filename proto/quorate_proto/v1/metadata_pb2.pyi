@@ -178,6 +178,7 @@ class BrokerRegistration(google.protobuf.message.Message):
     RACK_FIELD_NUMBER: builtins.int
     LOG_MAY_BE_LOST_FIELD_NUMBER: builtins.int
     INTER_BROKER_PROTOCOL_MAX_FIELD_NUMBER: builtins.int
+    METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     session_id: builtins.bytes
@@ -190,6 +191,8 @@ class BrokerRegistration(google.protobuf.message.Message):
     """rule 8: leaves every ISR before it is eligible."""
     inter_broker_protocol_max: builtins.int
     """Highest control protocol level this build understands."""
+    metadata_version_max: builtins.int
+    """Records up to this level it can read; 0: an old build's, so 1."""
     @property
     def kafka(self) -> Global___Endpoint:
         """Where Kafka clients connect."""
@@ -209,9 +212,10 @@ class BrokerRegistration(google.protobuf.message.Message):
         rack: builtins.str = ...,
         log_may_be_lost: builtins.bool = ...,
         inter_broker_protocol_max: builtins.int = ...,
+        metadata_version_max: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["grpc", b"grpc", "kafka", b"kafka"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "log_may_be_lost", b"log_may_be_lost", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "log_may_be_lost", b"log_may_be_lost", "metadata_version_max", b"metadata_version_max", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
 
 Global___BrokerRegistration: typing_extensions.TypeAlias = BrokerRegistration
 

@@ -558,6 +558,7 @@ class QuorumStatusResponse(google.protobuf.message.Message):
     VOTERS_FIELD_NUMBER: builtins.int
     SESSIONS_FIELD_NUMBER: builtins.int
     VOTER_SET_VERSION_FIELD_NUMBER: builtins.int
+    METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
     voter_id: builtins.int
     """Who answers."""
     cluster_id: builtins.str
@@ -576,6 +577,8 @@ class QuorumStatusResponse(google.protobuf.message.Message):
     """Open sessions."""
     voter_set_version: builtins.int
     """Of the voter set it has applied; 0: none yet, voters are as configured."""
+    metadata_version_max: builtins.int
+    """Records up to this level it can read; 0: an old build's, so 1."""
     @property
     def voters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___VoterStatus]:
         """All voters, itself included."""
@@ -593,8 +596,9 @@ class QuorumStatusResponse(google.protobuf.message.Message):
         voters: collections.abc.Iterable[Global___VoterStatus] | None = ...,
         sessions: builtins.int = ...,
         voter_set_version: builtins.int = ...,
+        metadata_version_max: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "cluster_id", b"cluster_id", "commit_offset", b"commit_offset", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "sessions", b"sessions", "term", b"term", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version", "voters", b"voters"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["applied_offset", b"applied_offset", "cluster_id", b"cluster_id", "commit_offset", b"commit_offset", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "metadata_version_max", b"metadata_version_max", "sessions", b"sessions", "term", b"term", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version", "voters", b"voters"]) -> None: ...
 
 Global___QuorumStatusResponse: typing_extensions.TypeAlias = QuorumStatusResponse
 

@@ -34,7 +34,7 @@ async def test_f3_the_image_follows_the_log_and_observers_see_each_change() -> N
     seen: list[tuple[Image, Changes]] = []
     follower.subscribe(lambda image, changes: seen.append((image, changes)))
     await follower.start()
-    log = MetadataLogBuilder()
+    log = MetadataLogBuilder(begun=False)
     log.start_broker(1)
     log.elect_controller(1)
     quorum.events.put_nowait(applied_since(log, 0))

@@ -5,7 +5,6 @@ import pytest
 from metadata_log.image import EntityKey
 from metadata_log.records import (
     ConfigSet,
-    FeatureLevel,
     NewPartition,
     ProducerIdBlock,
     Record,
@@ -176,12 +175,6 @@ def test_defaults_of_a_type_are_an_entity_of_their_own(log: MetadataLogBuilder) 
     log.write_as_controller(config("a", "1", name=""))
     assert dict(log.image.config("topic", "")) == {"a": "1"}
     assert dict(log.image.config("topic", "orders")) == {}
-
-
-def test_feature_level_is_the_last_one_written(log: MetadataLogBuilder) -> None:
-    for level in (1, 2):
-        log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=level))
-    assert dict(log.image.features) == {"inter_broker_protocol": 2}
 
 
 def test_producer_ids_are_never_assigned_twice(log: MetadataLogBuilder) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
@@ -43,6 +44,7 @@ def registration(broker_id: int, session: SessionId, incarnation: bytes) -> Brok
         incarnation_id=incarnation,
         kafka=Endpoint("host", 1),
         grpc=Endpoint("host", 2),
+        metadata_version_max=NEWEST_METADATA_VERSION,
     )
 
 

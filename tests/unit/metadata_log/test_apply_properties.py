@@ -144,7 +144,11 @@ records = st.one_of(
         key=st.just("k"),
         value=st.none() | st.just("v"),
     ),
-    st.builds(r.FeatureLevel, name=st.just("f"), level=epochs),
+    st.builds(
+        r.FeatureLevel,
+        name=st.sampled_from(["inter_broker_protocol", "metadata_version"]),
+        level=st.integers(0, 3),
+    ),
     st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
     st.builds(
         r.SessionSilences,

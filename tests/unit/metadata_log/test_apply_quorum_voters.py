@@ -22,7 +22,7 @@ UNSEEN = msgspec.structs.replace(WATCHING, directory_id=b"")
 @pytest.fixture
 def log() -> MetadataLogBuilder:
     """Voters 1, 2 and 3."""
-    log = MetadataLogBuilder()
+    log = MetadataLogBuilder(begun=False)
     assert code(log, ONE, TWO, THREE) is ResultCode.OK
     return log
 
@@ -97,12 +97,12 @@ def test_a_promoted_voter_must_have_a_data_folder(log: MetadataLogBuilder) -> No
 
 @pytest.mark.parametrize("voters", [(), (WATCHING,)])
 def test_a_quorum_without_voters_is_refused(voters: tuple[QuorumVoter, ...]) -> None:
-    log = MetadataLogBuilder()
+    log = MetadataLogBuilder(begun=False)
     assert code(log, *voters) is ResultCode.INVALID
 
 
 def test_the_last_voter_stays() -> None:
-    log = MetadataLogBuilder()
+    log = MetadataLogBuilder(begun=False)
     assert code(log, ONE) is ResultCode.OK
     assert code(log, ONE, WATCHING) is ResultCode.OK
     assert code(log, WATCHING) is ResultCode.INVALID

@@ -286,10 +286,11 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             rack="r",
             log_may_be_lost=True,
             inter_broker_protocol_max=2,
+            metadata_version_max=3,
         ),
         (
-            "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
-            "a16b0192a16702a172c302"
+            "9a0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+            "a16b0192a16702a172c30203"
         ),
     ),
     6: (
@@ -356,8 +357,9 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
                     observer=True,
                 ),
             ),
+            metadata_version=3,
         ),
-        "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+        "940f0191950192a1720192a16702c41069696969696969696969696969696969c303",
     ),
     16: (
         r.SessionSilences(silences=(r.SessionSilence(session_id=SESSION, quarters=3),)),
@@ -383,6 +385,14 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
 }
 
 
+EARLIER_FORMS = {
+    5: "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+    "a16b0192a16702a172c302",
+    15: "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+}
+"""The records of those tags before they grew by a metadata version."""
+
+
 def test_every_record_has_its_own_tag() -> None:
     tags = [kind.__struct_config__.tag for kind in r.Record.__args__]
     assert sorted(tags) == sorted(RECORDS_ON_DISK)
@@ -395,6 +405,18 @@ def test_records_on_disk_stay_what_they_are(tag: int) -> None:
     assert msgspec.msgpack.encode(record).hex() == golden
     written = encoded_fields([[[msgspec.Raw(bytes.fromhex(golden))]]])
     assert decode_transaction(written).operations[0].records == (record,)
+
+
+@pytest.mark.parametrize("tag", EARLIER_FORMS)
+def test_b4_records_of_an_earlier_version_read_as_level_1(tag: int) -> None:
+    written = encoded_fields([[[msgspec.Raw(bytes.fromhex(EARLIER_FORMS[tag]))]]])
+    (record,) = decode_transaction(written).operations[0].records
+    fields = msgspec.structs.asdict(record)
+    before = msgspec.structs.asdict(RECORDS_ON_DISK[tag][0])
+    assert {name for name in fields if fields[name] != before[name]} == {
+        "metadata_version_max" if tag == 5 else "metadata_version"
+    }
+    assert fields.popitem()[1] == 1
 
 
 def test_transaction_on_disk_stays_what_it_is() -> None:

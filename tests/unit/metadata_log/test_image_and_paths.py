@@ -113,7 +113,8 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
     assert version_at(log.image, leader_and_isr_path(TP)) == 1
     log.write_as_controller(ProducerIdBlock(next_producer_id=7))
     assert version_at(log.image, PRODUCER_IDS) == 7
-    log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1),)))
+    voters = (quorum_voter(1), quorum_voter(2, observer=True))
+    log.write(QuorumVoterSet(expected_version=log.image.voter_set.version, voters=voters))
     assert version_at(log.image, QUORUM_VOTERS) == log.image.offset
     assert log.reassign(TP, replicas=(2, 1), target=(1,)).ok
     assert version_at(log.image, reassignment_path(TP)) == log.image.offset

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from metadata_log.codec import decode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import VoterSet
 from metadata_log.records import QuorumVoter, QuorumVoterSet
 from quorum.raft.admission import Admission, RemovedFromQuorum
@@ -275,7 +276,11 @@ def test_the_first_leader_commits_the_voters_before_it_leads_for_clients(lone: L
     lone.node.tick()
     assert lone.journal.last_index == last + 1
     (operation,) = decode_transaction(lone.journal[-1][0][1:]).operations
-    expected = QuorumVoterSet(expected_version=0, voters=tuple(lone.members))
+    expected = QuorumVoterSet(
+        expected_version=0,
+        voters=tuple(lone.members),
+        metadata_version=NEWEST_METADATA_VERSION,
+    )
     assert operation.records == (expected,)
     assert not lone.node.leads_caught_up
     lone.machine.voter_set = VoterSet(tuple(lone.members), last + 1)

@@ -1,0 +1,179 @@
+"""Feature levels: who may raise and lower them, and what they gate (B4)."""
+
+import msgspec
+import pytest
+
+from metadata_log import features
+from metadata_log.image import Image
+from metadata_log.records import (
+    BrokerRegistration,
+    ConfigSet,
+    FeatureLevel,
+    Operation,
+    Record,
+    ResultCode,
+    SessionOpened,
+)
+from metadata_log.rules import table
+from metadata_log.types import BrokerId
+from tests.support.metadata import MetadataLogBuilder, session_of
+
+PROTOCOL, METADATA = features.INTER_BROKER_PROTOCOL, features.METADATA_VERSION
+
+
+@pytest.fixture
+def log() -> MetadataLogBuilder:
+    """Brokers 1 and 2; broker 1 is the controller."""
+    log = MetadataLogBuilder(begun=False)
+    for broker_id in (1, 2):
+        log.start_broker(broker_id)
+    log.elect_controller(1)
+    return log
+
+
+def register(log: MetadataLogBuilder, broker_id: int, **understood: int) -> tuple[ResultCode, str]:
+    """A broker of other software than ours registers."""
+    ours = log.image.brokers[BrokerId(1)].registration
+    registration = msgspec.structs.replace(
+        ours,
+        broker_id=BrokerId(broker_id),
+        session_id=session_of(broker_id),
+        **understood,
+    )
+    log.write(SessionOpened(session_id=session_of(broker_id), timeout_ms=6_000))
+    (result,) = log.write(registration).results
+    return result.code, result.detail
+
+
+def level(log: MetadataLogBuilder, name: str, level: int) -> tuple[ResultCode, str]:
+    (result,) = log.write_as_controller(FeatureLevel(name=name, level=level)).results
+    return result.code, result.detail
+
+
+def test_b4_a_level_is_raised_and_is_in_force_at_once(log: MetadataLogBuilder) -> None:
+    for wanted in (1, 2):
+        assert level(log, PROTOCOL, wanted) == (ResultCode.OK, "")
+        assert features.inter_broker_protocol(log.image) == wanted
+    assert dict(log.image.features) == {PROTOCOL: 2}
+
+
+def test_b4_raising_waits_for_the_last_broker_that_does_not_understand(
+    log: MetadataLogBuilder,
+) -> None:
+    assert register(log, 3, inter_broker_protocol_max=1)[0] is ResultCode.OK
+    code, detail = level(log, PROTOCOL, 2)
+    assert code is ResultCode.CONDITION_FAILED
+    assert "broker 3 (1 at most)" in detail
+    log.stop_broker(3)
+    assert level(log, PROTOCOL, 2)[0] is ResultCode.OK
+
+
+def test_b4_a_broker_that_does_not_understand_the_level_cannot_register(
+    log: MetadataLogBuilder,
+) -> None:
+    assert level(log, PROTOCOL, 2)[0] is ResultCode.OK
+    code, detail = register(log, 3, inter_broker_protocol_max=1)
+    assert code is ResultCode.INVALID
+    assert "inter_broker_protocol is at level 2, and broker 3 understands 1" in detail
+    assert BrokerId(3) not in log.image.brokers
+    assert register(log, 3, inter_broker_protocol_max=3)[0] is ResultCode.OK
+
+
+def test_b4_what_nobody_knows_cannot_be_raised(log: MetadataLogBuilder) -> None:
+    assert level(log, "time_travel", 1)[0] is ResultCode.CONDITION_FAILED
+    assert level(log, PROTOCOL, 3)[0] is ResultCode.CONDITION_FAILED
+    assert level(log, PROTOCOL, 0)[0] is ResultCode.CONDITION_FAILED
+    assert not log.image.features
+
+
+def test_b4_lowering_is_refused_where_it_would_lose_something(log: MetadataLogBuilder) -> None:
+    level(log, PROTOCOL, 2)
+    quota = ConfigSet(
+        entity_type="users", entity_name="anna", key="controller_mutation_rate", value="10"
+    )
+    log.write_as_controller(quota)
+    code, detail = level(log, PROTOCOL, 1)
+    assert code is ResultCode.CONDITION_FAILED
+    assert "controller_mutation_rate of users 'anna'" in detail
+    log.write_as_controller(msgspec.structs.replace(quota, value=None))
+    assert level(log, PROTOCOL, 1)[0] is ResultCode.OK, "nothing is lost now"
+
+
+def test_b4_the_metadata_version_never_goes_back(log: MetadataLogBuilder) -> None:
+    assert level(log, METADATA, 2)[0] is ResultCode.OK
+    code, detail = level(log, METADATA, 1)
+    assert code is ResultCode.CONDITION_FAILED
+    assert "cannot read" in detail
+
+
+def test_b4_until_it_is_put_down_the_protocol_is_what_all_understand(
+    log: MetadataLogBuilder,
+) -> None:
+    assert features.inter_broker_protocol(log.image) == 2
+    register(log, 3, inter_broker_protocol_max=1)
+    assert features.inter_broker_protocol(log.image) == 1
+    assert features.inter_broker_protocol(Image()) == 1
+
+
+def test_b4_a_new_quorum_begins_at_the_newest_records_and_an_old_one_stays() -> None:
+    new = MetadataLogBuilder(begun=False)
+    assert features.metadata_version(new.image) == 1
+    new.begin_quorum()
+    assert features.metadata_version(new.image) == features.NEWEST_METADATA_VERSION
+
+
+class TestRecordsOfALaterLevel:
+    """``SessionOpened`` plays a kind of record that came with level 2."""
+
+    @pytest.fixture(autouse=True)
+    def later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rule = table.RULES[SessionOpened]
+        gated = rule._replace(apply=table.since(2, rule.apply))
+        monkeypatch.setitem(table.RULES, SessionOpened, gated)
+
+    @pytest.fixture
+    def log(self) -> MetadataLogBuilder:
+        log = MetadataLogBuilder(begun=False)
+        with pytest.MonkeyPatch.context() as patch:
+            plain = table.RULES[SessionOpened]._replace(apply=_session_opened)
+            patch.setitem(table.RULES, SessionOpened, plain)
+            log.start_broker(1)
+        log.elect_controller(1)
+        return log
+
+    def test_b4_they_are_refused_below_it_and_leave_nothing_behind(
+        self, log: MetadataLogBuilder
+    ) -> None:
+        """A voter of the version before passes such a transaction over: so must all."""
+        before = log.image
+        later = Operation(records=(SessionOpened(session_id=session_of(5), timeout_ms=1),))
+        known = Operation(records=(_config("k"),), conditions=())
+        result = log.transact(later, known, atomic=False, client_id=session_of(1), sequence=1)
+        assert [one.code for one in result.results] == [ResultCode.INVALID] * 2
+        assert "needs metadata_version 2, and 1 is in force" in result.results[0].detail
+        assert not log.image.results[session_of(1)].by_sequence, "no result is kept for a retry"
+        assert log.image.sessions == before.sessions
+
+    def test_b4_a_retry_takes_effect_once_the_level_is_raised(
+        self, log: MetadataLogBuilder
+    ) -> None:
+        later = Operation(records=(SessionOpened(session_id=session_of(5), timeout_ms=1),))
+        for wanted in (ResultCode.INVALID, ResultCode.OK, ResultCode.OK):
+            result = log.transact(later, client_id=session_of(1), sequence=1)
+            assert result.results[0].code is wanted
+            level(log, METADATA, 2)
+        assert session_of(5) in log.image.sessions
+
+
+_session_opened = table.RULES[SessionOpened].apply
+
+
+def _config(key: str) -> Record:
+    return ConfigSet(entity_type="topic", entity_name="orders", key=key, value="v")
+
+
+def test_b4_every_feature_says_what_its_levels_mean() -> None:
+    for name, feature in features.FEATURES.items():
+        assert len(feature.levels) == feature.newest, name
+    ours = BrokerRegistration.__struct_defaults__
+    assert features.NEWEST_INTER_BROKER_PROTOCOL in ours
