@@ -77,6 +77,26 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.elect_leaders(request)
 
+    async def AlterPartitionReassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.AlterPartitionReassignmentsResponse(
+                error_code=errors_pb2.NOT_CONTROLLER
+            )
+        return await controller.alter_partition_reassignments(request)
+
+    async def ListPartitionReassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest, context: Context
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.ListPartitionReassignmentsResponse(
+                error_code=errors_pb2.NOT_CONTROLLER
+            )
+        return await controller.list_partition_reassignments(request)
+
     async def AllocateProducerIds(
         self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
     ) -> admin_pb2.AllocateProducerIdsResponse:

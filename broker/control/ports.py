@@ -98,6 +98,14 @@ class ActiveController(Protocol):
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse: ...
 
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse: ...
+
+    async def list_partition_reassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest
+    ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
+
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest
     ) -> admin_pb2.AllocateProducerIdsResponse: ...

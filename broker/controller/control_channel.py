@@ -11,11 +11,16 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from broker.controller.control_requests import Encoded, Selection, StoppedReplica, hosted_by
+from broker.controller.control_requests import (
+    Encoded,
+    StoppedReplica,
+    assigned_among,
+    hosted_by,
+)
 from broker.controller.lane import Correspondence, Lane
 from broker.controller.transport import ControlKind
 from metadata_log.image import Broker
-from metadata_log.types import TopicId, TopicIdPartition
+from metadata_log.types import TopicIdPartition
 
 DELTAS_MAX: Final = 64
 """A broker this many metadata updates behind gets one full one instead."""
@@ -60,12 +65,14 @@ class LeadershipLane(Lane):
         self._answered.set()
         if not (self._all or self._some):
             return None
-        image = self._shared.image()
-        self._taken = (self._is_init, self._all, self._some)
-        self._answered = asyncio.Event()
-        is_init, everything, some = self._taken
+        image, own = self._shared.image(), self._broker.broker_id
+        is_init, everything, some = self._is_init, self._all, self._some
         self._is_init, self._all, self._some = False, False, set()
-        selection = hosted_by(image, self._broker.broker_id) if everything else _selection(some)
+        selection = hosted_by(image, own) if everything else assigned_among(image, own, some)
+        if not (everything or selection):
+            return None
+        self._taken = (is_init, everything, some)
+        self._answered = asyncio.Event()
         return self._shared.requests.leader_and_isr(image, selection, is_init=is_init)
 
     def take_back(self) -> None:
@@ -161,10 +168,3 @@ class BrokerChannel:
         """Wait until leadership and metadata asked for so far are answered."""
         await self.leadership.drained()
         await self.metadata.drained()
-
-
-def _selection(tips: Iterable[TopicIdPartition]) -> Selection:
-    numbers: dict[TopicId, list[int]] = {}
-    for tip in tips:
-        numbers.setdefault(tip.topic_id, []).append(tip.partition)
-    return {topic_id: tuple(sorted(found)) for topic_id, found in numbers.items()}

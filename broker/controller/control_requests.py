@@ -11,8 +11,10 @@ request for 200,000 partitions is a join of bytes that are there already.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import immutables
+
 from broker.controller.managers.office import Office
-from metadata_log.image import Broker, Image, Partition, Topic
+from metadata_log.image import Broker, Image, Partition, Reassignment, Topic
 from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import BrokerId, MetadataOffset, TopicId, TopicIdPartition
 from quorate_proto.v1 import control_pb2
@@ -82,7 +84,7 @@ class ControlRequests:
             if topic is None or topic.name in image.deletions:
                 continue
             known = [number for number in numbers if number < len(topic.partitions)]
-            request.topics.append(_topic_leadership(topic, known))
+            request.topics.append(_topic_leadership(image, topic, known))
             leaders.update(topic.partitions[number].leader for number in known)
         request.brokers.extend(_peers(image, leaders))
         return request.SerializeToString()
@@ -171,15 +173,39 @@ def hosted_by(image: Image, broker_id: BrokerId) -> dict[TopicId, tuple[int, ...
     return hosted
 
 
-def _topic_leadership(topic: Topic, numbers: Iterable[int]) -> control_pb2.TopicLeadership:
+def assigned_among(
+    image: Image, broker_id: BrokerId, tips: Iterable[TopicIdPartition]
+) -> dict[TopicId, tuple[int, ...]]:
+    """Those of ``tips`` that are assigned to a broker: others may have moved away since (B1)."""
+    numbers: dict[TopicId, list[int]] = {}
+    for tip in tips:
+        numbers.setdefault(tip.topic_id, []).append(tip.partition)
+    assigned = {}
+    for topic_id, named in numbers.items():
+        topic = image.topic_by_id(topic_id)
+        leaves = () if topic is None else topic.partitions
+        own = tuple(n for n in sorted(named) if n < len(leaves) and broker_id in leaves[n].replicas)
+        if own:
+            assigned[topic_id] = own
+    return assigned
+
+
+def _topic_leadership(
+    image: Image, topic: Topic, numbers: Iterable[int]
+) -> control_pb2.TopicLeadership:
+    pending = image.reassignments.get(topic.name, immutables.Map())
     return control_pb2.TopicLeadership(
         topic=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_leadership(number, topic.partitions[number]) for number in numbers],
+        partitions=[
+            _leadership(number, topic.partitions[number], pending.get(number)) for number in numbers
+        ],
     )
 
 
-def _leadership(number: int, partition: Partition) -> control_pb2.PartitionLeadership:
+def _leadership(
+    number: int, partition: Partition, pending: Reassignment | None
+) -> control_pb2.PartitionLeadership:
     return control_pb2.PartitionLeadership(
         partition=number,
         leader=partition.leader,
@@ -187,6 +213,7 @@ def _leadership(number: int, partition: Partition) -> control_pb2.PartitionLeade
         isr=partition.isr,
         record_version=partition.version,
         replicas=partition.replicas,
+        adding_replicas=() if pending is None else pending.adding,
     )
 
 

@@ -22,6 +22,7 @@ from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
 from broker.controller.publisher import Publisher
+from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
 from broker.controller.writer import Writer
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION, topic_value
@@ -85,6 +86,9 @@ class Controller:
         self._publisher = Publisher(self._correspondence)
         self._writer = Writer(quorum, images, lambda: deposed(office.controller_epoch))
         self._deletions = Deletions(office, self._writer, self._publisher, self._events)
+        self._reassignments = ReassignmentAgent(
+            office, self._writer, self._publisher, self._events, self._staying
+        )
         self._admin = AdminRequests(
             office=office,
             config=config,
@@ -116,13 +120,15 @@ class Controller:
 
     def start(self) -> None:
         """Take office, in the order of C9: the claim is applied, so the image has every
-        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending deletions.
+        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending reassignments and
+        deletions.
         """
         image = self._images.image
         log.info("broker %d is the controller of epoch %d", *self._office)
         self._events.start()
         self._publisher.start(image)
         self._brokers_changed()
+        self._reassignments.start()
         self._events.put(Priority.BROKERS, self._take_up_deletions)
         self._elections.start()
 
@@ -131,12 +137,14 @@ class Controller:
         self._publisher.on_image(changes)
         if changes.brokers or any(kind == "topic" for kind, _ in changes.configs):
             self._brokers_changed()
+        self._reassignments.on_image(image, changes)
         if changes.deletions:
             self._deletions.take_up(image, changes.deletions)
 
     async def close(self) -> None:
         """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
         self._publisher.close()
+        self._reassignments.close()
         self._deletions.close()
         self._elections.close()
         await self._events.close()
@@ -269,6 +277,16 @@ class Controller:
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse:
         return await self._elections.elect_leaders(request)
+
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        return await self._reassignments.alter(request)
+
+    async def list_partition_reassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        return self._reassignments.list(request)
 
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest

@@ -79,6 +79,7 @@ class Publisher:
         changed, self._changed_topics = self._changed_topics, set()
         self._open_channels(image)
         self._tell_leadership(before, image, changed)
+        self._stop_removed(before, image, changed)
         if changed or image.brokers is not before.brokers:
             update = self._shared.requests.update_metadata(image, sorted(changed))
             for channel in self._channels.values():
@@ -127,6 +128,29 @@ class Publisher:
                 found.told_leadership = True
                 is_init = self._init_due.get(broker_id) == broker.epoch
                 found.leadership.tell_all(is_init=is_init)
+
+    def _stop_removed(self, before: Image, image: Image, changed: Collection[str]) -> None:
+        """Replicas that an AR no longer has are stopped and deleted: that they left is committed
+        (C11, rule 7). An older leadership cannot bring them back: the stop has the newer epoch.
+        """
+        stops: dict[BrokerId, list[StoppedReplica]] = {}
+        for name in changed:
+            topic, known = image.topics.get(name), before.topics.get(name)
+            if topic is None or known is None or known.topic_id != topic.topic_id:
+                continue
+            pairs = zip(known.partitions, topic.partitions, strict=False)
+            for number, (old, new) in enumerate(pairs):
+                if old.replicas is new.replicas:
+                    continue
+                tip = TopicIdPartition(topic.topic_id, number)
+                for broker_id in old.replicas:
+                    if broker_id not in new.replicas:
+                        stop = StoppedReplica(name, tip, leader_epoch=new.leader_epoch)
+                        stops.setdefault(broker_id, []).append(stop)
+        for broker_id, told in stops.items():
+            channel = self._channels.get(broker_id)
+            if channel is not None:
+                channel.stops.tell(told)
 
     def _tell_leadership(self, before: Image, image: Image, changed: set[str]) -> None:
         """New leader epochs go to all replicas of their partition, in one request per broker."""

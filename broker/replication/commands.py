@@ -6,12 +6,12 @@ it, so that no append of an old leader can follow.
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Final
 
 from broker.errors import KafkaError, error_name
 from broker.replication.fetcher_pool import FetcherPool
 from broker.replication.hosted import HostedPartition
+from broker.replication.leadership import leadership_in, told_leadership
 from broker.replication.partition.effects import Leadership
 from broker.replication.partition_table import PartitionTable
 from broker.replication.strays import ConfirmUnassigned, StrayPartitions
@@ -65,7 +65,9 @@ class ControlCommands:
             for topic in request.topics:
                 for told in topic.partitions:
                     tip = TopicIdPartition(TopicId(topic.topic_id), told.partition)
-                    code = await self._lead_or_follow(tip, topic.topic, _leadership(told), offset)
+                    code = await self._lead_or_follow(
+                        tip, topic.topic, told_leadership(told), offset
+                    )
                     outcomes.append(_outcome(topic.topic, told.partition, code))
             if request.is_init:
                 listed = {
@@ -92,9 +94,7 @@ class ControlCommands:
                         continue
                     tip = TopicIdPartition(topic.topic_id, number)
                     assigned.add(tip)
-                    told = Leadership(
-                        leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas
-                    )
+                    told = leadership_in(image, topic, number)
                     if leaf.leader == own and log_may_be_lost:
                         self._table.host(tip, topic.name, image.offset)
                     else:
@@ -222,20 +222,6 @@ class ControlCommands:
         self._deleted[tip] = max(epoch, self._deleted.get(tip, epoch))
         while len(self._deleted) > TOMBSTONES_MAX:
             del self._deleted[next(iter(self._deleted))]
-
-
-def _leadership(told: control_pb2.PartitionLeadership) -> Leadership:
-    return Leadership(
-        BrokerId(told.leader),
-        LeaderEpoch(told.leader_epoch),
-        _ids(told.isr),
-        told.record_version,
-        _ids(told.replicas),
-    )
-
-
-def _ids(values: Iterable[int]) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, values))
 
 
 def _outcome(topic: str, partition: int, code: int) -> control_pb2.PartitionOutcome:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.replication.hosted import HostedPartition
+from broker.replication.leadership import leadership_in
 from broker.replication.partition.effects import Leadership, ProposeIsr
 from broker.replication.partition_table import PartitionTable
 from broker.replication.waiters import Wakeup
@@ -171,10 +172,10 @@ class IsrWriter:
 
 
 def _leadership(image: Image, hosted: HostedPartition) -> Leadership | None:
-    leaf = image.partition_by_id(hosted.tip)
-    if leaf is None:
+    topic = image.topic_by_id(hosted.tip.topic_id)
+    if topic is None or hosted.tip.partition >= len(topic.partitions):
         return None
-    return Leadership(leaf.leader, leaf.leader_epoch, leaf.isr, leaf.version, leaf.replicas)
+    return leadership_in(image, topic, hosted.tip.partition)
 
 
 def _change(item: _Proposed) -> str:

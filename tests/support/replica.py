@@ -22,8 +22,11 @@ def leadership(
     isr: tuple[int, ...] = (1, 2, 3),
     version: int = 0,
     replicas: tuple[int, ...] = (1, 2, 3),
+    adding: tuple[int, ...] = (),
 ) -> Leadership:
-    return Leadership(BrokerId(leader), LeaderEpoch(epoch), ids(*isr), version, ids(*replicas))
+    return Leadership(
+        BrokerId(leader), LeaderEpoch(epoch), ids(*isr), version, ids(*replicas), ids(*adding)
+    )
 
 
 class ReplicaUnderTest:
@@ -48,10 +51,13 @@ class ReplicaUnderTest:
         isr: tuple[int, ...] = (1, 2, 3),
         version: int = 0,
         replicas: tuple[int, ...] = (1, 2, 3),
+        adding: tuple[int, ...] = (),
         epoch_start: int | None = None,
     ) -> None:
         start = self.replica.flushed_offset if epoch_start is None else epoch_start
-        command = leadership(1, epoch=epoch, isr=isr, version=version, replicas=replicas)
+        command = leadership(
+            1, epoch=epoch, isr=isr, version=version, replicas=replicas, adding=adding
+        )
         self._took(
             self.replica.become_leader(command, epoch_start_offset=start, now_ms=self.now_ms)
         )

@@ -29,6 +29,8 @@ class Leadership(NamedTuple):
     isr: tuple[BrokerId, ...]
     version: int
     replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    """Of the replicas, those that are being moved here and not counted on yet (C11)."""
 
 
 class HighWatermarkAdvanced(NamedTuple):

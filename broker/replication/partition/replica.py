@@ -51,7 +51,7 @@ class PartitionReplica(ReplicaState):
         """Adopt ISR, version and replicas of a newer record in the same epoch."""
         if self.role is Role.LEADER:
             return self._adopt(command, now_ms)
-        self.replicas = command.replicas
+        self.replicas, self.adding = command.replicas, command.adding
         self.isr = self.isr.learn(command.version, command.isr)
         return NOTHING
 
@@ -66,7 +66,7 @@ class PartitionReplica(ReplicaState):
         self.leader = self.broker_id
         self.leader_epoch = command.leader_epoch
         self.epoch_start_offset = epoch_start_offset
-        self.replicas = command.replicas
+        self.replicas, self.adding = command.replicas, command.adding
         self.isr = IsrState(command.isr, command.version)
         self.followers = {}
         self._retry_isr_at_ms = now_ms
@@ -78,7 +78,7 @@ class PartitionReplica(ReplicaState):
         self.role = Role.FOLLOWER
         self.leader = command.leader
         self.leader_epoch = command.leader_epoch
-        self.replicas = command.replicas
+        self.replicas, self.adding = command.replicas, command.adding
         self.isr = IsrState(command.isr, command.version)
         self.followers = {}
         return self._fail_all(f"broker {command.leader} leads {self.tp} now")

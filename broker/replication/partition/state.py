@@ -29,6 +29,7 @@ class ReplicaState:
         "_attempts",
         "_maximal_others",
         "_retry_isr_at_ms",
+        "adding",
         "broker_id",
         "epoch_start_offset",
         "flushed_offset",
@@ -61,6 +62,7 @@ class ReplicaState:
         self.leader = NO_BROKER
         self.leader_epoch = NO_EPOCH_YET
         self.replicas: tuple[BrokerId, ...] = ()
+        self.adding: tuple[BrokerId, ...] = ()
         self.isr = IsrState(committed=(), version=-1)
         self.high_watermark = high_watermark
         self.flushed_offset = flushed_offset
@@ -72,8 +74,11 @@ class ReplicaState:
 
     @property
     def effective_min_insync_replicas(self) -> int:
-        """A topic with fewer replicas than min.insync.replicas asks for all it has (KIP-966)."""
-        return min(self.min_insync_replicas, max(1, len(self.replicas)))
+        """A topic with fewer replicas than min.insync.replicas asks for all it has (KIP-966).
+
+        Those that a reassignment adds are none yet: a move must not stop producers (C11).
+        """
+        return min(self.min_insync_replicas, max(1, len(self.replicas) - len(self.adding)))
 
     @property
     def is_idle(self) -> bool:
@@ -139,7 +144,7 @@ class ReplicaState:
         """A record written by another: who was removed rejoins only by fetching again."""
         removed = set(self.isr.committed).difference(record.isr)
         self.followers = {b: f for b, f in self.followers.items() if b not in removed}
-        self.replicas = record.replicas
+        self.replicas, self.adding = record.replicas, record.adding
         self.isr = self.isr.learn(record.version, record.isr)
         self._track_followers(now_ms)
         return self._isr_adopted(now_ms)

@@ -450,6 +450,188 @@ class ElectLeadersResponse(google.protobuf.message.Message):
 Global___ElectLeadersResponse: typing_extensions.TypeAlias = ElectLeadersResponse
 
 @typing.final
+class WantedReassignment(google.protobuf.message.Message):
+    """Where one partition's replicas are to be."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    CANCEL_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    cancel: builtins.bool
+    """Back to where it came from; `replicas` is not looked at."""
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """AR; the first is preferred."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        cancel: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "partition", b"partition", "replicas", b"replicas", "topic", b"topic"]) -> None: ...
+
+Global___WantedReassignment: typing_extensions.TypeAlias = WantedReassignment
+
+@typing.final
+class AlterPartitionReassignmentsRequest(google.protobuf.message.Message):
+    """Begins, changes and cancels reassignments."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: builtins.int
+    allow_replication_factor_change: builtins.bool
+    """Whether a partition may get more or fewer replicas (KIP-860)."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___WantedReassignment]:
+        """Partitions."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        partitions: collections.abc.Iterable[Global___WantedReassignment] | None = ...,
+        allow_replication_factor_change: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allow_replication_factor_change", b"allow_replication_factor_change", "context", b"context", "partitions", b"partitions"]) -> None: ...
+
+Global___AlterPartitionReassignmentsRequest: typing_extensions.TypeAlias = AlterPartitionReassignmentsRequest
+
+@typing.final
+class AlterPartitionReassignmentsResponse(google.protobuf.message.Message):
+    """Outcome per partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        partitions: collections.abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "partitions", b"partitions"]) -> None: ...
+
+Global___AlterPartitionReassignmentsResponse: typing_extensions.TypeAlias = AlterPartitionReassignmentsResponse
+
+@typing.final
+class ListPartitionReassignmentsRequest(google.protobuf.message.Message):
+    """Asks for reassignments under way."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    ALL_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    all: builtins.bool
+    """Of all partitions; else of those named."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionRef]:
+        """Those without one are passed over."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        all: builtins.bool = ...,
+        partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["all", b"all", "context", b"context", "partitions", b"partitions"]) -> None: ...
+
+Global___ListPartitionReassignmentsRequest: typing_extensions.TypeAlias = ListPartitionReassignmentsRequest
+
+@typing.final
+class OngoingReassignment(google.protobuf.message.Message):
+    """One reassignment under way."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: builtins.int
+    REMOVING_REPLICAS_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """AR: those that stay, that come and that go."""
+
+    @property
+    def adding_replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Those that come."""
+
+    @property
+    def removing_replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Those that go."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        adding_replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        removing_replicas: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adding_replicas", b"adding_replicas", "partition", b"partition", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic", b"topic"]) -> None: ...
+
+Global___OngoingReassignment: typing_extensions.TypeAlias = OngoingReassignment
+
+@typing.final
+class ListPartitionReassignmentsResponse(google.protobuf.message.Message):
+    """Reassignments under way."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER or 0."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OngoingReassignment]:
+        """Sorted."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        partitions: collections.abc.Iterable[Global___OngoingReassignment] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "partitions", b"partitions"]) -> None: ...
+
+Global___ListPartitionReassignmentsResponse: typing_extensions.TypeAlias = ListPartitionReassignmentsResponse
+
+@typing.final
 class AllocateProducerIdsRequest(google.protobuf.message.Message):
     """A broker wants producer ids."""
 

@@ -73,6 +73,38 @@ _AdminElectLeadersType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminAlterPartitionReassignmentsType = typing_extensions.TypeVar(
+    '_AdminAlterPartitionReassignmentsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+    ],
+)
+
+_AdminListPartitionReassignmentsType = typing_extensions.TypeVar(
+    '_AdminListPartitionReassignmentsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+    ],
+)
+
 _AdminAllocateProducerIdsType = typing_extensions.TypeVar(
     '_AdminAllocateProducerIdsType',
     grpc.UnaryUnaryMultiCallable[
@@ -121,7 +153,7 @@ _AdminResignControllerType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -137,6 +169,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.ElectLeadersRequest,
             quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+            quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+            quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -167,6 +207,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.ElectLeadersResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+            quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+            quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
             quorate_proto.v1.admin_pb2.AllocateProducerIdsResponse,
         ],
@@ -189,6 +237,12 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
     ElectLeaders: _AdminElectLeadersType
     """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2)."""
 
+    AlterPartitionReassignments: _AdminAlterPartitionReassignmentsType
+    """Moves replicas, or cancels that (C11)."""
+
+    ListPartitionReassignments: _AdminListPartitionReassignmentsType
+    """The reassignments under way."""
+
     AllocateProducerIds: _AdminAllocateProducerIdsType
     """Hands out a block of producer ids."""
 
@@ -210,6 +264,14 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.ElectLeadersRequest,
         quorate_proto.v1.admin_pb2.ElectLeadersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+        quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -251,6 +313,22 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.ElectLeadersResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ElectLeadersResponse]]:
         """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2)."""
+
+    @abc.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterPartitionReassignmentsResponse]]:
+        """Moves replicas, or cancels that (C11)."""
+
+    @abc.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse]]:
+        """The reassignments under way."""
 
     @abc.abstractmethod
     def AllocateProducerIds(

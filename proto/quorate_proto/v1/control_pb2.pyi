@@ -77,6 +77,7 @@ class PartitionLeadership(google.protobuf.message.Message):
     ISR_FIELD_NUMBER: builtins.int
     RECORD_VERSION_FIELD_NUMBER: builtins.int
     REPLICAS_FIELD_NUMBER: builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: builtins.int
     partition: builtins.int
     """Partition number."""
     leader: builtins.int
@@ -93,6 +94,10 @@ class PartitionLeadership(google.protobuf.message.Message):
     def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """AR."""
 
+    @property
+    def adding_replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Those of AR that a reassignment adds and that are not counted on yet (C11)."""
+
     def __init__(
         self,
         *,
@@ -102,8 +107,9 @@ class PartitionLeadership(google.protobuf.message.Message):
         isr: collections.abc.Iterable[builtins.int] | None = ...,
         record_version: builtins.int = ...,
         replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        adding_replicas: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_version", b"record_version", "replicas", b"replicas"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adding_replicas", b"adding_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_version", b"record_version", "replicas", b"replicas"]) -> None: ...
 
 Global___PartitionLeadership: typing_extensions.TypeAlias = PartitionLeadership
 

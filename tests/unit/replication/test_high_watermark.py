@@ -81,6 +81,18 @@ def test_scenario_14_a_topic_of_fewer_replicas_than_the_minimum_asks_for_all_it_
     assert replica.replica.has_enough_replicas
 
 
+def test_c11_a_replica_that_is_being_added_is_not_asked_for_yet() -> None:
+    """One replica of a topic with min.insync.replicas=2 moves: its producers go on."""
+    replica = ReplicaUnderTest(min_insync_replicas=2)
+    replica.lead(isr=(1,), replicas=(1, 2), adding=(2,))
+    replica.flush(10)
+    assert replica.high_watermark == 10
+    replica.lead(isr=(1, 2), replicas=(1, 2), epoch=1, version=2)
+    replica.lead(isr=(1,), replicas=(1, 2), epoch=2, version=3)
+    replica.flush(20)
+    assert replica.high_watermark == 10, "both are its own now"
+
+
 def test_scenario_14_an_isr_that_falls_below_the_minimum_fails_waiting_produces() -> None:
     replica = ReplicaUnderTest(min_insync_replicas=2)
     replica.lead(isr=(1, 2), replicas=(1, 2))

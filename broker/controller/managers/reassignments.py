@@ -1,0 +1,255 @@
+"""Moving replicas: what begins, changes, completes or cancels a reassignment (C11).
+
+A partition that moves has the replicas it had and those it is to have, the old ones first: the
+preferred leader stays until all is there, and an unclean election prefers who has been there
+longer. Once every replica of the target is in sync the others go, in one step with a change of
+leader where the leader goes with them. An old replica that is dead holds nothing up.
+
+Each step is decided from one image and written by compare-and-set on leaderAndISR; one that loses
+is decided again.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.controller.managers.office import Office
+from broker.controller.managers.partition_change import Brokers, Liveness
+from broker.errors import KafkaError
+from metadata_log.image import Image, Partition, Reassignment, Topic
+from metadata_log.records import Operation, PartitionReassignment
+from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+Replicas = tuple[BrokerId, ...]
+
+
+class Wanted(NamedTuple):
+    """What is asked for one partition; ``target`` None: cancel what is pending."""
+
+    tp: TopicPartition
+    target: Replicas | None
+
+
+class Candidates(NamedTuple):
+    """Who may hold and lead a partition."""
+
+    brokers: Liveness
+    staying: Brokers
+    """Of the steady ones, those that do not want to stop themselves: leadership goes to these."""
+
+
+class ReassignmentDecision(NamedTuple):
+    """Outcome for one partition; ``operation`` None: refused, or nothing to do."""
+
+    result: admin_pb2.PartitionResult
+    operation: Operation | None = None
+
+
+class _Step(NamedTuple):
+    """Where a partition is to be after this step; ``target`` empty: that is the end of it."""
+
+    replicas: Replicas
+    target: Replicas = ()
+    original: Replicas = ()
+
+
+# --- what is asked for --------------------------------------------------------------------------
+
+
+def alter(
+    image: Image,
+    wanted: Sequence[Wanted],
+    *,
+    office: Office,
+    candidates: Candidates,
+    allow_replication_factor_change: bool = True,
+) -> list[ReassignmentDecision]:
+    """One decision per partition, in order. One that is refused never stops its siblings."""
+    decisions = []
+    for one in wanted:
+        result = admin_pb2.PartitionResult(topic=one.tp.topic, partition=one.tp.partition)
+        try:
+            topic, partition = _known(image, one.tp)
+            pending = image.reassignment(one.tp)
+            if one.target is None:
+                step: _Step | None = _cancelled(one.tp, pending)
+            else:
+                if not allow_replication_factor_change:
+                    _check_replication_factor(one.tp, partition, pending, one.target)
+                step = _moved(one.tp, partition, pending, one.target, candidates.brokers)
+            operation = None
+            if step is not None:
+                operation = _operation(office, topic, one.tp, partition, step, candidates)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+            operation = None
+        decisions.append(ReassignmentDecision(result, operation))
+    return decisions
+
+
+def _known(image: Image, tp: TopicPartition) -> tuple[Topic, Partition]:
+    topic, partition = image.topics.get(tp.topic), image.partition(tp)
+    if topic is None or partition is None:
+        raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
+    if tp.topic in image.deletions:
+        raise KafkaError(
+            errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} is being deleted"
+        )
+    return topic, partition
+
+
+def _cancelled(tp: TopicPartition, pending: Reassignment | None) -> _Step:
+    if pending is None:
+        raise KafkaError(
+            errors_pb2.NO_REASSIGNMENT_IN_PROGRESS, f"no reassignment of {tp} is in progress"
+        )
+    return _Step(pending.original)
+
+
+def _moved(
+    tp: TopicPartition,
+    partition: Partition,
+    pending: Reassignment | None,
+    target: Replicas,
+    brokers: Liveness,
+) -> _Step | None:
+    """The step towards ``target``; None: it is on its way there, or has arrived."""
+    _check_target(tp, partition, target, brokers)
+    if target == (partition.replicas if pending is None else pending.target):
+        return None
+    original = partition.replicas if pending is None else pending.original
+    if set(target) == set(original) or _is_in_sync(partition, target, brokers):
+        return _Step(target)
+    added = tuple(one for one in target if one not in original)
+    return _Step(original + added, target, original)
+
+
+def _check_target(
+    tp: TopicPartition, partition: Partition, target: Replicas, brokers: Liveness
+) -> None:
+    if not target:
+        raise _invalid(tp, "the list of replicas is empty")
+    if len(set(target)) != len(target):
+        raise _invalid(tp, f"replicas {list(target)} are not distinct")
+    away = [one for one in target if one not in partition.replicas and one not in brokers.live]
+    if away:
+        raise _invalid(
+            tp,
+            f"brokers {away} of replicas {list(target)} are not live: {sorted(brokers.live)} are",
+        )
+
+
+def _check_replication_factor(
+    tp: TopicPartition, partition: Partition, pending: Reassignment | None, target: Replicas
+) -> None:
+    """KIP-860: a plan made for another number of replicas is not to change it by accident."""
+    original = partition.replicas if pending is None else pending.original
+    if len(target) != len(original):
+        raise KafkaError(
+            errors_pb2.INVALID_REPLICATION_FACTOR,
+            f"{tp} has {len(original)} replicas, and {len(target)} are asked for while a change of "
+            "the replication factor is not allowed",
+        )
+
+
+def _invalid(tp: TopicPartition, why: str) -> KafkaError:
+    return KafkaError(errors_pb2.INVALID_REPLICA_ASSIGNMENT, f"{tp}: {why}")
+
+
+# --- what completes by itself -------------------------------------------------------------------
+
+
+def completions(
+    image: Image, topics: Iterable[str], *, office: Office, candidates: Candidates
+) -> list[Operation]:
+    """Ends the reassignments of ``topics`` whose target is in sync."""
+    operations = []
+    for topic, number, pending in _pending_in(image, topics):
+        partition = topic.partitions[number]
+        if not _is_in_sync(partition, pending.target, candidates.brokers):
+            continue
+        tp = TopicPartition(topic.name, number)
+        step = _Step(pending.target)
+        operations.append(_operation(office, topic, tp, partition, step, candidates))
+    return operations
+
+
+def _is_in_sync(partition: Partition, target: Replicas, brokers: Liveness) -> bool:
+    """Everyone of ``target`` has what is committed, and is there to go on with it."""
+    return set(partition.isr).issuperset(target) and brokers.steady.issuperset(target)
+
+
+def _pending_in(image: Image, topics: Iterable[str]) -> Iterator[tuple[Topic, int, Reassignment]]:
+    for name in topics:
+        pending = image.reassignments.get(name)
+        if pending is not None and name not in image.deletions:
+            for number, reassignment in sorted(pending.items()):
+                yield image.topics[name], number, reassignment
+
+
+# --- the step -----------------------------------------------------------------------------------
+
+
+def _operation(
+    office: Office,
+    topic: Topic,
+    tp: TopicPartition,
+    before: Partition,
+    step: _Step,
+    candidates: Candidates,
+) -> Operation:
+    isr = tuple(one for one in step.replicas if one in before.isr)
+    return office.operation(
+        PartitionReassignment(
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partition=tp.partition,
+            expected_version=before.version,
+            replicas=step.replicas,
+            leader=_leader(tp, before, isr, candidates),
+            leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+            isr=isr,
+            target=step.target,
+            original=step.original,
+            controller_id=office.controller_id,
+            controller_epoch=office.controller_epoch,
+        )
+    )
+
+
+def _leader(
+    tp: TopicPartition, before: Partition, isr: Replicas, candidates: Candidates
+) -> BrokerId:
+    """A leader that can stay, stays; else the first that will stay itself, if there is one."""
+    if before.isr and not isr:
+        raise _invalid(tp, f"none of its replicas would be in the ISR {list(before.isr)}")
+    if before.leader in isr:
+        return before.leader
+    for able in (candidates.staying, candidates.brokers.steady):
+        for one in isr:
+            if one in able:
+                return one
+    if before.offline:
+        return NO_BROKER
+    raise _invalid(tp, f"no live broker could lead it with an ISR of {list(isr)}")
+
+
+# --- what is pending ----------------------------------------------------------------------------
+
+
+def listed(
+    image: Image, wanted: Sequence[TopicPartition] | None
+) -> list[admin_pb2.OngoingReassignment]:
+    """Pending reassignments of the partitions ``wanted``, or all; others are passed over."""
+    chosen = None if wanted is None else set(wanted)
+    return [
+        admin_pb2.OngoingReassignment(
+            topic=topic.name,
+            partition=number,
+            replicas=topic.partitions[number].replicas,
+            adding_replicas=pending.adding,
+            removing_replicas=pending.removing,
+        )
+        for topic, number, pending in _pending_in(image, sorted(image.reassignments))
+        if chosen is None or TopicPartition(topic.name, number) in chosen
+    ]
