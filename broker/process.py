@@ -1,6 +1,7 @@
 """The broker process: configuration in, exit code out."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -74,6 +75,11 @@ async def _serve(config: Configuration, security: Security | None) -> int:
         stop_asked.cancel()
         sys.stderr.write(f"broker {config[BROKER_ID]}: {error}\n")
         return EXIT_FAILED
+    # What is loaded stays, and a look at all replicas takes long: at Python's default, creating
+    # thousands of them stops the event loop for more than that again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     log.info("broker %d is up", config[BROKER_ID])
     await stop_asked
     log.info("broker %d stops", config[BROKER_ID])

@@ -17,11 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from kio.index import load_entity_schema
-from kio.schema.index import schema_name_map
-from kio.static.constants import EntityType
-
 from broker.kafka.cursor import Cursor, MalformedRequest
+from broker.kafka.layouts import EntityType, load_entity_schema, schema_name_map
 
 Message = dict[str, Any]
 """Field name (kio's spelling) → value; nested messages are dicts, arrays lists."""

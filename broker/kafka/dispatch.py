@@ -5,12 +5,11 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.index import api_key_map
-
 from broker.errors import KafkaError
 from broker.kafka import codec
 from broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
 from broker.kafka.cursor import Cursor, MalformedRequest
+from broker.kafka.layouts import api_key_map
 from broker.kafka.requests import Api, Buffers, CloseConnection, Request, RequestContext
 from broker.kafka.services import KafkaServices
 from quorate_proto.v1 import errors_pb2

@@ -4,10 +4,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kio.schema.index import api_key_map
-
 from broker.kafka import codec
 from broker.kafka.cursor import Cursor
+from broker.kafka.layouts import api_key_map
 from broker.kafka.services import KafkaServices
 
 Buffers: TypeAlias = list[bytes | memoryview]

@@ -8,6 +8,7 @@ runs in the housekeeping threads, so that a commit with a roll takes no longer t
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from pathlib import Path
 
 from broker.log.housekeeping import Housekeeping
@@ -59,7 +60,8 @@ class Journal:
             case Creation():
                 self._table.add_partitions([w.row for w in group if isinstance(w, Creation)])
             case Deletion():
-                self._delete([work.number for work in group if isinstance(work, Deletion)])
+                deletions = [work.numbers for work in group if isinstance(work, Deletion)]
+                self._delete(list(chain.from_iterable(deletions)))
         return self.active
 
     def close(self) -> None:

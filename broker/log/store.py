@@ -154,20 +154,22 @@ class LogStore:
         self._commit.submit(Creation(row))
         return self._add(row, BatchIndex(), LeaderEpochHistory(), 0, 0)
 
-    async def delete(self, tip: TopicIdPartition) -> None:
-        """Remove the log of ``tip``, durably; nothing to do if there is none (C5, C8).
+    async def delete(self, *tips: TopicIdPartition) -> None:
+        """Remove the logs of ``tips``, durably and together, as far as there are any (C5, C8).
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        found = self._logs.get(tip)
-        if found is None:
+        found = [self._logs[tip] for tip in dict.fromkeys(tips) if tip in self._logs]
+        if not found:
             return
         self.check_writable()
-        del self._logs[tip], self._by_number[found.number]
-        self._high_watermarks.forget(found.number)
-        forgotten = found.note_deleted()
-        await self._submit_and_wait(Deletion(found.number), forgotten)
+        forgotten: list[tuple[Segment, int]] = []
+        for each in found:
+            del self._logs[each.tip], self._by_number[each.number]
+            self._high_watermarks.forget(each.number)
+            forgotten += each.note_deleted()
+        await self._submit_and_wait(Deletion(tuple(each.number for each in found)), forgotten)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Remember high watermarks for the next start; written soon, in the background."""

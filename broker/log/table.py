@@ -115,17 +115,21 @@ class StoreTable:
     def add_partitions(self, rows: Sequence[PartitionRow]) -> None:
         """Enter partitions; their numbers are never given out again."""
         beyond = max(row.number for row in rows) + 1
+        encode = msgspec.msgpack.Encoder().encode
+        items = [(_NUMBER.pack(row.number), encode(row)) for row in rows]
         with self._environment.begin(write=True) as transaction:
-            for row in rows:
-                key = _NUMBER.pack(row.number)
-                transaction.put(key, msgspec.msgpack.encode(row), db=self._partitions)
+            with transaction.cursor(self._partitions) as cursor:
+                cursor.putmulti(items)
             transaction.put(_NEXT_NUMBER_KEY, _NUMBER.pack(beyond), db=self._store)
 
     def remove_partitions(self, numbers: Iterable[int]) -> None:
         """Take partitions out, and what is known about them."""
         with self._environment.begin(write=True) as transaction:
+            has_voids = bool(transaction.stat(self._voids)["entries"])
             for number in numbers:
                 transaction.delete(_NUMBER.pack(number), db=self._partitions)
+                if not has_voids:
+                    continue
                 for void in self._voids_of(transaction, number):
                     key = _VOID_KEY.pack(number, void.through_segment_id)
                     transaction.delete(key, db=self._voids)

@@ -65,9 +65,9 @@ class Creation(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """Take a partition out of the table: its batches mean nothing from then on."""
+    """Take partitions out of the table: their batches mean nothing from then on."""
 
-    number: int
+    numbers: tuple[int, ...]
 
 
 class Truncation(NamedTuple):

@@ -6,12 +6,15 @@ it, so that no append of an old leader can follow.
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
 
 from broker.errors import KafkaError, error_name
 from broker.replication.fetcher_pool import FetcherPool
 from broker.replication.hosted import HostedPartition
 from broker.replication.leadership import leadership_in, told_leadership
+from broker.replication.pace import Pace
 from broker.replication.partition.effects import Leadership
 from broker.replication.partition_table import PartitionTable
 from broker.replication.strays import ConfirmUnassigned, StrayPartitions
@@ -31,9 +34,14 @@ log = logging.getLogger(__name__)
 DELETION_EPOCH: Final = -2
 """Leader epoch of a StopReplica that deletes a topic: outranks every other (C8)."""
 
+T = TypeVar("T")
+
 NO_EPOCH_CHECK: Final = -1
 NEVER_AGAIN: Final = LeaderEpoch((1 << 31) - 1)
 TOMBSTONES_MAX: Final = 100_000
+
+DELETED_TOGETHER: Final = 1_000
+"""Replicas whose logs are deleted by one transaction."""
 
 
 class ControlCommands:
@@ -47,6 +55,7 @@ class ControlCommands:
         self._turn = asyncio.Lock()
         self._strays = StrayPartitions(table, confirm_unassigned, self._delete_stray)
         self._deleted: dict[TopicIdPartition, LeaderEpoch] = {}
+        self._pace = Pace()
 
     async def close(self) -> None:
         await self._strays.close()
@@ -64,6 +73,7 @@ class ControlCommands:
             outcomes = []
             for topic in request.topics:
                 for told in topic.partitions:
+                    await self._pace.step()
                     tip = TopicIdPartition(TopicId(topic.topic_id), told.partition)
                     code = await self._lead_or_follow(
                         tip, topic.topic, told_leadership(told), offset
@@ -92,6 +102,7 @@ class ControlCommands:
                 for number, leaf in enumerate(topic.partitions):
                     if own not in leaf.replicas:
                         continue
+                    await self._pace.step()
                     tip = TopicIdPartition(topic.topic_id, number)
                     assigned.add(tip)
                     told = leadership_in(image, topic, number)
@@ -174,45 +185,71 @@ class ControlCommands:
         self, request: control_pb2.StopReplicaRequest
     ) -> list[control_pb2.PartitionOutcome]:
         """Stop fetching, leading and checkpointing; delete the data if told so (C8)."""
+        codes: list[int] = []
+        doomed: dict[int, HostedPartition] = {}  # By position in the request.
         async with self._turn:
-            outcomes = await asyncio.gather(*map(self._stop, request.partitions))
-        return list(outcomes)
+            for position, told in enumerate(request.partitions):
+                await self._pace.step()
+                tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
+                hosted = self._table.get(tip)
+                codes.append(self._refusal_to_stop(told, hosted))
+                if codes[-1] != errors_pb2.NONE:
+                    continue
+                if told.delete_data:
+                    self._remember_deletion(tip, told.leader_epoch)
+                if hosted is not None:
+                    self._stop(hosted, delete=told.delete_data)
+                    if told.delete_data:
+                        doomed[position] = hosted
+            for positions in batched(doomed, DELETED_TOGETHER):
+                code = await self._delete([doomed[position] for position in positions])
+                for position in positions:
+                    codes[position] = code
+        return [
+            _outcome(told.topic, told.partition, code)
+            for told, code in zip(request.partitions, codes, strict=True)
+        ]
 
-    async def _stop(self, told: control_pb2.StoppedPartition) -> control_pb2.PartitionOutcome:
-        tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
-        hosted = self._table.get(tip)
-        code: int = errors_pb2.NONE
+    @staticmethod
+    def _refusal_to_stop(told: control_pb2.StoppedPartition, hosted: HostedPartition | None) -> int:
         known = NO_EPOCH_CHECK if hosted is None else hosted.replica.leader_epoch
         if told.leader_epoch >= 0 and told.leader_epoch < known:
-            code = errors_pb2.FENCED_LEADER_EPOCH
-        else:
-            if told.delete_data:
-                self._remember_deletion(tip, told.leader_epoch)
-            if hosted is not None:
-                code = await self._stop_hosted(hosted, delete=told.delete_data)
-        return _outcome(told.topic, told.partition, code)
+            return errors_pb2.FENCED_LEADER_EPOCH
+        return errors_pb2.NONE
 
-    async def _stop_hosted(self, hosted: HostedPartition, *, delete: bool) -> int:
+    def _stop(self, hosted: HostedPartition, *, delete: bool) -> None:
+        """It serves nobody from now on; ``delete``: nor is it known any more."""
         self._strays.reclaim(hosted)
         self._fetchers.unfollow(hosted)
         self._table.run(hosted, hosted.replica.stop())
         hosted.leadership_changed()
-        if not delete:
-            return errors_pb2.NONE
-        self._table.drop(hosted)
-        async with hosted.truncation:
-            try:
-                await self._table.store.delete(hosted.tip)
-            except KafkaError as error:
-                log.error("cannot delete %s: %s", hosted.tp, error)
-                return error.code
-        log.info("deleted the replica of %s", hosted.tp)
+        if delete:
+            self._table.drop(hosted)
+
+    async def _delete(self, stopped: Sequence[HostedPartition]) -> int:
+        """Delete the logs of replicas that were stopped; one Kafka error code for all.
+
+        Nobody begins to cut the log of a partition that is not followed, so there is only to wait
+        for those who have.
+        """
+        for hosted in stopped:
+            if hosted.truncation.locked():
+                async with hosted.truncation:
+                    pass
+        names = f"{stopped[0].tp}" + (f" and {len(stopped) - 1} more" if stopped[1:] else "")
+        try:
+            await self._table.store.delete(*(hosted.tip for hosted in stopped))
+        except KafkaError as error:
+            log.error("cannot delete %s: %s", names, error)
+            return error.code
+        log.info("deleted the replicas of %s", names)
         return errors_pb2.NONE
 
     async def _delete_stray(self, hosted: HostedPartition) -> None:
         async with self._turn:
             if self._table.get(hosted.tip) is hosted and hosted.replica.is_idle:
-                code = await self._stop_hosted(hosted, delete=True)
+                self._stop(hosted, delete=True)
+                code = await self._delete([hosted])
                 if code != errors_pb2.NONE:
                     log.error("stray %s stays: %s", hosted.tp, error_name(code))
 
@@ -220,8 +257,17 @@ class ControlCommands:
         """A late command must not bring a deleted replica back."""
         epoch = NEVER_AGAIN if leader_epoch == DELETION_EPOCH else LeaderEpoch(leader_epoch)
         self._deleted[tip] = max(epoch, self._deleted.get(tip, epoch))
-        while len(self._deleted) > TOMBSTONES_MAX:
-            del self._deleted[next(iter(self._deleted))]
+        if len(self._deleted) > TOMBSTONES_MAX:
+            # By the tenth: taking single keys off the front of a dictionary gets ever slower.
+            for oldest in tuple(islice(self._deleted, TOMBSTONES_MAX // 10)):
+                del self._deleted[oldest]
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in order, ``size`` at a time."""
+    left = iter(items)
+    while batch := list(islice(left, size)):
+        yield batch
 
 
 def _outcome(topic: str, partition: int, code: int) -> control_pb2.PartitionOutcome:

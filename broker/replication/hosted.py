@@ -40,6 +40,7 @@ class HostedPartition:
         "log",
         "metadata_offset",
         "replica",
+        "restless",
         "tip",
         "tp",
         "truncation",
@@ -61,6 +62,8 @@ class HostedPartition:
         self.watchers: dict[PartitionWatcher, None] = {}
         """In the order in which they came: a set of objects has another one in every run."""
         self.following: Following | None = None
+        self.restless = False
+        """Something happened to it since a tick found that it may be left alone."""
         self.truncation = asyncio.Lock()
 
     @property

@@ -75,6 +75,8 @@ class ReplicaManager:
             min_insync_replicas=min_insync_replicas,
             now_ms=now_ms,
         )
+        self._metadata = metadata
+        self._configs = metadata.image.configs
         self._isr_writer = IsrWriter(self.table, quorum, metadata, broker_epoch)
         self.table.isr_proposals = self._isr_writer
         self._fetchers = FetcherPool(
@@ -185,9 +187,16 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(interval_s)
             try:
-                self.table.tick()
+                self._tick()
             except Exception:
                 log.exception("a tick failed; the next one tries again")
+
+    def _tick(self) -> None:
+        configs = self._metadata.image.configs
+        if configs is not self._configs:
+            self._configs = configs
+            self.table.configs_changed()
+        self.table.tick()
 
     async def _checkpoint_for_ever(self) -> None:
         while True:

@@ -44,6 +44,7 @@ class PartitionTable:
         self._store: LogStore | None = None
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
         self._by_name: dict[TopicPartition, HostedPartition] = {}
+        self._restless: list[HostedPartition] = []
 
     @property
     def store(self) -> LogStore:
@@ -86,17 +87,34 @@ class PartitionTable:
     def refresh_min_insync_replicas(self, hosted: HostedPartition) -> None:
         hosted.replica.min_insync_replicas = self._min_insync_replicas(hosted.tp.topic)
 
-    def tick(self) -> None:
-        """Let every leader look at the clock: laggards leave the ISR (C13)."""
-        now_ms = self.now_ms()
+    def configs_changed(self) -> None:
+        """Leaders look up min.insync.replicas again."""
         levels: dict[str, int] = {}
-        for hosted in tuple(self._by_id.values()):
+        for hosted in self._by_id.values():
             if hosted.leads:
                 topic = hosted.tp.topic
                 if topic not in levels:
                     levels[topic] = self._min_insync_replicas(topic)
                 hosted.replica.min_insync_replicas = levels[topic]
-                self.run(hosted, hosted.replica.tick(now_ms))
+                self._rouse(hosted)
+
+    def tick(self) -> None:
+        """Let leaders look at the clock: laggards leave the ISR (C13).
+
+        Only those to whom something has happened: an idle partition at rest costs nothing.
+        """
+        now_ms = self.now_ms()
+        for hosted in tuple(self._restless):
+            if hosted.leads:
+                self._carry_out(hosted, hosted.replica.tick(now_ms))
+            hosted.restless = hosted.leads and not hosted.replica.is_at_rest(now_ms)
+        self._restless = [hosted for hosted in self._restless if hosted.restless]
+
+    def _rouse(self, hosted: HostedPartition) -> None:
+        """Let the next tick look at it."""
+        if not hosted.restless:
+            hosted.restless = True
+            self._restless.append(hosted)
 
     def on_flushed(self, logs: Iterable[PartitionLog]) -> None:
         """One pass per flush group: watermarks move, waiting produces and followers are served."""
@@ -114,7 +132,12 @@ class PartitionTable:
                 hosted.following.on_flushed()
 
     def run(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
-        """Carry out what the state machine decided."""
+        """Carry out what the state machine decided about what happened to it."""
+        self._rouse(hosted)
+        if effects:
+            self._carry_out(hosted, effects)
+
+    def _carry_out(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced(offset=offset):

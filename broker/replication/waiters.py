@@ -66,26 +66,34 @@ class OffsetWaiters:
     __slots__ = ("_queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[int, PendingProduce, int]] = deque()
+        self._queue: deque[tuple[int, PendingProduce, int]] | None = None
+        """None until somebody waits: an empty one has 760 bytes, in each of 7,000 partitions."""
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue or ())
 
     def add(self, needed_offset: int, pending: PendingProduce, position: int) -> None:
-        if len(self._queue) > 1024 and self._queue[0][1].done:
-            self._queue = deque(entry for entry in self._queue if not entry[1].done)
-        self._queue.append((needed_offset, pending, position))
+        queue = self._queue
+        if queue is None:
+            queue = self._queue = deque()
+        elif len(queue) > 1024 and queue[0][1].done:
+            queue = self._queue = deque(entry for entry in queue if not entry[1].done)
+        queue.append((needed_offset, pending, position))
 
     def complete(self, offset: int) -> None:
         """Everything below ``offset`` is there."""
         queue = self._queue
+        if queue is None:
+            return
         while queue and queue[0][0] <= offset:
             _, pending, position = queue.popleft()
             pending.settle(position, errors_pb2.NONE, None)
+        if not queue:
+            self._queue = None
 
     def fail(self, error_code: int, message: str) -> None:
-        queue, self._queue = self._queue, deque()
-        for _, pending, position in queue:
+        queue, self._queue = self._queue, None
+        for _, pending, position in queue or ():
             pending.settle(position, error_code, message)
 
 

@@ -85,15 +85,16 @@ class MemoryLogStore:
     def __init__(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:
         self.logs: dict[TopicIdPartition, MemoryLog] = {}
         self.deleted: list[TopicIdPartition] = []
+        self.deletions = 0
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self._on_flushed = on_flushed
 
     def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> MemoryLog:
         return self.logs.setdefault(tip, MemoryLog(tip, topic, assigned_at))
 
-    async def delete(self, tip: TopicIdPartition) -> None:
-        if self.logs.pop(tip, None) is not None:
-            self.deleted.append(tip)
+    async def delete(self, *tips: TopicIdPartition) -> None:
+        self.deletions += 1
+        self.deleted += [tip for tip in tips if self.logs.pop(tip, None) is not None]
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         self.checkpoints.update(offsets)

@@ -93,6 +93,20 @@ class ReplicaState:
         """A new leader's watermark trails its predecessor's until it passes its epoch's start."""
         return self.high_watermark >= self.epoch_start_offset
 
+    def is_at_rest(self, now_ms: int) -> bool:
+        """Whether time alone changes nothing here, once ``tick`` has looked at the clock.
+
+        Only a member that has not reached the leader's end can come to lag, and only an outcome
+        that is awaited, unknown or refused makes it try again.
+        """
+        if self.isr.in_flight is not None or self.isr.unsettled or now_ms < self._retry_isr_at_ms:
+            return False
+        for broker_id in self._maximal_others:
+            follower = self.followers.get(broker_id)
+            if follower is None or follower.flushed_offset < self.flushed_offset:
+                return False
+        return True
+
     def _advance(self) -> tuple[Effect, ...]:
         """Move the high watermark as far as every member of the maximal ISR allows."""
         if not self.has_enough_replicas:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker.replication.pace import STEPS_IN_A_ROW
 from broker.replication.partition.effects import Role
 from metadata_log.types import LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -310,3 +311,39 @@ async def test_c6_high_watermarks_are_checkpointed_on_the_way_out(broker: Broker
     broker.store.flush()
     await broker.manager.close()
     assert broker.store.checkpoints == {tip_of("orders"): 1}
+
+
+async def test_c8_replicas_stopped_together_are_deleted_together(broker: BrokerReplicas) -> None:
+    request = control_pb2.StopReplicaRequest()
+    for number, topic in enumerate(("orders", "bills", "carts")):
+        await broker.lead(topic, epoch=number)
+        request.partitions.add(
+            topic=topic,
+            topic_id=tip_of(topic).topic_id,
+            leader_epoch=-2 if number else 0,
+            delete_data=bool(number),
+        )
+    request.partitions.add(
+        topic="orders", topic_id=tip_of("orders", generation=7).topic_id, delete_data=True
+    )
+    outcomes = await broker.manager.stop_replicas(request)
+    assert [outcome.topic for outcome in outcomes] == ["orders", "bills", "carts", "orders"]
+    assert {outcome.error_code for outcome in outcomes} == {errors_pb2.NONE}
+    assert broker.store.deleted == [tip_of("bills"), tip_of("carts")]
+    assert broker.store.deletions == 1
+    assert tip_of("orders") in broker.store.logs
+
+
+async def test_c6_a_long_command_lets_others_have_their_turn(broker: BrokerReplicas) -> None:
+    """Else a broker that is told of thousands of partitions is silent until it is declared dead."""
+    request = control_pb2.LeaderAndIsrRequest()
+    topic = request.topics.add(topic="orders", topic_id=tip_of("orders").topic_id)
+    for number in range(3 * STEPS_IN_A_ROW):
+        topic.partitions.add(partition=number, leader=1, isr=[1], replicas=[1])
+    commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
+    hosted_at_turns = []
+    while not commanded.done():
+        await asyncio.sleep(0)
+        hosted_at_turns.append(len(list(broker.manager.table)))
+    assert hosted_at_turns[0] <= STEPS_IN_A_ROW
+    assert len(set(hosted_at_turns)) >= 3
