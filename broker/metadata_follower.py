@@ -110,6 +110,8 @@ def changes_between(before: Image, after: Image) -> Changes:
         topics=_keys_that_differ(before.topics, after.topics),
         deletions=_keys_that_differ(before.deletions, after.deletions),
         reassignments=_keys_that_differ(before.reassignments, after.reassignments),
+        additions=_keys_that_differ(before.additions, after.additions),
+        removals=_keys_that_differ(before.removals, after.removals),
         configs=_keys_that_differ(before.configs, after.configs),
         features=_keys_that_differ(before.features, after.features),
         sessions=_keys_that_differ(before.sessions, after.sessions),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import immutables
+import msgspec
 
 from metadata_log.image import (
     Broker,
@@ -17,6 +18,8 @@ from metadata_log.image import (
     EntityKey,
     Image,
     Partition,
+    PartitionAddition,
+    PartitionRemoval,
     Reassignment,
     Topic,
     TopicDeletion,
@@ -186,6 +189,8 @@ class Changes(NamedTuple):
     topics: frozenset[str] = frozenset()
     deletions: frozenset[str] = frozenset()
     reassignments: frozenset[str] = frozenset()
+    additions: frozenset[str] = frozenset()
+    removals: frozenset[str] = frozenset()
     configs: frozenset[EntityKey] = frozenset()
     features: frozenset[str] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
@@ -215,6 +220,8 @@ class Draft:
         self.reassignments: Table[str, immutables.Map[int, Reassignment]] = Table(
             base.reassignments, self._undo
         )
+        self.additions: Table[str, PartitionAddition] = Table(base.additions, self._undo)
+        self.removals: Table[str, PartitionRemoval] = Table(base.removals, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
@@ -276,9 +283,9 @@ class Draft:
         self._undo.append((self._partitions, tp, self._partitions.get(tp, _UNWRITTEN)))
         self._partitions[tp] = partition
 
-    def drop_partitions(self, topic: Topic) -> None:
-        """Forget drafted leaves of a topic that is being removed."""
-        for number in range(len(topic.partitions)):
+    def drop_partitions(self, topic: Topic, first: int = 0) -> None:
+        """Forget drafted leaves of partitions that are being removed."""
+        for number in range(first, len(topic.partitions)):
             tp = TopicPartition(topic.name, number)
             if tp in self._partitions:
                 self._undo.append((self._partitions, tp, self._partitions.pop(tp)))
@@ -341,6 +348,8 @@ class Draft:
             topic_names=self.topic_names.folded(),
             deletions=self.deletions.folded(),
             reassignments=self.reassignments.folded(),
+            additions=self.additions.folded(),
+            removals=self.removals.folded(),
             configs=self.configs.folded(),
             features=self.features.folded(),
             results=self.results.folded(),
@@ -354,6 +363,8 @@ class Draft:
             topics=frozenset(self.topics.written),
             deletions=frozenset(self.deletions.written),
             reassignments=frozenset(self.reassignments.written),
+            additions=frozenset(self.additions.written),
+            removals=frozenset(self.removals.written),
             configs=frozenset(self.configs.written),
             features=frozenset(self.features.written),
             sessions=frozenset(self.sessions.written),
@@ -373,4 +384,4 @@ def _with_leaves(topic: Topic, leaves: dict[int, Partition]) -> Topic:
     partitions = list(topic.partitions)
     for number, leaf in leaves.items():
         partitions[number] = leaf
-    return Topic(topic.name, topic.topic_id, tuple(partitions), topic.version)
+    return msgspec.structs.replace(topic, partitions=tuple(partitions))

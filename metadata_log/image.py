@@ -6,7 +6,7 @@ applying a change costs what changed. Leaves are outside the cyclic garbage coll
 """
 
 import functools
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import immutables
 import msgspec
@@ -65,13 +65,35 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
         return len(self.isr) < len(self.replicas)
 
 
+class PastRemoval(NamedTuple):
+    """Partitions from this number on were removed at this metadata offset."""
+
+    first_partition: int
+    offset: MetadataOffset
+
+
 class Topic(msgspec.Struct, frozen=True, gc=False):
-    """/brokers/topics/T. ``version`` is the metadata offset of its creation."""
+    """/brokers/topics/T. ``version``: metadata offset of its creation, or of the last change of its
+    number of partitions.
+
+    A partition that is removed may be added again, under the same topic id and number. So that
+    nothing of the old one is taken for the new one's (C14), leadership of what is added begins at
+    ``leader_epoch_floor``, above every epoch of what was removed; and ``removals`` says up to when
+    a broker may have been given the old one: numbers and offsets both grow, so that only removals
+    that no later one covers are in it.
+    """
 
     name: str
     topic_id: TopicId
     partitions: tuple[Partition, ...]
     version: MetadataOffset
+    leader_epoch_floor: LeaderEpoch = LeaderEpoch(0)
+    removals: tuple[PastRemoval, ...] = ()
+
+    def removed_at(self, number: int) -> MetadataOffset:
+        """When a partition of this number was last removed; 0: never."""
+        covering = [one.offset for one in self.removals if one.first_partition <= number]
+        return covering[-1] if covering else MetadataOffset(0)
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +134,23 @@ class TopicDeletion(msgspec.Struct, frozen=True, gc=False):
     """/admin/delete_topics/T."""
 
     topic_id: TopicId
+    version: MetadataOffset
+
+
+class PartitionAddition(msgspec.Struct, frozen=True, gc=False):
+    """/admin/partitions_add/T/P for all its new partitions: what AR they are to have (C14)."""
+
+    topic_id: TopicId
+    first_partition: int
+    replicas: tuple[tuple[BrokerId, ...], ...]
+    version: MetadataOffset
+
+
+class PartitionRemoval(msgspec.Struct, frozen=True, gc=False):
+    """/admin/partitions_remove/T/P for all that go: ``first_partition`` and above (C14)."""
+
+    topic_id: TopicId
+    first_partition: int
     version: MetadataOffset
 
 
@@ -178,6 +217,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     deletions: "immutables.Map[str, TopicDeletion]" = immutables.Map()
     reassignments: "immutables.Map[str, immutables.Map[int, Reassignment]]" = immutables.Map()
     """Pending ones, by topic and partition number; no topic without any is in it."""
+    additions: "immutables.Map[str, PartitionAddition]" = immutables.Map()
+    removals: "immutables.Map[str, PartitionRemoval]" = immutables.Map()
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
     results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
@@ -206,6 +247,16 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         """As ``partition``, for a topic id."""
         name = self.topic_names.get(tip.topic_id)
         return None if name is None else self.partition(TopicPartition(name, tip.partition))
+
+    def kept(self, topic: Topic) -> int:
+        """How many of the topic's partitions stay: nobody decides about, or tells of, the others.
+
+        They are the first ones; 0 while the topic is being deleted.
+        """
+        if topic.name in self.deletions:
+            return 0
+        removal = self.removals.get(topic.name)
+        return len(topic.partitions) if removal is None else removal.first_partition
 
     def reassignment(self, tp: TopicPartition) -> Reassignment | None:
         """The pending reassignment of a partition, None if there is none."""

@@ -32,6 +32,11 @@ class ColumnsEncoder:
                 version=topic.version,
                 first_partition=first,
                 partitions=self._columns(topic.partitions[first : first + SLICE]),
+                leader_epoch_floor=topic.leader_epoch_floor,
+                removals=[
+                    pb.PastRemovalState(first_partition=one.first_partition, offset=one.offset)
+                    for one in topic.removals
+                ],
             )
 
     def _columns(self, partitions: Sequence[Partition]) -> pb.PartitionColumns:

@@ -1,5 +1,8 @@
 """Metadata paths, as ZooKeeper users know them, and the version of what lies there."""
 
+from collections.abc import Callable
+from typing import Final
+
 from metadata_log.draft import Draft
 from metadata_log.image import Image
 from metadata_log.types import BrokerId, TopicPartition
@@ -28,6 +31,14 @@ def deletion_path(name: str) -> str:
 
 def reassignment_path(tp: TopicPartition) -> str:
     return f"/admin/partitions_reassigned/{tp.topic}/{tp.partition}"
+
+
+def addition_path(tp: TopicPartition) -> str:
+    return f"/admin/partitions_add/{tp.topic}/{tp.partition}"
+
+
+def removal_path(tp: TopicPartition) -> str:
+    return f"/admin/partitions_remove/{tp.topic}/{tp.partition}"
 
 
 def version_at(image: Image | Draft, path: str) -> int | None:
@@ -60,7 +71,34 @@ def version_at(image: Image | Draft, path: str) -> int | None:
         case ["admin", "delete_topics", name]:
             deletion = image.deletions.get(name)
             return None if deletion is None else deletion.version
-        case ["admin", "partitions_reassigned", name, number] if number.isdecimal():
-            pending = image.reassignment(TopicPartition(name, int(number)))
-            return None if pending is None else pending.version
+        case ["admin", kind, name, number] if kind in _PENDING and number.isdecimal():
+            return _PENDING[kind](image, TopicPartition(name, int(number)))
     raise ValueError(f"no metadata record can lie at {path!r}")
+
+
+def _reassignment(image: Image | Draft, tp: TopicPartition) -> int | None:
+    pending = image.reassignment(tp)
+    return None if pending is None else pending.version
+
+
+def _addition(image: Image | Draft, tp: TopicPartition) -> int | None:
+    pending = image.additions.get(tp.topic)
+    if pending is None:
+        return None
+    is_named = 0 <= tp.partition - pending.first_partition < len(pending.replicas)
+    return pending.version if is_named else None
+
+
+def _removal(image: Image | Draft, tp: TopicPartition) -> int | None:
+    pending = image.removals.get(tp.topic)
+    if pending is None or tp.partition < pending.first_partition or image.partition(tp) is None:
+        return None
+    return pending.version
+
+
+_PENDING: Final[dict[str, Callable[[Image | Draft, TopicPartition], int | None]]] = {
+    "partitions_reassigned": _reassignment,
+    "partitions_add": _addition,
+    "partitions_remove": _removal,
+}
+"""What may be pending for one partition, by its folder under /admin."""

@@ -187,6 +187,45 @@ class PartitionReassignment(_Value, frozen=True, gc=False, kw_only=True, tag=17)
     controller_epoch: ControllerEpoch  # In which epoch.
 
 
+class PartitionAdditionPending(_Value, frozen=True, gc=False, kw_only=True, tag=20):
+    """/admin/partitions_add/T/P → broker ids: partitions asked for and accepted (C14)."""
+
+    topic: str
+    topic_id: TopicId  # Must be the topic's id.
+    first_partition: Int32  # Number of the first new one: as many as the topic has.
+    replicas: tuple[tuple[BrokerId, ...], ...]  # AR of each new one; the first is preferred.
+
+
+class PartitionsAdded(_Value, frozen=True, gc=False, kw_only=True, tag=21):
+    """The pending partitions become the topic's, with their first leaderAndISR (C14).
+
+    Their first leader epoch is the topic's floor: above that of every partition it ever lost.
+    """
+
+    topic: str
+    topic_id: TopicId  # Must be the topic's id.
+    first_partition: Int32  # As it is pending.
+    partitions: tuple[NewPartition, ...]  # Replicas as they are pending.
+    controller_id: BrokerId  # The controller that decided.
+    controller_epoch: ControllerEpoch
+
+
+class PartitionRemovalPending(_Value, frozen=True, gc=False, kw_only=True, tag=22):
+    """/admin/partitions_remove/T/P: a topic's highest partitions are to go (C14)."""
+
+    topic: str
+    topic_id: TopicId  # Must be the topic's id.
+    first_partition: Int32  # This one and all above; never 0.
+
+
+class PartitionsRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=23):
+    """The partitions whose removal is pending are the topic's no longer (C14)."""
+
+    topic: str
+    topic_id: TopicId  # Must be the topic's id.
+    first_partition: Int32  # As it is pending.
+
+
 # --- administration, and the quorum itself ------------------------------------------------------
 
 
@@ -248,6 +287,10 @@ Record = (
     | QuorumVoterSet
     | SessionSilences
     | PartitionReassignment
+    | PartitionAdditionPending
+    | PartitionsAdded
+    | PartitionRemovalPending
+    | PartitionsRemoved
 )
 
 _KINDS: Final = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import immutables
+import msgspec
 from google.protobuf.message import DecodeError
 
 from metadata_log.codec import result_from_proto, result_to_proto
@@ -19,6 +20,9 @@ from metadata_log.image import (
     EntityKey,
     Image,
     Partition,
+    PartitionAddition,
+    PartitionRemoval,
+    PastRemoval,
     Reassignment,
     Topic,
     TopicDeletion,
@@ -41,6 +45,7 @@ from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    LeaderEpoch,
     MetadataOffset,
     SessionId,
     TopicId,
@@ -136,6 +141,7 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
     if image.controller is not None:
         yield pb.SnapshotRecord(controller=_controller_state(image.controller))
     yield from _topic_records(image)
+    yield from _count_records(image)
     if image.voter_set.version:
         yield pb.SnapshotRecord(
             voter_set=pb.VoterSetState(
@@ -167,6 +173,29 @@ def _topic_records(image: Image) -> Iterator[pb.SnapshotRecord]:
                     version=reassignment.version,
                 )
             )
+
+
+def _count_records(image: Image) -> Iterator[pb.SnapshotRecord]:
+    """Changes of topics' numbers of partitions that are pending."""
+    for name, addition in image.additions.items():
+        yield pb.SnapshotRecord(
+            addition=pb.PartitionAdditionState(
+                topic=name,
+                topic_id=addition.topic_id,
+                first_partition=addition.first_partition,
+                replicas=[pb.BrokerIds(ids=one) for one in addition.replicas],
+                version=addition.version,
+            )
+        )
+    for name, removal in image.removals.items():
+        yield pb.SnapshotRecord(
+            removal=pb.PartitionRemovalState(
+                topic=name,
+                topic_id=removal.topic_id,
+                first_partition=removal.first_partition,
+                version=removal.version,
+            )
+        )
 
 
 def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
@@ -217,9 +246,11 @@ class _Builder:
         self._silences: dict[SessionId, int] = {}
         self._brokers: dict[BrokerId, Broker] = {}
         self._columns = ColumnsDecoder()
-        self._topics: dict[str, tuple[TopicId, MetadataOffset, list[Partition]]] = {}
+        self._topics: dict[str, tuple[Topic, list[Partition]]] = {}
         self._deletions: dict[str, TopicDeletion] = {}
         self._reassignments: dict[str, dict[int, Reassignment]] = {}
+        self._additions: dict[str, PartitionAddition] = {}
+        self._removals: dict[str, PartitionRemoval] = {}
         self._features: dict[str, int] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
@@ -254,17 +285,19 @@ class _Builder:
             brokers=immutables.Map(self._brokers),
             topics=immutables.Map(
                 {
-                    name: Topic(name, topic_id, tuple(partitions), version)
-                    for name, (topic_id, version, partitions) in self._topics.items()
+                    name: msgspec.structs.replace(topic, partitions=tuple(partitions))
+                    for name, (topic, partitions) in self._topics.items()
                 }
             ),
             topic_names=immutables.Map(
-                {topic_id: name for name, (topic_id, _, _) in self._topics.items()}
+                {topic.topic_id: name for name, (topic, _) in self._topics.items()}
             ),
             deletions=immutables.Map(self._deletions),
             reassignments=immutables.Map(
                 {name: immutables.Map(pending) for name, pending in self._reassignments.items()}
             ),
+            additions=immutables.Map(self._additions),
+            removals=immutables.Map(self._removals),
             configs=immutables.Map(
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
             ),
@@ -324,8 +357,7 @@ class _Builder:
         self._voter_set = VoterSet(tuple(map(decode_voter, state.voters)), state.version)
 
     def _add_topic(self, state: pb.TopicState) -> None:
-        new = TopicId(state.topic_id), MetadataOffset(state.version), list[Partition]()
-        _, _, partitions = self._topics.setdefault(state.name, new)
+        _, partitions = self._topics.setdefault(state.name, (_without_partitions(state), []))
         if state.first_partition != len(partitions):
             raise InvalidSnapshot(
                 f"partition {state.first_partition} of topic {state.name} follows "
@@ -340,6 +372,19 @@ class _Builder:
         deletion = TopicDeletion(TopicId(state.topic_id), MetadataOffset(state.version))
         self._deletions[state.name] = deletion
 
+    def _add_addition(self, state: pb.PartitionAdditionState) -> None:
+        self._additions[state.topic] = PartitionAddition(
+            TopicId(state.topic_id),
+            state.first_partition,
+            tuple(brokers(one.ids) for one in state.replicas),
+            MetadataOffset(state.version),
+        )
+
+    def _add_removal(self, state: pb.PartitionRemovalState) -> None:
+        self._removals[state.topic] = PartitionRemoval(
+            TopicId(state.topic_id), state.first_partition, MetadataOffset(state.version)
+        )
+
     def _add_reassignment(self, state: pb.ReassignmentState) -> None:
         self._reassignments.setdefault(state.topic, {})[state.partition] = Reassignment(
             brokers(state.target), brokers(state.original), MetadataOffset(state.version)
@@ -352,6 +397,19 @@ class _Builder:
             kept[state.sequence] = state.result
 
 
+def _without_partitions(state: pb.TopicState) -> Topic:
+    return Topic(
+        state.name,
+        TopicId(state.topic_id),
+        (),
+        MetadataOffset(state.version),
+        LeaderEpoch(state.leader_epoch_floor),
+        tuple(
+            PastRemoval(one.first_partition, MetadataOffset(one.offset)) for one in state.removals
+        ),
+    )
+
+
 # Not in the builder: bound methods there would be a cycle, and the whole image garbage for long.
 _ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
     "header": _Builder._check_header,
@@ -362,6 +420,8 @@ _ADDERS: Final[dict[str, Callable[[_Builder, Any], None]]] = {
     "topic": _Builder._add_topic,
     "deletion": _Builder._add_deletion,
     "reassignment": _Builder._add_reassignment,
+    "addition": _Builder._add_addition,
+    "removal": _Builder._add_removal,
     "config": _Builder._add_config,
     "feature": _Builder._add_feature,
     "result": _Builder._add_result,

@@ -96,7 +96,8 @@ def _in_new_epochs(topic: Topic) -> Topic:
     leaves = tuple(
         msgspec.structs.replace(leaf, leader_epoch=_new_epoch(leaf)) for leaf in topic.partitions
     )
-    return Topic(topic.name, topic.topic_id, leaves, topic.version)
+    floor = LeaderEpoch(topic.leader_epoch_floor + EPOCH_GAP)
+    return msgspec.structs.replace(topic, partitions=leaves, leader_epoch_floor=floor)
 
 
 def _new_epoch(leaf: Partition) -> LeaderEpoch:

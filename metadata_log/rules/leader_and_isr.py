@@ -7,6 +7,7 @@ from metadata_log.rules.requirements import (
     Refused,
     require_controller,
     require_isr,
+    require_kept,
     require_partition,
     require_version,
 )
@@ -18,6 +19,7 @@ def partition_change(draft: Draft, offset: MetadataOffset, record: PartitionChan
     require_controller(draft, record.controller_id, record.controller_epoch)
     tp = TopicPartition(record.topic, record.partition)
     before = require_partition(draft, tp, record.topic_id)
+    require_kept(draft, tp)
     require_version(tp, before, record.expected_version)
     floor = before.leader_epoch + (record.leader != before.leader)
     if record.leader_epoch < floor:

@@ -7,6 +7,7 @@ from metadata_log.rules.requirements import (
     Refused,
     require_controller,
     require_isr,
+    require_kept,
     require_partition,
     require_version,
 )
@@ -22,6 +23,7 @@ def partition_reassignment(
     require_controller(draft, record.controller_id, record.controller_epoch)
     tp = TopicPartition(record.topic, record.partition)
     before = require_partition(draft, tp, record.topic_id)
+    require_kept(draft, tp)
     require_version(tp, before, record.expected_version)
     if record.leader_epoch <= before.leader_epoch:
         raise Refused(

@@ -58,6 +58,13 @@ def require_partition(draft: Draft, tp: TopicPartition, topic_id: TopicId) -> Pa
     return partition
 
 
+def require_kept(draft: Draft, tp: TopicPartition) -> None:
+    """Leadership of a partition whose removal is pending is as the StopReplica for it says."""
+    removal = draft.removals.get(tp.topic)
+    if removal is not None and tp.partition >= removal.first_partition:
+        raise Refused(ResultCode.UNKNOWN_TOPIC, f"partition {tp} is being removed")
+
+
 def require_version(tp: TopicPartition, before: Partition, expected: int) -> None:
     if before.version != expected:
         raise Refused(

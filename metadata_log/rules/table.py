@@ -13,8 +13,12 @@ from metadata_log.records import (
     ControllerRemoved,
     FeatureLevel,
     IsrChange,
+    PartitionAdditionPending,
     PartitionChange,
     PartitionReassignment,
+    PartitionRemovalPending,
+    PartitionsAdded,
+    PartitionsRemoved,
     ProducerIdBlock,
     QuorumVoterSet,
     SessionClosed,
@@ -34,6 +38,12 @@ from metadata_log.rules.membership import (
     session_closed,
     session_opened,
     session_silences,
+)
+from metadata_log.rules.partition_count import (
+    partition_addition_pending,
+    partition_removal_pending,
+    partitions_added,
+    partitions_removed,
 )
 from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.reassignment import partition_reassignment
@@ -84,6 +94,10 @@ RULES: Final[dict[type, Rule]] = {
     PartitionChange: Rule(partition_change, needs_controller=True),
     IsrChange: Rule(isr_change),
     PartitionReassignment: Rule(since(2, partition_reassignment), needs_controller=True),
+    PartitionAdditionPending: Rule(since(2, partition_addition_pending), needs_controller=True),
+    PartitionsAdded: Rule(since(2, partitions_added), needs_controller=True),
+    PartitionRemovalPending: Rule(since(2, partition_removal_pending), needs_controller=True),
+    PartitionsRemoved: Rule(since(2, partitions_removed), needs_controller=True),
     ConfigSet: Rule(config_set, needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),

@@ -66,5 +66,7 @@ def topic_removed(draft: Draft, offset: MetadataOffset, record: TopicRemoved) ->
     draft.topic_names.remove(record.topic_id)
     draft.deletions.remove(record.name)
     draft.reassignments.remove(record.name)
+    draft.additions.remove(record.name)
+    draft.removals.remove(record.name)
     draft.configs.remove(EntityKey(("topic", record.name)))
     return offset

@@ -12,7 +12,11 @@ from metadata_log.records import (
     ControllerEpochIs,
     NewPartition,
     Operation,
+    PartitionAdditionPending,
     PartitionReassignment,
+    PartitionRemovalPending,
+    PartitionsAdded,
+    PartitionsRemoved,
     QuorumVoter,
     QuorumVoterSet,
     Record,
@@ -156,6 +160,50 @@ class MetadataLogBuilder:
         """Its deletion is accepted, and pending."""
         topic_id = self.image.topics[name].topic_id
         return self.write_as_controller(TopicDeletionPending(name=name, topic_id=topic_id))
+
+    def add_partitions(self, name: str, *replicas: tuple[int, ...]) -> TransactionResult:
+        """Ask for partitions, one per tuple of replicas: pending from now on."""
+        topic = self.image.topics[name]
+        return self.write_as_controller(
+            PartitionAdditionPending(
+                topic=name,
+                topic_id=topic.topic_id,
+                first_partition=len(topic.partitions),
+                replicas=tuple(tuple(map(BrokerId, ids)) for ids in replicas),
+            )
+        )
+
+    def complete_addition(self, name: str) -> TransactionResult:
+        """The pending partitions are there, all their replicas in the ISR."""
+        pending = self.image.additions[name]
+        return self.write_as_controller(
+            PartitionsAdded(
+                topic=name,
+                topic_id=pending.topic_id,
+                first_partition=pending.first_partition,
+                partitions=tuple(
+                    NewPartition(replicas=ids, leader=ids[0], isr=ids) for ids in pending.replicas
+                ),
+                controller_id=self.image.controller_id,
+                controller_epoch=self.image.controller_epoch,
+            )
+        )
+
+    def remove_partitions(self, name: str, first: int) -> TransactionResult:
+        """Ask for the removal of partitions from ``first`` on: pending from now on."""
+        topic_id = self.image.topics[name].topic_id
+        return self.write_as_controller(
+            PartitionRemovalPending(topic=name, topic_id=topic_id, first_partition=first)
+        )
+
+    def complete_removal(self, name: str) -> TransactionResult:
+        """The partitions whose removal is pending are gone."""
+        pending = self.image.removals[name]
+        return self.write_as_controller(
+            PartitionsRemoved(
+                topic=name, topic_id=pending.topic_id, first_partition=pending.first_partition
+            )
+        )
 
     def create_topic(
         self, name: str, *replicas: tuple[int, ...], generation: int = 0

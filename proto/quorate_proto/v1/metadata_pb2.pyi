@@ -418,6 +418,28 @@ class PartitionColumns(google.protobuf.message.Message):
 Global___PartitionColumns: typing_extensions.TypeAlias = PartitionColumns
 
 @typing.final
+class PastRemovalState(google.protobuf.message.Message):
+    """Partitions of a topic that were removed."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_PARTITION_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    first_partition: builtins.int
+    """This one and all above."""
+    offset: builtins.int
+    """Metadata offset at which they were."""
+    def __init__(
+        self,
+        *,
+        first_partition: builtins.int = ...,
+        offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "offset", b"offset"]) -> None: ...
+
+Global___PastRemovalState: typing_extensions.TypeAlias = PastRemovalState
+
+@typing.final
 class TopicState(google.protobuf.message.Message):
     """Some partitions of one topic of a snapshot. A topic of many takes several, in order."""
 
@@ -428,6 +450,8 @@ class TopicState(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     FIRST_PARTITION_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    LEADER_EPOCH_FLOOR_FIELD_NUMBER: builtins.int
+    REMOVALS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Topic name."""
     topic_id: builtins.bytes
@@ -436,9 +460,15 @@ class TopicState(google.protobuf.message.Message):
     """Metadata offset of its creation or last change of assignment."""
     first_partition: builtins.int
     """Number of the first partition in the columns."""
+    leader_epoch_floor: builtins.int
+    """First leader epoch of partitions that are added."""
     @property
     def partitions(self) -> Global___PartitionColumns:
         """That partition and the next ones."""
+
+    @property
+    def removals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PastRemovalState]:
+        """Of partitions that may be there again."""
 
     def __init__(
         self,
@@ -448,9 +478,11 @@ class TopicState(google.protobuf.message.Message):
         version: builtins.int = ...,
         first_partition: builtins.int = ...,
         partitions: Global___PartitionColumns | None = ...,
+        leader_epoch_floor: builtins.int = ...,
+        removals: collections.abc.Iterable[Global___PastRemovalState] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["partitions", b"partitions"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "leader_epoch_floor", b"leader_epoch_floor", "name", b"name", "partitions", b"partitions", "removals", b"removals", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
 
 Global___TopicState: typing_extensions.TypeAlias = TopicState
 
@@ -603,6 +635,72 @@ class TopicDeletionState(google.protobuf.message.Message):
 Global___TopicDeletionState: typing_extensions.TypeAlias = TopicDeletionState
 
 @typing.final
+class PartitionAdditionState(google.protobuf.message.Message):
+    """Partitions of a snapshot that a topic is about to get."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    FIRST_PARTITION_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    topic_id: builtins.bytes
+    """Topic id."""
+    first_partition: builtins.int
+    """Number of the first one."""
+    version: builtins.int
+    """Metadata offset of the request."""
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BrokerIds]:
+        """AR of each."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        first_partition: builtins.int = ...,
+        replicas: collections.abc.Iterable[Global___BrokerIds] | None = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "replicas", b"replicas", "topic", b"topic", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
+
+Global___PartitionAdditionState: typing_extensions.TypeAlias = PartitionAdditionState
+
+@typing.final
+class PartitionRemovalState(google.protobuf.message.Message):
+    """Partitions of a snapshot that a topic is about to lose."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    FIRST_PARTITION_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    topic_id: builtins.bytes
+    """Topic id."""
+    first_partition: builtins.int
+    """This one and all above."""
+    version: builtins.int
+    """Metadata offset of the request."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        first_partition: builtins.int = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_partition", b"first_partition", "topic", b"topic", "topic_id", b"topic_id", "version", b"version"]) -> None: ...
+
+Global___PartitionRemovalState: typing_extensions.TypeAlias = PartitionRemovalState
+
+@typing.final
 class ReassignmentState(google.protobuf.message.Message):
     """A pending reassignment of a snapshot."""
 
@@ -735,6 +833,8 @@ class SnapshotRecord(google.protobuf.message.Message):
     VOTER_SET_FIELD_NUMBER: builtins.int
     SILENCE_FIELD_NUMBER: builtins.int
     REASSIGNMENT_FIELD_NUMBER: builtins.int
+    ADDITION_FIELD_NUMBER: builtins.int
+    REMOVAL_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -787,6 +887,14 @@ class SnapshotRecord(google.protobuf.message.Message):
     def reassignment(self) -> Global___ReassignmentState:
         """One per pending reassignment."""
 
+    @property
+    def addition(self) -> Global___PartitionAdditionState:
+        """One per topic that is about to grow."""
+
+    @property
+    def removal(self) -> Global___PartitionRemovalState:
+        """One per topic that is about to shrink."""
+
     def __init__(
         self,
         *,
@@ -803,9 +911,11 @@ class SnapshotRecord(google.protobuf.message.Message):
         voter_set: Global___VoterSetState | None = ...,
         silence: Global___SessionSilence | None = ...,
         reassignment: Global___ReassignmentState | None = ...,
+        addition: Global___PartitionAdditionState | None = ...,
+        removal: Global___PartitionRemovalState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment"] | None: ...
+    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

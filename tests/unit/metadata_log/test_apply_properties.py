@@ -28,6 +28,8 @@ TABLES = (
     "topic_names",
     "deletions",
     "reassignments",
+    "additions",
+    "removals",
     "configs",
     "features",
 )
@@ -122,6 +124,37 @@ records = st.one_of(
         original=st.sampled_from([(), (1, 2, 3), (2, 3, 1), (3, 1)]),
         controller_id=st.just(BrokerId(1)),
         controller_epoch=controller_epochs,
+    ),
+    st.builds(
+        r.PartitionAdditionPending,
+        topic=topics,
+        topic_id=topic_ids,
+        first_partition=st.integers(0, 3),
+        replicas=st.lists(broker_lists, max_size=2).map(tuple),
+    ),
+    st.builds(
+        r.PartitionsAdded,
+        topic=topics,
+        topic_id=topic_ids,
+        first_partition=st.integers(0, 3),
+        partitions=st.lists(
+            st.builds(r.NewPartition, replicas=broker_lists, leader=brokers, isr=broker_lists),
+            max_size=2,
+        ).map(tuple),
+        controller_id=st.just(BrokerId(1)),
+        controller_epoch=controller_epochs,
+    ),
+    st.builds(
+        r.PartitionRemovalPending,
+        topic=topics,
+        topic_id=topic_ids,
+        first_partition=st.integers(0, 3),
+    ),
+    st.builds(
+        r.PartitionsRemoved,
+        topic=topics,
+        topic_id=topic_ids,
+        first_partition=st.integers(0, 3),
     ),
     st.builds(
         r.IsrChange,
@@ -300,10 +333,22 @@ def assert_consistent(image: Image) -> None:
     if image.controller is not None:
         assert image.controller.session_id in image.sessions
     for topic in image.topics.values():
-        for partition in topic.partitions:
+        first_partitions = [one.first_partition for one in topic.removals]
+        assert first_partitions == sorted(set(first_partitions))
+        assert list(topic.removals) == sorted(topic.removals, key=lambda one: one.offset)
+        for number, partition in enumerate(topic.partitions):
+            if topic.removed_at(number):
+                assert partition.leader_epoch > 0
             assert len(set(partition.isr)) == len(partition.isr)
             assert set(partition.isr) <= set(partition.replicas)
             assert partition.leader == NO_BROKER or partition.leader in partition.isr
+    for name, addition in image.additions.items():
+        assert addition.topic_id == image.topics[name].topic_id
+        assert addition.first_partition == len(image.topics[name].partitions)
+    for name, removal in image.removals.items():
+        assert removal.topic_id == image.topics[name].topic_id
+        assert 0 < removal.first_partition < len(image.topics[name].partitions)
+        assert name not in image.additions
     for name, pending in image.reassignments.items():
         assert pending
         for number, one in pending.items():
@@ -317,9 +362,14 @@ def assert_only_forward(before: Image, after: Image) -> None:
     assert after.next_producer_id >= before.next_producer_id
     for topic in before.topics.values():
         successor = after.topic_by_id(topic.topic_id)
-        if successor is None or successor.version != topic.version:
+        if successor is None:
             continue
-        for old, new in zip(topic.partitions, successor.partitions, strict=True):
+        assert successor.leader_epoch_floor >= topic.leader_epoch_floor
+        for number, old in enumerate(topic.partitions):
+            if successor.removed_at(number) > before.offset:
+                assert successor.leader_epoch_floor > old.leader_epoch
+                continue
+            new = successor.partitions[number]
             assert new.version >= old.version
             assert (new == old) == (new.version == old.version)
             assert LeaderEpoch(new.leader_epoch) >= old.leader_epoch

@@ -114,6 +114,24 @@ records = st.one_of(
         controller_epoch=int31,
     ),
     st.builds(
+        r.PartitionAdditionPending,
+        topic=texts,
+        topic_id=ids,
+        first_partition=int31,
+        replicas=st.lists(broker_lists, max_size=3).map(tuple),
+    ),
+    st.builds(
+        r.PartitionsAdded,
+        topic=texts,
+        topic_id=ids,
+        first_partition=int31,
+        partitions=st.lists(partitions, max_size=3).map(tuple),
+        controller_id=int31,
+        controller_epoch=int31,
+    ),
+    st.builds(r.PartitionRemovalPending, topic=texts, topic_id=ids, first_partition=int31),
+    st.builds(r.PartitionsRemoved, topic=texts, topic_id=ids, first_partition=int31),
+    st.builds(
         r.IsrChange,
         topic=texts,
         topic_id=ids,
@@ -381,6 +399,31 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             controller_epoch=ControllerEpoch(2),
         ),
         "9d11a174c41074747474747474747474747474747474030492010202059102910191020102",
+    ),
+    20: (
+        r.PartitionAdditionPending(
+            topic="t", topic_id=TOPIC, first_partition=3, replicas=(BROKERS, BROKERS[:1])
+        ),
+        "9514a174c4107474747474747474747474747474747403929201029101",
+    ),
+    21: (
+        r.PartitionsAdded(
+            topic="t",
+            topic_id=TOPIC,
+            first_partition=3,
+            partitions=(r.NewPartition(replicas=BROKERS, leader=BrokerId(2), isr=BROKERS[1:]),),
+            controller_id=BrokerId(1),
+            controller_epoch=ControllerEpoch(2),
+        ),
+        "9715a174c410747474747474747474747474747474740391939201020291020102",
+    ),
+    22: (
+        r.PartitionRemovalPending(topic="t", topic_id=TOPIC, first_partition=3),
+        "9416a174c4107474747474747474747474747474747403",
+    ),
+    23: (
+        r.PartitionsRemoved(topic="t", topic_id=TOPIC, first_partition=3),
+        "9417a174c4107474747474747474747474747474747403",
     ),
 }
 

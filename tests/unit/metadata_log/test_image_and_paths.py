@@ -8,10 +8,12 @@ from metadata_log.paths import (
     CONTROLLER_EPOCH,
     PRODUCER_IDS,
     QUORUM_VOTERS,
+    addition_path,
     broker_path,
     deletion_path,
     leader_and_isr_path,
     reassignment_path,
+    removal_path,
     topic_path,
     version_at,
 )
@@ -122,6 +124,19 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
     assert version_at(log.image, deletion_path(TP.topic)) == log.image.offset
 
 
+def test_c14_pending_partitions_lie_at_paths_of_their_own(log: MetadataLogBuilder) -> None:
+    assert log.create_topic("b", (1,)).ok
+    assert log.add_partitions("b", (1,), (1,)).ok
+    versions = [version_at(log.image, addition_path(TopicPartition("b", n))) for n in range(4)]
+    assert versions == [None, log.image.offset, log.image.offset, None]
+    log.complete_addition("b")
+    assert log.remove_partitions("b", 1).ok
+    versions = [version_at(log.image, removal_path(TopicPartition("b", n))) for n in range(4)]
+    assert versions == [None, log.image.offset, log.image.offset, None]
+    log.complete_removal("b")
+    assert version_at(log.image, topic_path("b")) == log.image.offset
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -133,6 +148,8 @@ def test_every_record_has_a_version_at_its_path(log: MetadataLogBuilder) -> None
         leader_and_isr_path(TopicPartition("t", 0)),
         deletion_path("t"),
         reassignment_path(TopicPartition("t", 0)),
+        addition_path(TopicPartition("t", 0)),
+        removal_path(TopicPartition("t", 0)),
     ],
 )
 def test_a_path_without_a_record_has_no_version(path: str) -> None:

@@ -49,6 +49,13 @@ def image_with_everything() -> Image:
     log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))
     log.write(SessionSilences(silences=(SessionSilence(session_id=session_of(3), quarters=2),)))
     assert log.reassign(TopicPartition("orders", 1), replicas=(2, 3, 1), target=(2, 1)).ok
+    log.create_topic("growing", (1,), (1,), (1,), (1,))
+    log.create_topic("shrinking", (1,), (1,))
+    for first in (3, 2):
+        assert log.remove_partitions("growing", first).ok
+        assert log.complete_removal("growing").ok
+    assert log.add_partitions("growing", (2, 1), (1, 3)).ok
+    assert log.remove_partitions("shrinking", 1).ok
     for key in ("retention.ms", "cleanup.policy"):
         log.write_as_controller(
             ConfigSet(entity_type="topic", entity_name="orders", key=key, value="1")

@@ -137,6 +137,8 @@ def test_rule_7_a_restored_history_repeats_no_number_of_the_lost_one() -> None:
                 before.isr,
                 before.replicas,
             )
+        floor = restored.topics[name].leader_epoch_floor
+        assert floor == topic.leader_epoch_floor + EPOCH_GAP, "partitions added there had epochs"
     assert restored.topic_names == IMAGE.topic_names
 
 

@@ -1,0 +1,157 @@
+"""Topics grow, and lose their highest partitions: each first as a pending record (C14).
+
+One change of a topic's number of partitions is pending at a time. What is pending is what is
+carried out: a controller that failed in between, or two of them, cannot make anything else of it.
+"""
+
+import msgspec
+
+from metadata_log.draft import Draft
+from metadata_log.image import (
+    Partition,
+    PartitionAddition,
+    PartitionRemoval,
+    PastRemoval,
+    Topic,
+    interned,
+)
+from metadata_log.records import (
+    NewPartition,
+    PartitionAdditionPending,
+    PartitionRemovalPending,
+    PartitionsAdded,
+    PartitionsRemoved,
+    ResultCode,
+)
+from metadata_log.rules.requirements import (
+    Refused,
+    require_controller,
+    require_isr,
+    require_topic,
+)
+from metadata_log.types import BrokerId, LeaderEpoch, MetadataOffset, TopicPartition
+
+
+def partition_addition_pending(
+    draft: Draft, offset: MetadataOffset, record: PartitionAdditionPending
+) -> int:
+    topic = require_topic(draft, record.topic, record.topic_id)
+    _require_nothing_pending(draft, topic)
+    if record.first_partition != len(topic.partitions) or not record.replicas:
+        raise Refused(
+            ResultCode.INVALID,
+            f"{len(record.replicas)} partitions from {record.first_partition} on do not follow "
+            f"the {len(topic.partitions)} of topic {record.topic!r}",
+        )
+    for replicas in record.replicas:
+        _require_distinct(topic, replicas)
+    replicas_of_each = tuple(map(interned, record.replicas))
+    draft.additions.put(
+        record.topic,
+        PartitionAddition(record.topic_id, record.first_partition, replicas_of_each, offset),
+    )
+    return offset
+
+
+def partitions_added(draft: Draft, offset: MetadataOffset, record: PartitionsAdded) -> int:
+    require_controller(draft, record.controller_id, record.controller_epoch)
+    topic = require_topic(draft, record.topic, record.topic_id)
+    pending = draft.additions.get(record.topic)
+    named = record.first_partition, tuple(new.replicas for new in record.partitions)
+    if pending is None or named != (pending.first_partition, pending.replicas):
+        raise Refused(
+            ResultCode.CONDITION_FAILED,
+            f"these {len(record.partitions)} partitions of topic {record.topic!r} from "
+            f"{record.first_partition} on are not pending",
+        )
+    added = tuple(_first_leaf(topic, record, new) for new in record.partitions)
+    draft.topics.put(
+        record.topic,
+        msgspec.structs.replace(topic, partitions=topic.partitions + added, version=offset),
+    )
+    draft.additions.remove(record.topic)
+    return offset
+
+
+def _first_leaf(topic: Topic, record: PartitionsAdded, new: NewPartition) -> Partition:
+    require_isr(new.leader, new.isr, new.replicas)
+    return Partition(
+        replicas=interned(new.replicas),
+        leader=new.leader,
+        leader_epoch=topic.leader_epoch_floor,
+        isr=interned(new.isr),
+        controller_id=record.controller_id,
+        controller_epoch=record.controller_epoch,
+    )
+
+
+def partition_removal_pending(
+    draft: Draft, offset: MetadataOffset, record: PartitionRemovalPending
+) -> int:
+    topic = require_topic(draft, record.topic, record.topic_id)
+    _require_nothing_pending(draft, topic)
+    first, count = record.first_partition, len(topic.partitions)
+    if not 0 < first < count:
+        raise Refused(
+            ResultCode.INVALID,
+            f"partitions from {first} on are not some of the highest of the {count} of topic "
+            f"{record.topic!r}",
+        )
+    for number in range(first, count):
+        tp = TopicPartition(record.topic, number)
+        if draft.reassignment(tp) is not None:
+            raise Refused(ResultCode.CONDITION_FAILED, f"a reassignment of {tp} is pending")
+    draft.removals.put(record.topic, PartitionRemoval(record.topic_id, first, offset))
+    return offset
+
+
+def partitions_removed(draft: Draft, offset: MetadataOffset, record: PartitionsRemoved) -> int:
+    topic = require_topic(draft, record.topic, record.topic_id)
+    pending = draft.removals.get(record.topic)
+    if pending is None or pending.first_partition != record.first_partition:
+        raise Refused(
+            ResultCode.CONDITION_FAILED,
+            f"no removal of topic {record.topic!r} from partition {record.first_partition} on "
+            "is pending",
+        )
+    cut = _without(draft, topic, record.first_partition, offset)
+    draft.drop_partitions(topic, record.first_partition)
+    draft.topics.put(record.topic, cut)
+    draft.removals.remove(record.topic)
+    return offset
+
+
+def _without(draft: Draft, topic: Topic, first: int, offset: MetadataOffset) -> Topic:
+    """The topic without partitions from ``first`` on; what it has to remember of them is in it."""
+    leaves = [
+        draft.partition(TopicPartition(topic.name, number))
+        for number in range(first, len(topic.partitions))
+    ]
+    newest = max(leaf.leader_epoch for leaf in leaves if leaf is not None)
+    uncovered = (one for one in topic.removals if one.first_partition < first)
+    return msgspec.structs.replace(
+        topic,
+        partitions=topic.partitions[:first],
+        version=offset,
+        leader_epoch_floor=LeaderEpoch(max(topic.leader_epoch_floor, newest + 1)),
+        removals=(*uncovered, PastRemoval(first, offset)),
+    )
+
+
+def _require_nothing_pending(draft: Draft, topic: Topic) -> None:
+    for what, pending in (
+        ("its deletion", draft.deletions),
+        ("an addition of partitions", draft.additions),
+        ("a removal of partitions", draft.removals),
+    ):
+        if pending.get(topic.name) is not None:
+            raise Refused(
+                ResultCode.CONDITION_FAILED, f"{what} is pending for topic {topic.name!r}"
+            )
+
+
+def _require_distinct(topic: Topic, replicas: tuple[BrokerId, ...]) -> None:
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise Refused(
+            ResultCode.INVALID, f"replicas {list(replicas)} of {topic.name!r} are not distinct"
+        )
