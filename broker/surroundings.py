@@ -33,7 +33,7 @@ from broker.peers import open_channel
 from metadata_log.configuration import Configuration
 from metadata_log.types import BrokerId, Endpoint, MetadataOffset
 from quorum.client import QuorumClient, WatchEvent
-from quorum.data_folder import claim_data_folder, release_data_folder
+from quorum.data_folder import claimed_data_folder
 from quorum.security import Security
 
 
@@ -147,8 +147,8 @@ class ProcessSurroundings:
     ) -> LogStore:
         config = self._config
         folder = Path(config[LOG_DIR])
-        claim_data_folder(folder, "broker", self._broker_id, self.quorum.cluster_id)
-        cleanup.callback(release_data_folder, folder)
+        cluster_id = self.quorum.cluster_id
+        cleanup.enter_context(claimed_data_folder(folder, "broker", self._broker_id, cluster_id))
         options = LogOptions(
             flush="os" if config[LOG_FLUSH] == "os" else "sync",
             segment_bytes=config[LOG_SEGMENT_BYTES],

@@ -1,6 +1,5 @@
 """Taking a backup of the quorum: from a running voter, or from what a stopped one left on disk."""
 
-import json
 from pathlib import Path
 
 import grpc
@@ -13,8 +12,9 @@ from quorum.client_directory import VoterDirectory
 from quorum.data_folder import (
     IDENTITY_FILE,
     DataFolderError,
-    claim_data_folder,
-    release_data_folder,
+    Identity,
+    claimed_data_folder,
+    read_identity,
 )
 from quorum.errors import BackupError
 from quorum.peers import stub_of
@@ -81,32 +81,23 @@ def salvage_backup(folder: Path, *, now_ms: int) -> Backup:
     Raises:
         BackupError: not a voter's folder, in use, or damaged.
     """
-    voter_id, cluster_id = _identity(folder)
     try:
-        claim_data_folder(folder, "quorum", voter_id, cluster_id)
-        try:
+        own = _voters_identity(folder)
+        with claimed_data_folder(folder, own.role, own.node_id, own.cluster_id):
             position, image = _newest_state(folder)
-        finally:
-            release_data_folder(folder)
     except (DataFolderError, JournalError, SnapshotCorrupt) as error:
         raise BackupError(f"nothing can be salvaged from {folder}: {error}") from error
-    header = BackupHeader(cluster_id=cluster_id, taken_at_ms=now_ms, source=str(folder))
+    header = BackupHeader(cluster_id=own.cluster_id, taken_at_ms=now_ms, source=str(folder))
     return Backup(header, position.last_term, image)
 
 
-def _identity(folder: Path) -> tuple[int, str]:
-    path = folder / IDENTITY_FILE
-    try:
-        identity = json.loads(path.read_bytes())
-        if identity["role"] != "quorum":
-            raise BackupError(f"{folder} is the data folder of a {identity['role']}, not a voter's")
-        return int(identity["node_id"]), str(identity["cluster_id"])
-    except OSError as error:
-        raise BackupError(
-            f"{folder} is no data folder of a voter: {path.name}: {error.strerror}"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise BackupError(f"{path} is malformed: {error}") from error
+def _voters_identity(folder: Path) -> Identity:
+    identity = read_identity(folder)
+    if identity is None:
+        raise BackupError(f"{folder} is no data folder of a voter: it has no {IDENTITY_FILE}")
+    if identity.role != "quorum":
+        raise BackupError(f"{folder} is the data folder of a {identity.role}, not a voter's")
+    return identity
 
 
 def _newest_state(folder: Path) -> tuple[SnapshotPosition, Image]:

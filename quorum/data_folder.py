@@ -5,11 +5,13 @@ place must never be taken for one's own. A locked file keeps a second process ou
 kernel's, so it goes when the process does, kill -9 included.
 """
 
+import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.types import ID_BYTES
 
@@ -17,7 +19,17 @@ IDENTITY_FILE: Final = "identity.json"
 LOCK_FILE: Final = ".lock"
 FORMAT: Final = 1
 
-_held_locks: dict[Path, int] = {}
+REPLACE: Final = (
+    "Restore the data folder as it was; or, if that cannot be, empty it, remove this voter with "
+    "`quorate quorum remove-voter` and add it again"
+)
+"""What to do about damage to a voter. It must never come back with less than it had."""
+
+_ADVICE: Final = {
+    "quorum": REPLACE,
+    "broker": "Restore it; or, if other brokers are in sync with all partitions of this one, move "
+    "the folder aside: it is then filled from them",
+}
 
 
 class DataFolderError(RuntimeError):
@@ -28,24 +40,36 @@ class DataFolderMismatch(DataFolderError):
     """The folder belongs to another node or cluster."""
 
 
+class DataFolderMalformed(DataFolderError):
+    """The folder's identity cannot be understood."""
+
+
 class DataFolderInUse(DataFolderError):
     """Another process uses the folder."""
 
 
-class DataFolder(NamedTuple):
-    """A folder that this process has claimed."""
+class Identity(NamedTuple):
+    """Who wrote a data folder."""
 
+    cluster_id: str
+    role: str
+    node_id: int
     directory_id: bytes
     """16 random bytes that tell this folder from every other, also one of the same node."""
-    is_new: bool
-    """It was claimed for the first time: whatever else is missing was never there."""
 
 
-def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> DataFolder:
-    """Make ``path`` this process's own folder, creating it if need be.
+@contextlib.contextmanager
+def claimed_data_folder(
+    path: Path,
+    role: str,
+    node_id: int,
+    cluster_id: str,
+    prepare: Callable[[Path], None] = lambda path: None,
+) -> Iterator[bytes]:
+    """``path`` as this process's own folder, created if need be; its directory id.
 
-    ``role`` is "quorum" or "broker". The claim lasts until the process ends or
-    ``release_data_folder`` is called.
+    ``role`` is "quorum" or "broker". ``prepare`` makes what every folder has that carries an
+    identity, before it gets one: what is missing later was lost, however early a kill came.
 
     Raises:
         DataFolderMismatch: the folder carries another identity; names both values.
@@ -55,24 +79,43 @@ def claim_data_folder(path: Path, role: str, node_id: int, cluster_id: str) -> D
     path = path.resolve()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        _lock(path)
+        descriptor = _lock(path)
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        return _check_identity(path, {"cluster_id": cluster_id, "role": role, "node_id": node_id})
-    except OSError as error:
-        release_data_folder(path)
-        raise _unusable(path, error) from error
-    except DataFolderError:
-        release_data_folder(path)
-        raise
-
-
-def release_data_folder(path: Path) -> None:
-    """Give up the claim of ``path``; nothing happens if it is not held."""
-    descriptor = _held_locks.pop(path.resolve(), None)
-    if descriptor is not None:
+        yield _own_directory(path, role, node_id, cluster_id, prepare)
+    finally:
         os.close(descriptor)
+
+
+def read_identity(path: Path) -> Identity | None:
+    """Of the folder ``path``; None: it has none.
+
+    Raises:
+        DataFolderMismatch: another version of this program wrote it.
+        DataFolderMalformed: it cannot be understood.
+        DataFolderError: it cannot be read.
+    """
+    file = path / IDENTITY_FILE
+    try:
+        found = json.loads(file.read_bytes())
+        if found["format"] != FORMAT:
+            raise DataFolderMismatch(
+                f"data folder {path} has format {found['format']}, "
+                f"this version reads format {FORMAT}"
+            )
+        return Identity(
+            cluster_id=str(found["cluster_id"]),
+            role=str(found["role"]),
+            node_id=int(found["node_id"]),
+            directory_id=bytes.fromhex(found["directory_id"]),
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataFolderMalformed(f"{file} is malformed ({error})") from error
 
 
 def sync_folder(path: Path) -> None:
@@ -99,43 +142,43 @@ def _unusable(path: Path, error: OSError) -> DataFolderError:
     return DataFolderError(f"cannot use data folder {path}: {error.strerror}")
 
 
-def _lock(path: Path) -> None:
-    in_use = f"data folder {path} is used by another process: stop it, or use another folder"
-    if path in _held_locks:
-        raise DataFolderInUse(in_use)
+def _lock(path: Path) -> int:
+    """The locked file, which is to be closed in the end."""
     descriptor = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise DataFolderInUse(in_use) from None
-    _held_locks[path] = descriptor
+        raise DataFolderInUse(
+            f"data folder {path} is used by another process: stop it, or use another folder"
+        ) from None
+    return descriptor
 
 
-def _check_identity(path: Path, own: dict[str, Any]) -> DataFolder:
-    file = path / IDENTITY_FILE
-    if not file.exists():
-        directory_id = os.urandom(ID_BYTES)
-        identity = {"format": FORMAT, **own, "directory_id": directory_id.hex()}
-        write_durably(file, json.dumps(identity).encode() + b"\n")
-        return DataFolder(directory_id, is_new=True)
+def _own_directory(
+    path: Path, role: str, node_id: int, cluster_id: str, prepare: Callable[[Path], None]
+) -> bytes:
     try:
-        found = json.loads(file.read_bytes())
-        if found["format"] != FORMAT:
+        found = read_identity(path)
+    except DataFolderMalformed as error:
+        raise DataFolderMalformed(f"{error}. {_ADVICE[role]}") from error
+    if found is None:
+        own = Identity(cluster_id, role, node_id, os.urandom(ID_BYTES))
+        prepare(path)
+        try:
+            _write_identity(path, own)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        return own.directory_id
+    for name, value in (("cluster_id", cluster_id), ("role", role), ("node_id", node_id)):
+        if getattr(found, name) != value:
             raise DataFolderMismatch(
-                f"data folder {path} has format {found['format']}, "
-                f"this version reads format {FORMAT}"
-            )
-        identity = {name: found[name] for name in own}
-        directory_id = bytes.fromhex(found["directory_id"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataFolderError(
-            f"{file} is malformed ({error}): restore it, or move the folder aside to start afresh"
-        ) from error
-    for name, value in own.items():
-        if identity[name] != value:
-            raise DataFolderMismatch(
-                f"data folder {path} belongs to {name}={identity[name]}, not {name}={value}: "
+                f"data folder {path} belongs to {name}={getattr(found, name)}, not {name}={value}: "
                 "correct the configuration, or use another folder"
             )
-    return DataFolder(directory_id, is_new=False)
+    return found.directory_id
+
+
+def _write_identity(path: Path, own: Identity) -> None:
+    content = {"format": FORMAT, **own._asdict(), "directory_id": own.directory_id.hex()}
+    write_durably(path / IDENTITY_FILE, json.dumps(content).encode() + b"\n")

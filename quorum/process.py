@@ -20,12 +20,7 @@ from metadata_log.snapshot import InvalidSnapshot
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorum.authorization import Authorization
 from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
-from quorum.data_folder import (
-    DataFolder,
-    DataFolderError,
-    claim_data_folder,
-    release_data_folder,
-)
+from quorum.data_folder import REPLACE, DataFolderError, claimed_data_folder
 from quorum.first_start import read_first_voters, write_first_voters
 from quorum.grpc_log import divert_grpc_log
 from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
@@ -88,23 +83,27 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     try:
         check_library()
         allow_many_files()
-        folder = claim_data_folder(config.data_dir, "quorum", config.voter_id, config.cluster_id)
-        _require_journal(config, folder)
-        refusals = Refusals("gRPC port")
-        divert_grpc_log(config.own.grpc.port, refusals)
-        logging.basicConfig(
-            level=config.values[LOG_LEVEL],
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        )
-        sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, folder, security, refusals))
+        with claimed_data_folder(
+            config.data_dir, "quorum", config.voter_id, config.cluster_id, first_journal
+        ) as directory_id:
+            require_journal(config.data_dir)
+            return _run_in_folder(config, directory_id, security)
     except RemovedFromQuorum as error:
         return _complain(error, EXIT_REMOVED)
     except _FOR_PEOPLE as error:
         return _complain(error, EXIT_FAILED)
-    finally:
-        release_data_folder(config.data_dir)
+
+
+def _run_in_folder(config: QuorumConfig, directory_id: bytes, security: Security | None) -> int:
+    refusals = Refusals("gRPC port")
+    divert_grpc_log(config.own.grpc.port, refusals)
+    logging.basicConfig(
+        level=config.values[LOG_LEVEL],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, directory_id, security, refusals))
 
 
 def _complain(error: Exception, code: int) -> int:
@@ -113,7 +112,7 @@ def _complain(error: Exception, code: int) -> int:
 
 
 async def _serve(
-    config: QuorumConfig, folder: DataFolder, security: Security | None, refusals: Refusals
+    config: QuorumConfig, directory_id: bytes, security: Security | None, refusals: Refusals
 ) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -127,7 +126,7 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     machine = QuorumStateMachine()
     voter = Voter(config, machine)
-    node = _open_node(config, folder, machine, security)
+    node = _open_node(config, directory_id, machine, security)
     peers = Peers(voter.members, security)
     server = _bind_server(config, QuorumService(voter, peers), security, refusals)
     _listen(config, node)
@@ -161,25 +160,28 @@ async def _serve(
     return EXIT_FAILED if failures else 0
 
 
-def _require_journal(config: QuorumConfig, folder: DataFolder) -> None:
+def first_journal(folder: Path) -> None:
+    """What a voter's folder has before anything says that it is one: see ``require_journal``."""
+    if not (folder / JOURNAL_FILE).exists():
+        LmdbJournal(folder / JOURNAL_FILE).close()
+
+
+def require_journal(folder: Path) -> None:
     """A folder that was used and has lost its journal is as bad as a wiped one.
 
     Called while there is but one thread.
     """
-    journal = config.data_dir / JOURNAL_FILE
-    if journal.exists():
-        require_readable(journal)
-    elif not folder.is_new:
+    journal = folder / JOURNAL_FILE
+    if not journal.exists():
         raise CannotStart(
-            f"data folder {config.data_dir} was in use, but its {JOURNAL_FILE} is missing. Bring "
-            f"it back; or, if that cannot be, empty the folder, remove this voter with "
-            f"`quorate quorum remove-voter {config.voter_id}` and add it again"
+            f"data folder {folder} was in use, but its {JOURNAL_FILE} is missing. {REPLACE}"
         )
+    require_readable(journal)
 
 
 def _open_node(
     config: QuorumConfig,
-    folder: DataFolder,
+    directory_id: bytes,
     machine: QuorumStateMachine,
     security: Security | None,
 ) -> RaftNode:
@@ -187,7 +189,7 @@ def _open_node(
     own = nodes.pop(config.voter_id)
     poller = DrivenPoller()
     journal = LmdbJournal(config.data_dir / JOURNAL_FILE)
-    member = msgspec.structs.replace(config.own.as_member(), directory_id=folder.directory_id)
+    member = msgspec.structs.replace(config.own.as_member(), directory_id=directory_id)
     configured = [voter.as_member() for voter in config.voters]
     admission = Admission(
         member,

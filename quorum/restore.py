@@ -19,7 +19,7 @@ from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import ControllerEpoch, LeaderEpoch, MetadataOffset
 from quorum.backup_file import Backup, read_backup
 from quorum.config import QuorumConfig
-from quorum.data_folder import DataFolderError, claim_data_folder, release_data_folder
+from quorum.data_folder import DataFolderError, claimed_data_folder
 from quorum.errors import BackupError
 from quorum.raft.journal import JournalError
 from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
@@ -61,13 +61,12 @@ def restore(path: Path, config: QuorumConfig) -> Restored:
     _require_empty(folder)
     position = SnapshotPosition(backup.image.offset + OFFSET_GAP, backup.term + 1)
     try:
-        claimed = claim_data_folder(folder, "quorum", config.voter_id, config.cluster_id)
-        try:
-            own = msgspec.structs.replace(config.own.as_member(), directory_id=claimed.directory_id)
+        with claimed_data_folder(
+            folder, "quorum", config.voter_id, config.cluster_id
+        ) as directory_id:
+            own = msgspec.structs.replace(config.own.as_member(), directory_id=directory_id)
             image = restored_image(backup.image, position.last_index, own)
             _write(folder, position, image)
-        finally:
-            release_data_folder(folder)
     except (DataFolderError, JournalError, OSError) as error:
         raise BackupError(
             f"cannot restore into {folder}: {error}. Remove what was written, and try again"

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from metadata_log.image import VoterSet
+from quorum.data_folder import REPLACE
 from quorum.raft.admission import Admission
 from quorum.raft.clock import clock_s
 from quorum.raft.elections import ElectingVoter
 from quorum.raft.guards import SafetyViolation
-from quorum.raft.journal import REPLACE, Journal
+from quorum.raft.journal import Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.snapshot_file import SnapshotPosition

@@ -16,12 +16,6 @@ from typing import Final, NamedTuple, Protocol, overload
 NO_OP: Final = b"\x01"
 """The library's command of an entry that changes nothing."""
 
-REPLACE: Final = (
-    "Restore the data folder as it was; or, if that cannot be, empty it, remove this voter with "
-    "`quorate quorum remove-voter` and add it again"
-)
-"""What to do about damage. A voter must never come back with less than it had."""
-
 _GARBAGE_PER_SYNC: Final = 2_000
 
 Entry = tuple[bytes, int, int]

@@ -16,9 +16,8 @@ from typing import Final
 import lmdb
 from crc32c import crc32c
 
-from quorum.data_folder import sync_folder
+from quorum.data_folder import REPLACE, sync_folder
 from quorum.raft.journal import (
-    REPLACE,
     Change,
     Entry,
     Journal,

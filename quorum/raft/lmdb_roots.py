@@ -20,7 +20,8 @@ from typing import Final
 
 import lmdb
 
-from quorum.raft.journal import REPLACE, JournalCorrupt, JournalError
+from quorum.data_folder import REPLACE
+from quorum.raft.journal import JournalCorrupt, JournalError
 
 MAP_BYTES: Final = 64 << 30
 """Virtual address space, not disk: the file grows as needed."""

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from quorum.data_folder import REPLACE
 from quorum.raft.admission import Admission
 from quorum.raft.clock import clock_s
 from quorum.raft.compaction import ReplicatedState
 from quorum.raft.frames import REGULAR, Message
 from quorum.raft.guards import SafetyViolation, conflict_index, filter_append
-from quorum.raft.journal import NO_OP, REPLACE, Entry, Journal
+from quorum.raft.journal import NO_OP, Entry, Journal
 from quorum.raft.lease import Lease
 from quorum.raft.membership import MemberVoter
 from quorum.raft.options import RaftOptions

@@ -15,8 +15,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from crc32c import crc32c
 
-from quorum.data_folder import sync_folder
-from quorum.raft.journal import REPLACE
+from quorum.data_folder import REPLACE, sync_folder
 
 MAGIC: Final = b"QRTSNAP\x01"
 _POSITION = struct.Struct(">QQ")

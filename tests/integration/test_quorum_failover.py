@@ -11,6 +11,9 @@ from tests.support.quorum_cluster import QuorumCluster, connected
 
 pytestmark = pytest.mark.integration
 
+FAILOVER_S = 10.0
+"""Half a second where nothing else runs (``bench/quorum_writes.py``), longer on a busy machine."""
+
 
 async def test_d1_leader_killed_writes_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
     with QuorumCluster(tmp_path) as quorum:
@@ -18,12 +21,16 @@ async def test_d1_leader_killed_writes_go_on_and_nothing_is_lost(tmp_path: Path)
             writers = [Writer(one), Writer(two)]
             for _ in range(2):
                 await asyncio.sleep(0.3)
-                for writer in writers:
-                    writer.reset_gap()
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.kill(killed)
-                await asyncio.sleep(2.5)
-                assert max(writer.longest_gap_s for writer in writers) < 2.0
+                await asyncio.sleep(0.1)  # Answers of the killed one have come.
+                before = [len(writer.acknowledged) for writer in writers]
+                async with asyncio.timeout(FAILOVER_S):
+                    while not all(
+                        len(writer.acknowledged) > count + 20
+                        for writer, count in zip(writers, before, strict=True)
+                    ):
+                        await asyncio.sleep(0.01)
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
             for writer in writers:

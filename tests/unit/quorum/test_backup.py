@@ -16,7 +16,7 @@ from metadata_log.types import MetadataOffset
 from quorum.backup import salvage_backup
 from quorum.backup_file import Backup, BackupHeader, read_backup, write_backup
 from quorum.config import QuorumConfig, quorum_config
-from quorum.data_folder import claim_data_folder, release_data_folder
+from quorum.data_folder import claimed_data_folder
 from quorum.errors import BackupError
 from quorum.raft.frames import REGULAR
 from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
@@ -200,8 +200,8 @@ class StoppedVoter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        claim_data_folder(folder, "quorum", 2, CLUSTER)
-        release_data_folder(folder)
+        with claimed_data_folder(folder, "quorum", 2, CLUSTER):
+            pass
         self.journal = LmdbJournal(folder / JOURNAL_FILE)
         self.journal.setCurrentTerm(TERM, None)
 
@@ -253,12 +253,11 @@ def test_salvage_refuses_a_gap_between_snapshot_and_journal(stopped: StoppedVote
 
 def test_salvage_refuses_a_folder_in_use(stopped: StoppedVoter) -> None:
     stopped.close()
-    claim_data_folder(stopped.folder, "quorum", 2, CLUSTER)
-    try:
-        with pytest.raises(BackupError, match="used by another process"):
-            salvage_backup(stopped.folder, now_ms=TAKEN_AT_MS)
-    finally:
-        release_data_folder(stopped.folder)
+    with (
+        claimed_data_folder(stopped.folder, "quorum", 2, CLUSTER),
+        pytest.raises(BackupError, match="used by another process"),
+    ):
+        salvage_backup(stopped.folder, now_ms=TAKEN_AT_MS)
 
 
 def test_salvage_refuses_what_is_no_voters_folder(stopped: StoppedVoter, tmp_path: Path) -> None:
@@ -266,8 +265,8 @@ def test_salvage_refuses_what_is_no_voters_folder(stopped: StoppedVoter, tmp_pat
     with pytest.raises(BackupError, match="no data folder of a voter"):
         salvage_backup(tmp_path / "nothing", now_ms=TAKEN_AT_MS)
     broker = tmp_path / "broker"
-    claim_data_folder(broker, "broker", 1, CLUSTER)
-    release_data_folder(broker)
+    with claimed_data_folder(broker, "broker", 1, CLUSTER):
+        pass
     with pytest.raises(BackupError, match="data folder of a broker"):
         salvage_backup(broker, now_ms=TAKEN_AT_MS)
     shutil.rmtree(broker)

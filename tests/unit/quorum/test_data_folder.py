@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,44 +10,58 @@ import pytest
 from metadata_log.types import ID_BYTES
 from quorum.data_folder import (
     IDENTITY_FILE,
+    REPLACE,
     DataFolderError,
     DataFolderInUse,
     DataFolderMismatch,
-    claim_data_folder,
-    release_data_folder,
+    claimed_data_folder,
+    read_identity,
 )
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "deep" / "data"
-    yield path
-    release_data_folder(path)
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "data"
+
+
+def claim(folder: Path, role: str = "broker", node_id: int = 3, cluster_id: str = "c") -> bytes:
+    """Claim and release it; its directory id."""
+    with claimed_data_folder(folder, role, node_id, cluster_id) as directory_id:
+        return directory_id
 
 
 def test_new_folder_is_made_and_marked(folder: Path) -> None:
-    claimed = claim_data_folder(folder, "broker", 3, "c")
+    directory_id = claim(folder)
     identity = json.loads((folder / IDENTITY_FILE).read_bytes())
-    assert bytes.fromhex(identity.pop("directory_id")) == claimed.directory_id
+    assert bytes.fromhex(identity.pop("directory_id")) == directory_id
     assert identity == {"format": 1, "cluster_id": "c", "role": "broker", "node_id": 3}
-    assert claimed.is_new
-    assert len(claimed.directory_id) == ID_BYTES
+    assert len(directory_id) == ID_BYTES
+    assert read_identity(folder) == ("c", "broker", 3, directory_id)
 
 
 def test_owner_comes_back_to_the_same_folder(folder: Path) -> None:
-    claims = []
-    for _ in range(2):
-        claims.append(claim_data_folder(folder, "broker", 3, "c"))
-        release_data_folder(folder)
-    assert [claim.is_new for claim in claims] == [True, False]
-    assert claims[0].directory_id == claims[1].directory_id
+    assert claim(folder) == claim(folder)
 
 
 def test_a_folder_that_was_emptied_is_another_one(folder: Path) -> None:
-    before = claim_data_folder(folder, "broker", 3, "c")
-    release_data_folder(folder)
+    before = claim(folder)
     (folder / IDENTITY_FILE).unlink()
-    assert claim_data_folder(folder, "broker", 3, "c").directory_id != before.directory_id
+    assert read_identity(folder) is None
+    assert claim(folder) != before
+
+
+def test_whoever_has_an_identity_was_prepared(folder: Path) -> None:
+    """Else a voter killed at its very first start seems to have lost what it never had."""
+
+    def killed(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), claimed_data_folder(folder, "quorum", 3, "c", killed):
+        pass
+    assert read_identity(folder) is None
+    for times in (1, 1):  # Prepared once, and never again.
+        with claimed_data_folder(folder, "quorum", 3, "c", lambda path: (path / "new").mkdir()):
+            assert len(list(folder.glob("new"))) == times
 
 
 def test_identity_without_a_directory_id_is_refused(folder: Path) -> None:
@@ -57,7 +70,7 @@ def test_identity_without_a_directory_id_is_refused(folder: Path) -> None:
         '{"format": 1, "cluster_id": "c", "role": "broker", "node_id": 3}'
     )
     with pytest.raises(DataFolderError, match="directory_id"):
-        claim_data_folder(folder, "broker", 3, "c")
+        claim(folder)
 
 
 @pytest.mark.parametrize(
@@ -71,47 +84,48 @@ def test_identity_without_a_directory_id_is_refused(folder: Path) -> None:
 def test_another_owner_is_refused_naming_both(
     folder: Path, role: str, node_id: int, cluster_id: str, named: str
 ) -> None:
-    claim_data_folder(folder, "broker", 3, "c")
-    release_data_folder(folder)
+    claim(folder)
     with pytest.raises(DataFolderMismatch, match=named):
-        claim_data_folder(folder, role, node_id, cluster_id)
-    claim_data_folder(folder, "broker", 3, "c")  # The refusal left nothing locked.
+        claim(folder, role, node_id, cluster_id)
+    claim(folder)  # The refusal left nothing locked.
 
 
 def test_second_claim_is_refused_in_and_outside_of_this_process(folder: Path) -> None:
-    claim_data_folder(folder, "broker", 3, "c")
-    with pytest.raises(DataFolderInUse):
-        claim_data_folder(folder, "broker", 3, "c")
-    claim = (
+    other = (
         "import sys; from pathlib import Path\n"
-        "from quorum.data_folder import DataFolderInUse, claim_data_folder\n"
-        "try: claim_data_folder(Path(sys.argv[1]), 'broker', 3, 'c')\n"
+        "from quorum.data_folder import DataFolderInUse, claimed_data_folder\n"
+        "try:\n"
+        "    with claimed_data_folder(Path(sys.argv[1]), 'broker', 3, 'c'): pass\n"
         "except DataFolderInUse: sys.exit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", claim, str(folder)], check=False)
-    assert done.returncode == 7
+    with claimed_data_folder(folder, "broker", 3, "c"):
+        with pytest.raises(DataFolderInUse):
+            claim(folder)
+        done = subprocess.run([sys.executable, "-c", other, str(folder)], check=False)
+        assert done.returncode == 7
+    claim(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff"])
 def test_damaged_identity_is_refused(folder: Path, content: bytes) -> None:
     folder.mkdir(parents=True)
     (folder / IDENTITY_FILE).write_bytes(content)
-    with pytest.raises(DataFolderError, match=IDENTITY_FILE):
-        claim_data_folder(folder, "broker", 3, "c")
+    with pytest.raises(DataFolderError, match=IDENTITY_FILE) as refused:
+        claim(folder, "quorum")
+    assert str(refused.value).endswith(REPLACE)
 
 
 def test_newer_format_is_refused(folder: Path) -> None:
-    claim_data_folder(folder, "broker", 3, "c")
-    release_data_folder(folder)
+    claim(folder)
     (folder / IDENTITY_FILE).write_text(
         '{"format": 2, "cluster_id": "c", "role": "broker", "node_id": 3}'
     )
     with pytest.raises(DataFolderMismatch, match="format 2"):
-        claim_data_folder(folder, "broker", 3, "c")
+        claim(folder)
 
 
 def test_unusable_path_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(DataFolderError, match=str(file)):
-        claim_data_folder(file, "broker", 3, "c")
+        claim(file)
