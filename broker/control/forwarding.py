@@ -113,6 +113,44 @@ class ControllerForwarder:
             request, lambda at: at.elect_leaders, lambda stub: stub.ElectLeaders, failed
         )
 
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        """Move replicas, or cancel that; one result per partition."""
+
+        def failed(code: int, message: str) -> admin_pb2.AlterPartitionReassignmentsResponse:
+            results = [
+                admin_pb2.PartitionResult(
+                    topic=one.topic, partition=one.partition, error_code=code, error_message=message
+                )
+                for one in request.partitions
+            ]
+            return admin_pb2.AlterPartitionReassignmentsResponse(
+                error_code=code, partitions=results
+            )
+
+        return await self._carry_out(
+            request,
+            lambda at: at.alter_partition_reassignments,
+            lambda stub: stub.AlterPartitionReassignments,
+            failed,
+        )
+
+    async def list_partition_reassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        """The reassignments under way, as the controller has them."""
+
+        def failed(code: int, _message: str) -> admin_pb2.ListPartitionReassignmentsResponse:
+            return admin_pb2.ListPartitionReassignmentsResponse(error_code=code)
+
+        return await self._carry_out(
+            request,
+            lambda at: at.list_partition_reassignments,
+            lambda stub: stub.ListPartitionReassignments,
+            failed,
+        )
+
     async def allocate_producer_ids(
         self, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> admin_pb2.AllocateProducerIdsResponse:

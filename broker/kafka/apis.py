@@ -2,7 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from broker.kafka import cluster, elections, fetch, groups, offsets, produce, producers, topics
+from broker.kafka import (
+    cluster,
+    elections,
+    fetch,
+    groups,
+    offsets,
+    produce,
+    producers,
+    reassignments,
+    topics,
+)
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
 from broker.kafka.metadata import MetadataApi
 from broker.kafka.requests import Api
@@ -91,6 +101,20 @@ def api_table() -> Mapping[int, Api]:
             max_version=2,
             first_flexible_version=2,
             handle=elections.elect_leaders,
+        ),
+        Api(
+            key=45,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=0,
+            handle=reassignments.alter_partition_reassignments,
+        ),
+        Api(
+            key=46,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=reassignments.list_partition_reassignments,
         ),
         Api(
             key=60,

@@ -60,6 +60,14 @@ class Forwarder(Protocol):
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse: ...
 
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse: ...
+
+    async def list_partition_reassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest
+    ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
+
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse: ...

@@ -1,6 +1,6 @@
 """The admin client: topics, status and the controller, over gRPC, straight to the controller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from quorate.client.bootstrap import discover
@@ -10,6 +10,7 @@ from quorate.client.results import (
     ClusterStatus,
     ElectionType,
     NewTopic,
+    OngoingReassignment,
     PartitionName,
     PartitionResult,
     TopicInfo,
@@ -122,6 +123,62 @@ class AdminClient:
         )
         _check(answer.error_code, "electing leaders")
         return [PartitionResult.from_proto(result) for result in answer.partitions]
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[PartitionName, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> list[PartitionResult]:
+        """Move each partition to its target, first replica preferred; None cancels a move.
+
+        One result per partition, once that is decided: the moves themselves take their time, see
+        ``list_partition_reassignments``.
+        """
+        request = admin_pb2.AlterPartitionReassignmentsRequest(
+            context=self._context("AlterPartitionReassignments"),
+            partitions=[
+                admin_pb2.WantedReassignment(
+                    topic=name.topic,
+                    partition=name.partition,
+                    replicas=target or (),
+                    cancel=target is None,
+                )
+                for name, target in targets.items()
+            ],
+            allow_replication_factor_change=allow_replication_factor_change,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.AlterPartitionReassignments(
+                request, timeout=timeout_s
+            ),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "moving replicas")
+        return [PartitionResult.from_proto(result) for result in answer.partitions]
+
+    def list_partition_reassignments(
+        self, partitions: Sequence[PartitionName] | None = None
+    ) -> list[OngoingReassignment]:
+        """Moves under way, of ``partitions`` or of all, sorted."""
+        request = admin_pb2.ListPartitionReassignmentsRequest(
+            context=self._context("ListPartitionReassignments"),
+            all=partitions is None,
+            partitions=[
+                admin_pb2.PartitionRef(topic=name.topic, partition=name.partition)
+                for name in partitions or ()
+            ],
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.ListPartitionReassignments(
+                request, timeout=timeout_s
+            ),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "listing reassignments")
+        return [OngoingReassignment.from_proto(one) for one in answer.partitions]
 
     def list_topics(self) -> list[str]:
         """Names of all topics, sorted."""

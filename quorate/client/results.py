@@ -174,6 +174,27 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingReassignment:
+    """A partition whose replicas are being moved; ``replicas``: all it has at the moment."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+    @classmethod
+    def from_proto(cls, ongoing: admin_pb2.OngoingReassignment) -> "OngoingReassignment":
+        return cls(
+            topic=ongoing.topic,
+            partition=ongoing.partition,
+            replicas=tuple(ongoing.replicas),
+            adding_replicas=tuple(ongoing.adding_replicas),
+            removing_replicas=tuple(ongoing.removing_replicas),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """The cluster as one broker knows it.
 

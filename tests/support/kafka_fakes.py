@@ -212,6 +212,9 @@ class FakeForwarder:
         self.creations: list[admin_pb2.CreateTopicsRequest] = []
         self.deletions: list[admin_pb2.DeleteTopicsRequest] = []
         self.elections: list[admin_pb2.ElectLeadersRequest] = []
+        self.reassignments: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
+        self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
+        self.ongoing: list[admin_pb2.OngoingReassignment] = []
         self.refusals: dict[str, int] = {}
         self.gate: asyncio.Event | None = None
 
@@ -280,6 +283,30 @@ class FakeForwarder:
                 for number in topic.partitions
             ]
         )
+
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        self.reassignments.append(request)
+        return admin_pb2.AlterPartitionReassignmentsResponse(
+            partitions=[
+                admin_pb2.PartitionResult(topic=one.topic, partition=one.partition)
+                if self._exists(one.topic, one.partition)
+                else admin_pb2.PartitionResult(
+                    topic=one.topic,
+                    partition=one.partition,
+                    error_code=errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message=f"there is no partition {one.topic}-{one.partition}",
+                )
+                for one in request.partitions
+            ]
+        )
+
+    async def list_partition_reassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        self.lists.append(request)
+        return admin_pb2.ListPartitionReassignmentsResponse(partitions=self.ongoing)
 
     def _exists(self, topic: str, number: int) -> bool:
         known = self._metadata.topics.get(topic)

@@ -10,17 +10,20 @@ is decided again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Brokers, Liveness
 from broker.errors import KafkaError
+from metadata_log.features import METADATA_VERSION, metadata_version
 from metadata_log.image import Image, Partition, Reassignment, Topic
 from metadata_log.records import Operation, PartitionReassignment
 from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 Replicas = tuple[BrokerId, ...]
+
+METADATA_VERSION_WITH_REASSIGNMENTS: Final = 2
 
 
 class Wanted(NamedTuple):
@@ -88,6 +91,12 @@ def alter(
 
 
 def _known(image: Image, tp: TopicPartition) -> tuple[Topic, Partition]:
+    if metadata_version(image) < METADATA_VERSION_WITH_REASSIGNMENTS:
+        raise KafkaError(
+            errors_pb2.UNSUPPORTED_VERSION,
+            f"{METADATA_VERSION} is at level {metadata_version(image)}, and replicas can be moved "
+            f"from {METADATA_VERSION_WITH_REASSIGNMENTS} on: upgrade the feature first",
+        )
     topic, partition = image.topics.get(tp.topic), image.partition(tp)
     if topic is None or partition is None:
         raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")

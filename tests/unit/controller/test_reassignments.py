@@ -2,12 +2,14 @@
 
 import re
 
+import msgspec
 import pytest
 
 from broker.controller.managers import reassignments
 from broker.controller.managers.brokers import leadership_changes, liveness
 from broker.controller.managers.office import Office
 from broker.controller.managers.reassignments import Candidates, Wanted
+from metadata_log.features import METADATA_VERSION
 from metadata_log.image import Image, Partition
 from metadata_log.records import BrokerAdmitted, IsrChange, IsrMember, TopicDeletionPending
 from metadata_log.types import NO_BROKER, BrokerId, TopicPartition
@@ -161,6 +163,13 @@ def test_c11_a_target_that_cannot_be_is_refused(
     assert moves.alter(*target) == "INVALID_REPLICA_ASSIGNMENT"
     assert re.search(says, moves.message)
     assert moves.image is before
+
+
+def test_c11_b4_older_voters_are_spared_records_they_cannot_read(moves: Moves) -> None:
+    features = moves.image.features.set(METADATA_VERSION, 1)
+    moves.log.image = msgspec.structs.replace(moves.image, features=features)
+    assert moves.alter(0, 2, 1) == "UNSUPPORTED_VERSION"
+    assert "upgrade the feature" in moves.message
 
 
 def test_c11_an_empty_target_is_refused(moves: Moves) -> None:

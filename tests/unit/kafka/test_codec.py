@@ -97,6 +97,20 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],
         "timeout": 1234,
     },
+    45: {
+        "timeout": 1234,
+        "allow_replication_factor_change": False,
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [
+                    {"partition_index": 0, "replicas": [1, 2]},
+                    {"partition_index": 1, "replicas": None},
+                ],
+            }
+        ],
+    },
+    46: {"timeout": 1234, "topics": [{"name": "t", "partition_indexes": [0, 7]}]},
     60: {"include_cluster_authorized_operations": True, "endpoint_type": 2},
 }
 
