@@ -13,7 +13,8 @@ BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
 SEED ?= 1
-STEPS ?= 25
+STEPS ?=
+CLUSTER ?=
 WITHOUT ?=
 BENCH_ARGS ?=
 
@@ -47,8 +48,8 @@ test: setup ## The test suite in under 10 minutes, and the demands that no test 
 soak: setup ## The slow tests alone.
 	@$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
 
-sim: setup ## Replay one run of the quorum's simulator: SEED=63, STEPS=25, WITHOUT=a guard.
-	@$(BIN)/python -m tests.sim --seeds $(SEED) --steps $(STEPS) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)
+sim: setup ## Replay a run of the quorum's simulator (CLUSTER=1: of the cluster's): SEED=63, WITHOUT=a guard.
+	@$(BIN)/python -m tests.sim$(if $(CLUSTER),.cluster) --seeds $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)
 
 check: setup ## Lint, format, types, layers, and whether the generated code is fresh.
 	$(BIN)/ruff check .

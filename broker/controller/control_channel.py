@@ -33,10 +33,9 @@ class LeadershipLane(Lane):
 
     def __init__(self, shared: Correspondence, broker: Broker) -> None:
         super().__init__(shared, broker)
-        self._is_init = False
         self._all = False
         self._some: set[TopicIdPartition] = set()
-        self._taken: tuple[bool, bool, set[TopicIdPartition]] | None = None
+        self._taken: tuple[bool, set[TopicIdPartition]] | None = None
         self._answered = asyncio.Event()
         self._answered.set()
 
@@ -45,10 +44,9 @@ class LeadershipLane(Lane):
         self._some.update(tips)
         self._ask()
 
-    def tell_all(self, *, is_init: bool) -> None:
-        """Tell of every partition the broker hosts; ``is_init``: as a new controller (C7)."""
+    def tell_all(self) -> None:
+        """Tell of every partition the broker hosts, as an INIT: what it lacks is not its (C7)."""
         self._all = True
-        self._is_init = self._is_init or is_init
         self._ask()
 
     def forget(self, tips: Iterable[TopicIdPartition]) -> None:
@@ -57,7 +55,7 @@ class LeadershipLane(Lane):
 
     async def until_answered(self, tips: Iterable[TopicIdPartition]) -> None:
         """Wait while a request is under way that names any of ``tips``."""
-        while self._taken is not None and (self._taken[1] or not self._taken[2].isdisjoint(tips)):
+        while self._taken is not None and (self._taken[0] or not self._taken[1].isdisjoint(tips)):
             await self._answered.wait()
 
     async def take(self) -> Encoded | None:
@@ -66,19 +64,18 @@ class LeadershipLane(Lane):
         if not (self._all or self._some):
             return None
         image, own = self._shared.image(), self._broker.broker_id
-        is_init, everything, some = self._is_init, self._all, self._some
-        self._is_init, self._all, self._some = False, False, set()
+        everything, some = self._all, self._some
+        self._all, self._some = False, set()
         selection = hosted_by(image, own) if everything else assigned_among(image, own, some)
         if not (everything or selection):
             return None
-        self._taken = (is_init, everything, some)
+        self._taken = (everything, some)
         self._answered = asyncio.Event()
-        return self._shared.requests.leader_and_isr(image, selection, is_init=is_init)
+        return self._shared.requests.leader_and_isr(image, selection, is_init=everything)
 
     def take_back(self) -> None:
         if self._taken is not None:
-            is_init, everything, some = self._taken
-            self._is_init = self._is_init or is_init
+            everything, some = self._taken
             self._all = self._all or everything
             self._some |= some
 

@@ -5,7 +5,9 @@ own decisions and the ISR changes of leaders take the same way. Transactions tha
 together are told together.
 
 Leadership is told to a broker's incarnation only once its arrival has been dealt with (see
-``managers.brokers``): told earlier, a restarted leader would go on in its old leader epoch.
+``managers.brokers``): told earlier, a restarted leader would go on in its old leader epoch. What it
+is told first is complete, an INIT: a broker that lost its session and registers again, without a
+restart, may hold replicas of topics that were deleted meanwhile (C7).
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from broker.controller.control_requests import StoppedReplica
 from broker.controller.lane import Correspondence
 from metadata_log.draft import Changes
 from metadata_log.image import Image, Topic
-from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
+from metadata_log.types import BrokerId, TopicId, TopicIdPartition
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,6 @@ class Publisher:
         self._told = Image()
         self._changed_topics: set[str] = set()
         self._due: asyncio.Handle | None = None
-        self._init_due: dict[BrokerId, BrokerEpoch] = {}
         self._introduction: asyncio.Task[None] | None = None
 
     @property
@@ -41,7 +42,6 @@ class Publisher:
     def start(self, image: Image) -> None:
         """As a new controller: INIT and full metadata to all (C9)."""
         self._told = image
-        self._init_due = {one.broker_id: one.epoch for one in image.brokers.values()}
         self._open_channels(image)
         self._introduction = asyncio.create_task(self._introduce(), name="introduction")
 
@@ -126,8 +126,7 @@ class Publisher:
                 found.metadata.tell_all()
             if not found.told_leadership and broker.admitted:
                 found.told_leadership = True
-                is_init = self._init_due.get(broker_id) == broker.epoch
-                found.leadership.tell_all(is_init=is_init)
+                found.leadership.tell_all()
 
     def _stop_removed(self, before: Image, image: Image, changed: Collection[str]) -> None:
         """Replicas that an AR no longer has are stopped and deleted: that they left is committed

@@ -6,6 +6,7 @@ and the rest of it is voided before anything is appended.
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
-from broker.log.journal import create_segment
+from broker.log.journal import CreateSegment, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.options import LogOptions
 from broker.log.segment import Segment, StoredBatch
@@ -106,7 +107,19 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
     table = StoreTable.open(directory)
     _discard_undurable(directory, table, boot_id)
     segments = _open_segments(directory, options, table)
-    active, following = _choose_active(directory, options, table, segments)
+    create = partial(create_segment, directory, options, table)
+    return recover_logs(table, segments, options, boot_id, create)
+
+
+def recover_logs(
+    table: StoreTable,
+    segments: dict[int, Segment],
+    options: LogOptions,
+    boot_id: str,
+    create: CreateSegment,
+) -> Recovered:
+    """The logs in ``segments``, all that ``table`` knows, oldest first; voids what has a gap."""
+    active, following = _choose_active(options, table, segments, create)
     logs = _scan(table, segments.values())
     _close_gaps(logs, active, table)
     _settle_durability(options, table, segments, active, following)
@@ -177,7 +190,7 @@ def _open_segments(directory: Path, options: LogOptions, table: StoreTable) -> d
 
 
 def _choose_active(
-    directory: Path, options: LogOptions, table: StoreTable, segments: dict[int, Segment]
+    options: LogOptions, table: StoreTable, segments: dict[int, Segment], create: CreateSegment
 ) -> tuple[Segment, Segment | None]:
     """The segment to append to, and the one created ahead of it, if any.
 
@@ -186,7 +199,7 @@ def _choose_active(
     last_id = table.last_segment_id()
     newest = segments.get(last_id)
     if newest is None:
-        newest = create_segment(directory, options, table, last_id + 1)
+        newest = create(last_id + 1)
         segments[newest.id] = newest
         return newest, None
     voids = [void for of_partition in table.voids().values() for void in of_partition]

@@ -91,6 +91,7 @@ class ControlCommands:
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool) -> None:
         """Start what the image assigns to this broker, set aside what it does not (C10).
 
+        What is being deleted is not started: its data may be gone already, here or elsewhere.
         Leadership is taken up only if the log is surely whole (rule 8).
         """
         own = self._table.broker_id
@@ -99,6 +100,8 @@ class ControlCommands:
             for broker in image.brokers.values():
                 self._fetchers.learn_endpoint(broker.broker_id, broker.grpc)
             for topic in image.topics.values():
+                if topic.name in image.deletions:
+                    continue
                 for number, leaf in enumerate(topic.partitions):
                     if own not in leaf.replicas:
                         continue

@@ -28,11 +28,14 @@ def may_be_deleted(
 ) -> bool:
     """Whether ``image`` shows that this broker's assignment of ``tip``, made then, has ended.
 
+    A deletion that was accepted is never taken back, so one that is pending counts.
     A restored quorum says nothing of what was made before its history began: the partition may be
     younger than the backup, and this the only copy. It is kept for the operator (rule 7).
     """
     if assigned_at <= image.restored_offset and image.restored_offset:
         return False
+    if image.topic_names.get(tip.topic_id) in image.deletions:
+        return True
     partition = image.partition_by_id(tip)
     return partition is None or broker_id not in partition.replicas
 

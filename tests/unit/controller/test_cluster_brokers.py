@@ -34,12 +34,24 @@ async def test_b3_a_bounced_broker_is_noticed_between_two_looks(cluster: Cluster
     assert (shared.leader, shared.isr) == (3, (3,))
     assert (alone.leader, alone.isr, alone.leader_epoch) == (2, (2,), 1), "a new leader epoch"
     first, *_ = cluster.brokers[2].replicas.led
-    assert not first.is_init, "only a new controller's first command is"
+    assert first.is_init, "it may hold what was deleted while it was away"
     assert {one.topic: one.partitions[0].leader_epoch for one in first.topics} == {
         "orders": 1,
         "alone": 1,
     }
     assert cluster.brokers[2].cache.leader(TopicPartition("orders", 0)) == 3
+
+
+async def test_c7_who_registers_again_without_a_restart_is_told_all_that_is_its_own(
+    cluster: Cluster,
+) -> None:
+    """A session can be lost while a topic goes: nobody else tells of its removal any more."""
+    await cluster.create_topic("orders", (2, 3))
+    cluster.quorum.expire(cluster.brokers[2].quorum.session_id)
+    await cluster.at_rest()
+    told = cluster.brokers[2].replicas.led[-1]
+    assert told.is_init
+    assert [topic.topic for topic in told.topics] == ["orders"]
 
 
 async def test_b3_a_second_bounce_while_the_first_is_dealt_with_is_noticed(

@@ -105,7 +105,7 @@ async def test_b2_a_request_is_built_again_and_never_restamped(line: Line) -> No
         error_code=errors_pb2.STALE_BROKER_EPOCH, controller_epoch=1
     )
     line.answers = [stale]
-    line.channel.leadership.tell_all(is_init=True)
+    line.channel.leadership.tell_all()
     await until(lambda: line.sent)
     line.log.start_broker(3)
     await line.channel.drained()

@@ -6,10 +6,11 @@ import pytest
 
 from broker.replication.pace import STEPS_IN_A_ROW
 from broker.replication.partition.effects import Role
+from metadata_log.records import TopicDeletionPending
 from metadata_log.types import LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
-from tests.support.metadata import MetadataLogBuilder
+from tests.support.metadata import MetadataLogBuilder, topic_id_of
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
@@ -269,6 +270,16 @@ async def test_c10_startup_leads_and_follows_as_the_image_says(
     assert broker.hosted("followed").replica.role is Role.FOLLOWER
     assert broker.hosted("followed").following is not None
     assert tip_of("elsewhere") not in broker.store.logs
+
+
+async def test_c5_startup_brings_back_nothing_that_is_being_deleted(
+    broker: BrokerReplicas, metadata: MetadataLogBuilder
+) -> None:
+    """Its data may be gone: an empty log would lead in a leader epoch that had records."""
+    metadata.write_as_controller(TopicDeletionPending(name="led", topic_id=topic_id_of("led")))
+    await broker.manager.adopt_image(metadata.image)
+    assert tip_of("led") not in broker.store.logs
+    assert broker.hosted("followed").replica.role is Role.FOLLOWER
 
 
 async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(

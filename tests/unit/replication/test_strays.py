@@ -5,6 +5,7 @@ import pytest
 
 from broker.replication.strays import may_be_deleted
 from metadata_log.image import Image
+from metadata_log.records import TopicDeletionPending
 from metadata_log.types import BrokerId, MetadataOffset, TopicIdPartition
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -46,3 +47,13 @@ def test_rule_7_what_a_restored_quorum_cannot_know_is_kept(
 def test_rule_7_what_was_assigned_after_the_restore_is_the_quorums_to_take_away() -> None:
     restored = image(2, restored_offset=RESTORED_AT)
     assert may_be_deleted(restored, OWN, TIP, assigned_at=RESTORED_AT + 1)
+
+
+def test_c5_what_is_being_deleted_may_go_at_once() -> None:
+    """An accepted deletion is never taken back; its broker may have missed the StopReplica."""
+    log = MetadataLogBuilder()
+    log.start_broker(1)
+    log.elect_controller(1)
+    log.create_topic("orders", (1,))
+    log.write_as_controller(TopicDeletionPending(name="orders", topic_id=TIP.topic_id))
+    assert may_be_deleted(log.image, OWN, TIP, assigned_at=5)

@@ -1,0 +1,1 @@
+"""The cluster's simulator: whole brokers with controller and clients, from one seed."""

@@ -1,0 +1,150 @@
+"""The end of a run: once nothing goes wrong any more, the cluster heals, and all copies agree."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from metadata_log.image import Image
+from metadata_log.types import BrokerId, TopicIdPartition
+from tests.sim.cluster.checkers import Checker, read_all
+from tests.sim.cluster.clients import Clients
+from tests.sim.cluster.machine import Machine
+from tests.sim.cluster.operator import Operator
+from tests.sim.cluster.quorum import SimulatedQuorum
+from tests.sim.world import Violation, World
+
+WELL_WITHIN_S: Final = 30.0
+CONSENT_AFTER_S: Final = 12.0
+"""So long an operator waits before losses are accepted for partitions that nobody can lead."""
+
+LOOK_EVERY_S: Final = 0.25
+
+
+class End:
+    """Watches a cluster become well."""
+
+    def __init__(
+        self,
+        world: World,
+        quorum: SimulatedQuorum,
+        machines: dict[int, Machine],
+        clients: Clients,
+        operator: Operator,
+        checker: Checker,
+    ) -> None:
+        self._world = world
+        self._quorum = quorum
+        self._machines = machines
+        self._clients = clients
+        self._operator = operator
+        self._checker = checker
+
+    def come(self) -> None:
+        """Raises ``Violation`` where it does not."""
+        world = self._world
+        world.run_until(world.now + 0.5)
+        began = world.now
+        self._clients.is_stopping = True
+        consented = False
+        while (trouble := self._trouble()) is not None:
+            if world.now - began > WELL_WITHIN_S:
+                raise Violation(f"{WELL_WITHIN_S:.0f} s after everything was healed: {trouble}")
+            if not consented and world.now - began > CONSENT_AFTER_S:
+                consented = True
+                self._operator.allow_unclean(_lost_for_good)
+            world.run_until(world.now + LOOK_EVERY_S)
+        self._all_copies_agree()
+
+    def _trouble(self) -> str | None:
+        return next(self._troubles(), None)
+
+    def _troubles(self) -> Iterator[str]:
+        if not self._clients.are_idle:
+            yield "a producer still waits"
+        image = self._quorum.image
+        yield from self._broker_troubles(image)
+        if image.deletions:
+            yield f"{sorted(image.deletions)} are still being deleted"
+        for name, topic in sorted(image.topics.items()):
+            for number, partition in enumerate(topic.partitions):
+                where = f"{name}-{number}"
+                if partition.offline:
+                    yield f"{where} is offline, ISR {list(partition.isr)}"
+                elif set(partition.isr) != set(partition.replicas):
+                    yield f"{where}: ISR {list(partition.isr)} of {list(partition.replicas)}"
+        yield from self._replica_troubles(image)
+
+    def _broker_troubles(self, image: Image) -> Iterator[str]:
+        for broker_id, machine in self._machines.items():
+            broker = image.brokers.get(BrokerId(broker_id))
+            process = machine.process
+            if broker is None or not broker.admitted or process is None or not process.is_up:
+                yield f"broker {broker_id} is not registered and admitted"
+                return
+            elector = process.node._elector
+            serves = elector is not None and elector.active is not None
+            if serves != (image.controller_id == broker_id):
+                yield f"broker {broker_id} {'serves' if serves else 'does not serve'} as controller"
+            told = process.node._cache.topics
+            wanted = {
+                name: [(one.leader, one.leader_epoch) for one in topic.partitions]
+                for name, topic in image.topics.items()
+            }
+            known = {
+                name: [(one.leader, one.leader_epoch) for one in topic.partitions]
+                for name, topic in told.items()
+            }
+            if known != wanted:
+                yield f"broker {broker_id} tells clients {known}, not {wanted}"
+        if image.controller is None:
+            yield "there is no controller"
+
+    def _replica_troubles(self, image: Image) -> Iterator[str]:
+        for broker_id, machine in self._machines.items():
+            assigned = {
+                TopicIdPartition(topic.topic_id, number)
+                for topic in image.topics.values()
+                for number, partition in enumerate(topic.partitions)
+                if broker_id in partition.replicas
+            }
+            process = machine.process
+            assert process is not None
+            assert process.store is not None
+            held = set(process.store.logs)
+            if held != assigned:
+                yield (
+                    f"broker {broker_id} holds {len(held - assigned)} replicas that are not its "
+                    f"own, and lacks {len(assigned - held)}"
+                )
+            for hosted in process.node._replicas.table:
+                log, truth = hosted.log, self._checker.truth(hosted.tip)
+                if log.flushed_offset != log.log_end_offset:
+                    yield f"broker {broker_id} has not flushed {hosted.tp}"
+                if hosted.replica.high_watermark != log.log_end_offset:
+                    yield (
+                        f"broker {broker_id}: high watermark of {hosted.tp} is "
+                        f"{hosted.replica.high_watermark}, log end {log.log_end_offset}"
+                    )
+                if truth.end > log.log_end_offset and not truth.is_lossy:
+                    raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
+
+    def _all_copies_agree(self) -> None:
+        copies: dict[TopicIdPartition, tuple[int, list[bytes]]] = {}
+        for broker_id, machine in self._machines.items():
+            process = machine.process
+            assert process is not None
+            for hosted in process.node._replicas.table:
+                batches = read_all(hosted)
+                other, same = copies.setdefault(hosted.tip, (broker_id, batches))
+                if same != batches:
+                    raise Violation(f"brokers {other} and {broker_id} differ on {hosted.tp}")
+                if not self._checker.truth(hosted.tip).is_lossy:
+                    for batch in batches:
+                        self._checker.truth(hosted.tip).check(batch, f"broker {broker_id}")
+
+
+def _lost_for_good(image: Image) -> list[str]:
+    return sorted(
+        name
+        for name, topic in image.topics.items()
+        if any(partition.offline for partition in topic.partitions)
+    )

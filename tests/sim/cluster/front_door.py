@@ -1,0 +1,107 @@
+"""The broker's front door for simulated clients: Kafka's requests without their wire format.
+
+What a handler of the Kafka listener asks of ``KafkaServices`` is asked here, over the simulated
+network, in pickled tuples.
+"""
+
+import pickle
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from broker.kafka.services import KafkaServices
+from broker.replication.api import FetchWant, ProduceEntry
+from broker.replication.manager import ReplicaManager
+from metadata_log.types import Endpoint, TopicPartition
+from quorate_proto.v1 import admin_pb2
+from tests.sim.cluster.rpc import Rpc
+
+SERVICE = "clients"
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+
+
+class FrontDoor:
+    """The surface of ``broker.kafka.server.KafkaServer``."""
+
+    def __init__(self, rpc: Rpc, services: KafkaServices) -> None:
+        self._rpc = rpc
+        self._services = services
+        self._is_open = False
+        assert isinstance(services.replicas, ReplicaManager)
+        self._replicas = services.replicas
+
+    async def start(self, listener: Endpoint) -> Endpoint:
+        assert self._rpc.server is not None
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(
+                handler, request_deserializer=pickle.loads, response_serializer=pickle.dumps
+            )
+            for name, handler in self._handlers().items()
+        }
+        self._rpc.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        self._is_open = True
+        return listener
+
+    async def stop(self) -> None:
+        self._is_open = False
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {
+            "Metadata": self._metadata,
+            "Produce": self._produce,
+            "Fetch": self._fetch,
+            "LatestOffset": self._latest_offset,
+            "CreateTopics": self._create_topics,
+            "DeleteTopics": self._delete_topics,
+        }
+
+    async def _metadata(self, _: Any, __: Any) -> Any:
+        """{(topic, partition): (topic id, leader, leader epoch)} as this broker was told."""
+        return {
+            (name, number): (topic.topic_id, int(one.leader), int(one.leader_epoch))
+            for name, topic in self._services.metadata.topics.items()
+            for number, one in enumerate(topic.partitions)
+        }
+
+    async def _produce(self, request: Any, _: Any) -> Any:
+        """(error code, base offset, who led) for one batch with acks as asked."""
+        tp, records, acks, timeout_ms = request
+        tp = TopicPartition(*tp)
+        hosted = self._replicas.table.named(tp)
+        epoch = -1 if hosted is None else int(hosted.replica.leader_epoch)
+        tip = None if hosted is None else tuple(hosted.tip)
+        entry = ProduceEntry(tp, records)
+        (outcome,) = await self._services.replicas.produce([entry], acks, timeout_ms)
+        return outcome.error_code, outcome.base_offset, tip, epoch
+
+    async def _fetch(self, request: Any, _: Any) -> Any:
+        """(error code, high watermark, log start, records, partition) of one partition."""
+        tp, offset, epoch, max_wait_ms = request
+        tp = TopicPartition(*tp)
+        hosted = self._replicas.table.named(tp)
+        want = FetchWant(tp, offset, 2_000, epoch)
+        (outcome,) = await self._services.replicas.fetch(
+            [want], max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000
+        )
+        records = b"".join(outcome.chunks)
+        tip = None if hosted is None else tuple(hosted.tip)
+        return outcome.error_code, outcome.high_watermark, outcome.log_start_offset, records, tip
+
+    async def _latest_offset(self, request: Any, _: Any) -> Any:
+        tp, epoch = request
+        tp = TopicPartition(*tp)
+        hosted = self._replicas.table.named(tp)
+        outcome = self._services.replicas.list_offset(tp, -1, epoch)
+        return outcome.error_code, outcome.offset, None if hosted is None else tuple(hosted.tip)
+
+    async def _create_topics(self, request: bytes, _: Any) -> bytes:
+        parsed = admin_pb2.CreateTopicsRequest.FromString(request)
+        return (await self._services.forwarder.create_topics(parsed)).SerializeToString()
+
+    async def _delete_topics(self, request: bytes, _: Any) -> bytes:
+        parsed = admin_pb2.DeleteTopicsRequest.FromString(request)
+        return (await self._services.forwarder.delete_topics(parsed)).SerializeToString()

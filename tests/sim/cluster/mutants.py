@@ -1,0 +1,109 @@
+"""Guards of controller and replication, each with a way to take it out.
+
+As in ``tests.sim.mutants``: only ever by replacing a function while a simulation runs, and the
+removal of each must be noticed within ``WITHIN_SEEDS`` seeds.
+"""
+
+from typing import Any, Final
+
+import metadata_log.rules.leader_and_isr as isr_rules
+import metadata_log.rules.requirements as requirements
+import metadata_log.rules.topics as topic_rules
+from broker.control.fencing import ControlFence
+from broker.controller.managers.office import Office
+from broker.replication import fetch_session
+from broker.replication.commands import ControlCommands
+from broker.replication.partition.state import ReplicaState
+from broker.replication.truncator import Truncator
+from metadata_log.records import Operation, Record
+from quorate_proto.v1 import errors_pb2
+from tests.sim.mutants import Mutant, Replacement, nothing
+
+WITHIN_SEEDS: Final = 300
+
+
+def _truncate_to_high_watermark() -> list[Replacement]:
+    async def on_answer(self: Truncator, following: Any, answer: Any) -> None:
+        if answer.error_code != errors_pb2.NONE:
+            following.back_off(self._now_ms())
+            return
+        if await self._cut(following, following.hosted.replica.high_watermark):
+            self._done(following)
+
+    return [(Truncator, "_on_answer", on_answer)]
+
+
+def _fetch_epoch() -> list[Replacement]:
+    def unchecked(_requested: int, _known: int) -> int:
+        return errors_pb2.NONE
+
+    def refuse(table: Any, hosted: Any, leader_epoch: int, replica_id: int) -> int:
+        if not hosted.leads:
+            return errors_pb2.NOT_LEADER_OR_FOLLOWER
+        if replica_id not in hosted.replica.replicas:
+            return errors_pb2.REPLICA_NOT_AVAILABLE
+        return errors_pb2.NONE
+
+    return [
+        (fetch_session, "check_leader_epoch", unchecked),
+        (fetch_session, "refuse_follower", refuse),
+    ]
+
+
+def _isr_cas() -> list[Replacement]:
+    return [(isr_rules, "_require_version", nothing), (isr_rules, "_require_leadership", nothing)]
+
+
+def _max_broker_epoch() -> list[Replacement]:
+    def check(self: ControlFence, header: Any, own_epoch: Any) -> int:
+        if header.controller_epoch < self.controller_epoch:
+            return errors_pb2.STALE_CONTROLLER_EPOCH
+        self.observe_controller_epoch(header.controller_epoch)
+        if own_epoch is not None:
+            self._begin_incarnation(own_epoch)
+        return errors_pb2.NONE
+
+    return [(ControlFence, "check", check)]
+
+
+def _maximal_isr() -> list[Replacement]:
+    def count(self: ReplicaState) -> None:
+        self._maximal_others = tuple(b for b in self.isr.committed if b != self.broker_id)
+
+    return [(ReplicaState, "_count_maximal", count)]
+
+
+def _controller_epoch() -> list[Replacement]:
+    def operation(self: Office, *records: Record) -> Operation:
+        return Operation(records=records)
+
+    return [
+        (Office, "operation", operation),
+        (requirements, "require_controller", nothing),
+        (isr_rules, "require_controller", nothing),
+        (topic_rules, "require_controller", nothing),
+    ]
+
+
+def _init_deletes() -> list[Replacement]:
+    return [(ControlCommands, "_set_aside_unlisted", nothing)]
+
+
+MUTANTS: Final = [
+    Mutant("truncate-to-hw", "truncation by leader-epoch history", _truncate_to_high_watermark),
+    Mutant("fetch-epoch", "the leader-epoch check on fetch", _fetch_epoch),
+    Mutant("isr-cas", "the compare-and-set on the ISR", _isr_cas),
+    Mutant("max-broker-epoch", "the refusal of stale broker epochs", _max_broker_epoch),
+    Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
+    Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),
+    Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
+]
+
+
+def mutant_named(name: str) -> Mutant:
+    """The mutant of that name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {mutant.name: mutant for mutant in MUTANTS}[name]

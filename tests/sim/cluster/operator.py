@@ -1,0 +1,108 @@
+"""People and tools at work: topics come and go, offices change hands, brokers are stopped in order.
+
+What an operator may do at any time, without asking whether it is a good moment.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.errors import error_name
+from metadata_log.image import Image
+from metadata_log.records import ConfigSet, ControllerEpochIs, ControllerRemoved, Operation
+from metadata_log.types import NO_BROKER
+from quorate_proto.v1 import admin_pb2
+from tests.sim.cluster.clients import Client
+from tests.sim.cluster.quorum import SimulatedQuorum
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.clients import Clients
+
+NAMES: Final = ("a", "b", "c", "d")
+"""Few, so that names come back with other topics behind them."""
+
+
+class Operator(Client):
+    """One piece of work at a time; each request carries a number of its own (F2)."""
+
+    def __init__(self, clients: "Clients", quorum: SimulatedQuorum) -> None:
+        super().__init__(clients, 50)
+        self._quorum = quorum
+        self._requests = 0
+        self._broker_count = len(clients.broker_ids)
+
+    def create(self) -> None:
+        """A topic of any of the names."""
+        self._begin(self._create(self.world.random.choice(NAMES)))
+
+    def delete(self) -> None:
+        image = self._quorum.image
+        if len(image.topics) > 1:
+            self._begin(self._delete(self.world.random.choice(sorted(image.topics))))
+
+    def replace(self) -> None:
+        """Delete, and create again under the same name."""
+
+        async def both(name: str) -> None:
+            await self._delete(name)
+            await self._create(name)
+
+        image = self._quorum.image
+        if image.topics:
+            self._begin(both(self.world.random.choice(sorted(image.topics))))
+
+    def remove_controller(self) -> None:
+        """``quorate metadata rm /controller`` (E5)."""
+        self.world.note("operator removes /controller")
+        self._quorum.write(Operation(records=(ControllerRemoved(broker_id=NO_BROKER),)))
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        """Of one topic; straight into the log, under the present controller's epoch."""
+        image = self._quorum.image
+        config = ConfigSet(entity_type="topic", entity_name=topic, key=key, value=value)
+        epoch = ControllerEpochIs(controller_epoch=image.controller_epoch)
+        self._quorum.write(Operation(records=(config,), conditions=(epoch,)))
+
+    def allow_unclean(self, allowed: Callable[[Image], list[str]]) -> None:
+        """Accept losses for these topics."""
+        for name in allowed(self._quorum.image):
+            self.world.note(f"operator allows unclean elections of {name}")
+            self.set_config(name, "unclean.leader.election.enable", "true")
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        clients = self.clients
+        clients.host.deliver(clients.process, lambda: clients.spawn(work))
+
+    def _context(self) -> admin_pb2.RequestContext:
+        self._requests += 1
+        name = f"request-{self._requests:06}"
+        return admin_pb2.RequestContext(principal_name=name, timeout_ms=3_000, forwarded_by=-1)
+
+    async def _create(self, name: str) -> None:
+        draw = self.world.random
+        replicas = min(self._broker_count, draw.choice([3, 3, 3, 2, 1]))
+        configs = {}
+        if draw.random() < 0.5:
+            configs["min.insync.replicas"] = str(draw.choice([1, 2, 2]))
+        topic = admin_pb2.NewTopic(
+            name=name,
+            num_partitions=draw.choice([1, 1, 2, 3]),
+            replication_factor=replicas,
+            configs=configs,
+        )
+        request = admin_pb2.CreateTopicsRequest(context=self._context(), topics=[topic])
+        answer = await self.call(self.any_broker(), "CreateTopics", request.SerializeToString())
+        if answer is not None:
+            response = admin_pb2.CreateTopicsResponse.FromString(answer)
+            self._note("create", response.topics)
+
+    async def _delete(self, name: str) -> None:
+        request = admin_pb2.DeleteTopicsRequest(context=self._context(), names=[name])
+        answer = await self.call(self.any_broker(), "DeleteTopics", request.SerializeToString())
+        if answer is not None:
+            response = admin_pb2.DeleteTopicsResponse.FromString(answer)
+            self._note("delete", response.topics)
+
+    def _note(self, what: str, results: Any) -> None:
+        for result in results:
+            code = error_name(result.error_code)
+            self.world.note(f"operator: {what} {result.name}: {code}")

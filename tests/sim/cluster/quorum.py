@@ -1,0 +1,186 @@
+"""The metadata quorum as one linearizable service: that it is one, its own simulator shows.
+
+Transactions go through their wire form and the real ``apply``, sessions through the real table.
+What may happen to clients of a quorum happens to these: no leader for a while, requests and answers
+lost on the way, watches that lag or begin with a snapshot, sessions that end.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from metadata_log.apply import Applied, apply
+from metadata_log.codec import decode_transaction
+from metadata_log.image import Image
+from metadata_log.records import (
+    Operation,
+    SessionClosed,
+    SessionOpened,
+    SessionSilence,
+    SessionSilences,
+    Transaction,
+    TransactionResult,
+)
+from metadata_log.types import MetadataOffset, SessionId
+from quorum.sessions import KeepAlive, SessionTable
+from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.quorum_client import SimulatedQuorumClient
+
+TICK_S: Final = 0.2
+
+
+class SimulatedQuorum:
+    """The log, the image, who is alive, and who watches."""
+
+    def __init__(self, world: World) -> None:
+        self.image = Image()
+        self.log: list[tuple[MetadataOffset, Transaction]] = []
+        self.delay_s = 0.002
+        self.commit_s = 0.003
+        self.lost = 0.0
+        self.cuts: set[tuple[int, bool]] = set()
+        """(host, towards the quorum) ways that are cut."""
+        self.lagging: dict[int, float] = {}
+        """Watches of a host lag by so much."""
+        self.on_applied: Callable[[Image, Applied, Transaction], None] = lambda *_: None
+        self._world = world
+        self._table = SessionTable()
+        self._leader_from = 0.0
+        self._terms = 0
+        self._watchers: dict[SimulatedQuorumClient, None] = {}
+        self._before: Image = self.image
+        self._applied: dict[MetadataOffset, tuple[Image, Applied]] = {}
+        self._lead()
+        world.after(TICK_S, self._tick)
+
+    @property
+    def leads(self) -> bool:
+        return self._world.now >= self._leader_from
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def apply(self, transaction: Transaction) -> TransactionResult:
+        """Commit a transaction."""
+        offset = MetadataOffset(self.image.offset + 1)
+        before = self.image
+        applied = apply(before, offset, transaction)
+        self._applied[offset] = (before, applied)
+        self.image = applied.image
+        self.log.append((offset, transaction))
+        self._table.follow(
+            {one: session.timeout_ms for one, session in self.image.sessions.items()},
+            self.image.silences,
+        )
+        self.on_applied(before, applied, transaction)
+        for watcher in self._watchers:
+            watcher.grown()
+        return applied.result
+
+    def applied_again(self, image: Image, offset: MetadataOffset, tx: Transaction) -> Applied:
+        """``apply`` for those who watch: its result is known where it is applied to the same."""
+        known = self._applied.get(offset)
+        if known is not None and known[0] is image:
+            return known[1]
+        return apply(image, offset, tx)
+
+    def write(self, *operations: Operation) -> TransactionResult:
+        """By a tool."""
+        return self.apply(Transaction(operations=operations))
+
+    # -- its leader ------------------------------------------------------------------------------
+
+    def fail_over(self, seconds: float) -> None:
+        """Nobody leads for so long; what is under way is lost, and all sessions get more time."""
+        self._terms += 1
+        self._leader_from = max(self._leader_from, self._world.now + seconds)
+        self._table.resign()
+        self._world.at(self._leader_from, self._lead)
+
+    def _lead(self) -> None:
+        if self.leads and not self._table.leading:
+            self._table.lead(
+                {one: session.timeout_ms for one, session in self.image.sessions.items()},
+                self.image.silences,
+            )
+
+    def _tick(self) -> None:
+        self._world.after(TICK_S, self._tick)
+        for session_id in self._table.tick(self._world.now * 1000):
+            if not self.leads:
+                return
+            self._world.note(f"quorum: session {session_id.hex()[:6]} expires")
+            self.write(Operation(records=(SessionClosed(session_id=session_id, reason="expired"),)))
+        changed = self._table.silences_to_note()
+        if changed:
+            silences = tuple(
+                SessionSilence(session_id=one, quarters=quarters)
+                for one, quarters in changed.items()
+            )
+            self.write(Operation(records=(SessionSilences(silences=silences),)))
+
+    # -- what clients ask ------------------------------------------------------------------------
+
+    def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
+        if not self.leads:
+            return KeepAlive.NO_ANSWER
+        return self._table.keep_alive(session_id, stream)
+
+    def stream_closed(self, session_id: SessionId, stream: object) -> None:
+        self._table.stream_closed(session_id, stream)
+
+    def open_session(self, timeout_ms: int, description: str) -> SessionId:
+        session_id = SessionId(self._world.random.randbytes(16))
+        opened = SessionOpened(
+            session_id=session_id, timeout_ms=timeout_ms, description=description
+        )
+        self.write(Operation(records=(opened,)))
+        return session_id
+
+    def close_session(self, session_id: SessionId) -> None:
+        self.write(Operation(records=(SessionClosed(session_id=session_id, reason="closed"),)))
+
+    def transact(self, encoded: bytes, answer: Callable[[TransactionResult], None]) -> None:
+        """Commit a client's transaction, unless the leader is lost before."""
+        if not self.leads:
+            return
+        term = self._terms
+
+        def commit() -> None:
+            if term == self._terms:
+                transaction = decode_transaction(encoded)
+                answer(self.apply(transaction))
+
+        self._world.after(self.commit_s * self._world.between(0.3, 2.0), commit)
+
+    # -- the way to it ---------------------------------------------------------------------------
+
+    def ask(self, host_id: int, request: Callable[[], None]) -> None:
+        """Run ``request`` at the quorum, if it gets there."""
+        self._pass(host_id, request, towards=True)
+
+    def tell(self, client: "SimulatedQuorumClient", answer: Callable[[], None]) -> None:
+        """Run ``answer`` at the client, if it gets there."""
+        action = partial(client.host.deliver, client.process, answer)
+        self._pass(client.host.voter_id, action, towards=False)
+
+    def is_cut(self, host_id: int, *, towards: bool) -> bool:
+        return (host_id, towards) in self.cuts
+
+    def delay(self) -> float:
+        return self.delay_s * (0.5 + self._world.random.expovariate(1.5))
+
+    def _pass(self, host_id: int, action: Callable[[], None], *, towards: bool) -> None:
+        world = self._world
+        if (host_id, towards) in self.cuts or (self.lost and world.chance(self.lost)):
+            return
+        world.after(self.delay(), action)
+
+    # -- watches ---------------------------------------------------------------------------------
+
+    def watch(self, client: "SimulatedQuorumClient") -> None:
+        self._watchers[client] = None
+
+    def unwatch(self, client: "SimulatedQuorumClient") -> None:
+        self._watchers.pop(client, None)

@@ -1,0 +1,69 @@
+"""What was committed: per partition, every batch that was below a leader's high watermark."""
+
+from broker.log.record_batch import read_header
+from metadata_log.types import LeaderEpoch, TopicIdPartition
+from tests.sim.world import Violation
+
+
+class Truth:
+    """The committed batches of one partition, in order.
+
+    ``lossy_from``: the first leader epoch after an unclean election, which may lose what was
+    committed: what leaders of older epochs say from then on is of no account.
+    """
+
+    def __init__(self, tip: TopicIdPartition, name: str) -> None:
+        self.tip = tip
+        self.name = name
+        self.end = 0
+        self.start = 0
+        self.lossy_from = LeaderEpoch(-1)
+        self._batches: dict[int, bytes] = {}
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether there was an unclean election."""
+        return self.lossy_from >= 0
+
+    def covers(self, leader_epoch: int) -> bool:
+        """Whether a leader or follower of that epoch is held to it."""
+        return leader_epoch >= self.lossy_from
+
+    def batch_at(self, base_offset: int) -> bytes | None:
+        return self._batches.get(base_offset)
+
+    def check(self, batch: bytes, who: str) -> None:
+        """``who`` has this batch below its high watermark."""
+        header = read_header(batch)
+        known = self._batches.get(header.base_offset)
+        if known is None:
+            raise Violation(
+                f"{who} has a batch at offset {header.base_offset} of {self.name} below its high "
+                f"watermark that was never committed (committed: [0, {self.end}))"
+            )
+        if known != batch:
+            raise Violation(
+                f"{who} has another batch at offset {header.base_offset} of {self.name} (leader "
+                f"epoch {header.leader_epoch}) than was committed (leader epoch "
+                f"{read_header(known).leader_epoch})"
+            )
+
+    def extend(self, batch: bytes, who: str) -> None:
+        """A leader's high watermark has passed this batch."""
+        header = read_header(batch)
+        if header.base_offset < self.end:
+            self.check(batch, who)
+            return
+        if header.base_offset != self.end:
+            raise Violation(f"{who} commits offset {header.base_offset} of {self.name} after a gap")
+        self._batches[header.base_offset] = batch
+        self.end = header.last_offset + 1
+
+    def batches(self) -> list[bytes]:
+        return list(self._batches.values())
+
+    def forget_from(self, offset: int) -> None:
+        """An unclean leader does not have the rest."""
+        for base in [base for base in self._batches if base >= offset]:
+            del self._batches[base]
+        self.end = min(self.end, offset)
