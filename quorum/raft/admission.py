@@ -5,8 +5,9 @@ term and take back acknowledgements. So every data folder has a random directory
 committed voter set names the one of each voter. From that follow three rules:
 
 * A *fresh* voter, one that has never voted nor written an entry, takes no part until it knows that
-  it has nothing to remember: every other configured voter is fresh as well, and nobody has heard of
-  a quorum (the very first start of one), or another one expects just this data folder. Who
+  it has nothing to remember: every other configured voter is fresh as well and configured with the
+  same ones, and nobody has heard of a quorum (the very first start of one), or another one expects
+  just this data folder. Who
   expects it has it in its committed voter set; or it saw all of them fresh at the first start,
   and remembers their data folders.
 * A voter with a committed voter set talks only to members of it, in the data folders it names. It
@@ -16,7 +17,7 @@ committed voter set names the one of each voter. From that follow three rules:
 What voters know of each other is in the hello of each connection, sent again when it changes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -148,8 +149,21 @@ class Admission:
         return [
             voter
             for voter in self._others()
-            if voter.voter_id not in self._hellos or not self._hellos[voter.voter_id].fresh
+            if voter.voter_id not in self._hellos
+            or not self._hellos[voter.voter_id].fresh
+            or self.disagreement(voter.voter_id)
         ]
+
+    def disagreement(self, voter_id: int) -> str:
+        """Why no quorum can begin with that voter, if it would begin one of other voters.
+
+        Else, of voters whose configurations overlap, each part could begin a quorum of its own.
+        """
+        hello = self._hellos.get(voter_id)
+        if hello is None or set(hello.configured_voter_ids) == self._configured.keys():
+            return ""
+        theirs, ours = _listed(hello.configured_voter_ids), _listed(self._configured)
+        return f"its quorum.voters are {theirs}, here they are {ours}: make them the same"
 
     def _others(self) -> list[QuorumVoter]:
         own_id = self.own.voter_id
@@ -171,6 +185,7 @@ class Admission:
             voter_set_version=self.voter_set.version,
             knows_receiver=expected is not None,
             receiver_directory_id=expected or b"",
+            configured_voter_ids=sorted(self._configured),
         )
 
     def _may_begin(self) -> bool:
@@ -309,6 +324,10 @@ class Admission:
 
 def _is_alone(own: QuorumVoter, configured: Sequence[QuorumVoter]) -> bool:
     return all(voter.voter_id == own.voter_id for voter in configured)
+
+
+def _listed(voter_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(voter_ids)))
 
 
 def _short(directory_id: bytes) -> str:

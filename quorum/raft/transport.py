@@ -332,10 +332,12 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             return
         if self._logged_waiting_s != float("-inf"):
             for voter in self._admission.waits_for():
+                disagreement = self._admission.disagreement(voter.voter_id)
                 log.warning(
-                    "the first start needs every voter: waiting for voter %d at %s",
+                    "the first start needs every voter: waiting for voter %d at %s%s",
                     voter.voter_id,
                     voter.raft,
+                    f"; {disagreement}" if disagreement else "",
                 )
         self._logged_waiting_s = now
 

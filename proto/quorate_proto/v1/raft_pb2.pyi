@@ -58,6 +58,7 @@ class RaftHello(google.protobuf.message.Message):
     VOTER_SET_VERSION_FIELD_NUMBER: builtins.int
     KNOWS_RECEIVER_FIELD_NUMBER: builtins.int
     RECEIVER_DIRECTORY_ID_FIELD_NUMBER: builtins.int
+    CONFIGURED_VOTER_IDS_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """Must be equal on both sides."""
     voter_id: builtins.int
@@ -76,6 +77,10 @@ class RaftHello(google.protobuf.message.Message):
     """The receiver is in that set."""
     receiver_directory_id: builtins.bytes
     """Its directory id there."""
+    @property
+    def configured_voter_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """With whom the sender would begin a quorum."""
+
     def __init__(
         self,
         *,
@@ -88,8 +93,9 @@ class RaftHello(google.protobuf.message.Message):
         voter_set_version: builtins.int = ...,
         knows_receiver: builtins.bool = ...,
         receiver_directory_id: builtins.bytes = ...,
+        configured_voter_ids: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "directory_id", b"directory_id", "format", b"format", "fresh", b"fresh", "knows_receiver", b"knows_receiver", "receiver_directory_id", b"receiver_directory_id", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "configured_voter_ids", b"configured_voter_ids", "directory_id", b"directory_id", "format", b"format", "fresh", b"fresh", "knows_receiver", b"knows_receiver", "receiver_directory_id", b"receiver_directory_id", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version"]) -> None: ...
 
 Global___RaftHello: typing_extensions.TypeAlias = RaftHello
 

@@ -81,6 +81,24 @@ def test_the_first_voter_set_has_the_folders_of_all() -> None:
     assert one.admission.first_voter_set() == (ONE, TWO, THREE)
 
 
+def test_voters_that_are_configured_with_others_begin_nothing() -> None:
+    """Else one and two begin a quorum, and three begins another with whoever is left."""
+    one, two = fresh(ONE), fresh(TWO)
+    few = Admission(TWO, CONFIGURED[:2], lambda: True)
+    few.heard(one.admission.hello_to(TWO.voter_id))
+    assert not few.takes_part
+    assert few.waits_for() == CONFIGURED[:1]
+    assert few.disagreement(1) == (
+        "its quorum.voters are 1, 2, 3, here they are 1, 2: make them the same"
+    )
+    one.meets(fresh(THREE))
+    one.admission.heard(few.hello_to(ONE.voter_id))
+    assert not takes_part(one)
+    one.meets(two)  # Its configuration is corrected.
+    assert one.admission.disagreement(2) == ""
+    assert takes_part(one)
+
+
 def test_a_lone_voter_waits_for_nobody() -> None:
     admission = Admission(ONE, CONFIGURED[:1], lambda: True)
     assert admission.takes_part
