@@ -24,6 +24,7 @@ FORMAT: Final = 1
 _BY_QUORUM: Final = bytes([FORMAT, 0])
 _BY_CLIENT: Final = bytes([FORMAT, 1])
 
+_force: Final = msgspec.structs.force_setattr
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Transaction)
 
@@ -45,6 +46,8 @@ def encoded_bytes(operation: Operation) -> int:
 
 def as_of_client(encoded: bytes) -> bytes:
     """The transaction that came from a client, whatever it said about its writer."""
+    if encoded.startswith(_BY_CLIENT):
+        return encoded
     return encoded[:1] + _BY_CLIENT[1:] + encoded[2:]
 
 
@@ -54,16 +57,15 @@ def decode_transaction(encoded: bytes) -> Transaction:
     Raises:
         MalformedTransaction: not a transaction, or with a record or condition of an unknown kind.
     """
-    head = encoded[:2]
-    if head not in (_BY_QUORUM, _BY_CLIENT):
-        raise MalformedTransaction(_what_is_wrong_with(head))
+    by_client = encoded.startswith(_BY_CLIENT)
+    if not by_client and not encoded.startswith(_BY_QUORUM):
+        raise MalformedTransaction(_what_is_wrong_with(encoded[:2]))
     try:
         transaction = _DECODER.decode(encoded[2:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedTransaction(f"{len(encoded)} bytes are no transaction: {error}") from error
-    if head == _BY_CLIENT and not transaction.from_client:
-        # Nobody else has seen it yet.
-        msgspec.structs.force_setattr(transaction, "from_client", True)
+    if by_client and not transaction.from_client:
+        _force(transaction, "from_client", True)  # Nobody else has seen it yet.
     return transaction
 
 

@@ -247,6 +247,12 @@ class Draft:
         self._put_scalar("controller_epoch", value)
 
     @property
+    def epoch_in_office(self) -> ControllerEpoch | None:
+        """The epoch of whoever holds /controller; None: nobody does."""
+        scalars = self._scalars
+        return None if scalars["controller"] is None else scalars["controller_epoch"]
+
+    @property
     def next_producer_id(self) -> int:
         next_id: int = self._scalars["next_producer_id"]
         return next_id

@@ -21,6 +21,10 @@ class LogEntry(NamedTuple):
     transaction: bytes
 
 
+AppliedEntry = tuple[MetadataOffset, bytes]
+"""A ``LogEntry`` or its plain form, for those that nobody may ever ask for: it costs less."""
+
+
 class SnapshotStart(NamedTuple):
     """Reading begins with a snapshot: the state after ``offset``, as encoded chunks."""
 

@@ -62,6 +62,7 @@ class PendingTransactions:
                 sequence=sequence,
                 low_water=self._lowest_pending(sequence),
                 timestamp_ms=timestamp_ms,
+                from_client=True,
             )
         )
         if len(encoded) > Transaction.MAX_ENCODED_BYTES:

@@ -5,13 +5,13 @@ collected until the driver's round ends, and then handed over in one piece.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from metadata_log.apply import apply_run
 from metadata_log.codec import MalformedTransaction, decode_transaction
 from metadata_log.features import NEWEST_METADATA_VERSION, metadata_version
 from metadata_log.image import Image, VoterSet
-from metadata_log.reader import LogEntry
+from metadata_log.reader import AppliedEntry
 from metadata_log.records import Transaction, TransactionResult
 from metadata_log.snapshot import decode_snapshot, encode_snapshot
 from metadata_log.types import MetadataOffset
@@ -25,7 +25,7 @@ class AppliedSince(NamedTuple):
     """What happened to the state since it was last asked."""
 
     image: Image
-    entries: list[LogEntry]
+    entries: Sequence[AppliedEntry]
     installed_at: int | None
     """A snapshot of this offset replaced the state, and ``entries`` came after it."""
 
@@ -35,30 +35,29 @@ class QuorumStateMachine:
 
     def __init__(self) -> None:
         self.image = Image()
-        self._entries: list[LogEntry] = []
+        self._entries: list[AppliedEntry] = []
         self._installed_at: int | None = None
 
     def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> list[TransactionResult | None]:
         """Each transaction's result; None for what is no transaction, on every voter alike."""
+        entries = cast("Sequence[AppliedEntry]", commands)
         transactions: list[tuple[MetadataOffset, Transaction]] = []
-        entries: list[LogEntry] = []
-        for index, command in commands:
+        malformed: set[MetadataOffset] = set()
+        for offset, command in entries:
             try:
-                transaction = decode_transaction(command)
+                transactions.append((offset, decode_transaction(command)))
             except MalformedTransaction:
-                continue
-            offset = MetadataOffset(index)
-            transactions.append((offset, transaction))
-            entries.append(LogEntry(offset, command))
+                malformed.add(offset)
         before = self.image
         self.image, results, _ = apply_run(before, transactions)
         if self.image.features is not before.features:
             _require_readable(self.image)
-        self._entries += entries
-        if len(results) == len(commands):
+        if not malformed:
+            self._entries += entries
             return [*results]
-        of_offset = {entry.offset: result for entry, result in zip(entries, results, strict=True)}
-        return [of_offset.get(MetadataOffset(index)) for index, _ in commands]
+        self._entries += [entry for entry in entries if entry[0] not in malformed]
+        of_transactions = iter(results)
+        return [None if entry[0] in malformed else next(of_transactions) for entry in entries]
 
     @property
     def voter_set(self) -> VoterSet:

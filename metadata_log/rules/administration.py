@@ -11,7 +11,7 @@ from metadata_log.types import MetadataOffset
 
 
 def config_set(draft: Draft, offset: MetadataOffset, record: ConfigSet) -> int:
-    entity = EntityKey((record.entity_type, record.entity_name))
+    entity: EntityKey = (record.entity_type, record.entity_name)  # type: ignore[assignment]
     before = draft.configs.get(entity) or immutables.Map()
     if record.value is not None:
         draft.configs.put(entity, before.set(record.key, record.value))

@@ -5,6 +5,7 @@ to exactly one of the known messages, with the fields that message must have, is
 library's utility messages, forwarded commands and cluster changes have no form here at all.
 """
 
+from itertools import count
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -26,7 +27,11 @@ LENGTH_BYTES: Final = 4
 
 REGULAR: Final = 0
 NO_OP_KIND: Final = 1
-_KINDS: Final = (REGULAR, NO_OP_KIND)
+_KIND_BYTES: Final = {bytes([REGULAR]), bytes([NO_OP_KIND])}
+
+_LENGTH_DELIMITED: Final = 2
+_MESSAGE_TAG: Final = bytes([RaftFrame.MESSAGE_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_ENTRIES_TAG: Final = bytes([RaftMessage.ENTRIES_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 
 Message = dict[str, Any]
 """A message as the library has it."""
@@ -77,7 +82,7 @@ class MessageEncoder:
 
     def __init__(self) -> None:
         self._cached_ends: tuple[Entry, Entry] | None = None
-        self._cached_entries = RaftEntries()
+        self._cached_entries = b""
 
     def encode(self, message: Message) -> bytes:
         """The frame of a message of the library, length included.
@@ -87,9 +92,10 @@ class MessageEncoder:
         """
         kind = message["type"]
         encoded = RaftMessage(type=kind, term=message["term"])
+        entries = b""
         match kind:
             case "append_entries":
-                self._append_entries(encoded, message)
+                entries = self._append_entries(encoded, message)
                 _encode_sent(encoded, message)
             case "next_node_idx":
                 encoded.next_node_index = message["next_node_idx"]
@@ -103,38 +109,55 @@ class MessageEncoder:
                 pass
             case _:
                 raise ValueError(f"message {kind!r} is never sent")
-        return frame_bytes(RaftFrame(message=encoded))
+        if not entries:
+            return frame_bytes(RaftFrame(message=encoded))
+        # As protobuf would write it, but that the entries are not written again for each follower.
+        content = encoded.SerializeToString()
+        head = _MESSAGE_TAG + _varint(len(content) + len(entries))
+        length = len(head) + len(content) + len(entries)
+        return b"".join((length.to_bytes(LENGTH_BYTES, "big"), head, content, entries))
 
-    def _append_entries(self, encoded: RaftMessage, message: Message) -> None:
+    def _append_entries(self, encoded: RaftMessage, message: Message) -> bytes:
+        """The field of the entries, if there are any, is returned; all others are set."""
         encoded.commit_index = message["commit_index"]
         if "prevLogIdx" not in message:
             chunk = message["serialized"]
             if chunk is not None:
                 encoded.snapshot_chunk, encoded.snapshot_first, encoded.snapshot_last = chunk
-            return
+            return b""
         encoded.prev_log_index = message["prevLogIdx"]
         encoded.prev_log_term = message["prevLogTerm"]
         entries: list[Entry] = message["entries"]
-        if entries:
-            encoded.entries.CopyFrom(self._columns(entries))
+        return self._columns(entries) if entries else b""
 
-    def _columns(self, entries: list[Entry]) -> RaftEntries:
+    def _columns(self, entries: list[Entry]) -> bytes:
         """By Raft's log matching, the same first and last entry mean the same entries between."""
         ends = (entries[0], entries[-1])
         cached = self._cached_ends
         if cached is None or cached[0] is not ends[0] or cached[1] is not ends[1]:
             self._cached_ends = ends
-            self._cached_entries = RaftEntries(
+            columns = RaftEntries(
                 first_index=entries[0][1],
                 terms=[term for _, _, term in entries],
                 commands=[command for command, _, _ in entries],
-            )
+            ).SerializeToString()
+            self._cached_entries = _ENTRIES_TAG + _varint(len(columns)) + columns
         return self._cached_entries
 
 
 def _encode_sent(encoded: RaftMessage, message: Message) -> None:
     if "sent_s" in message:
         encoded.sent_s = message["sent_s"]
+
+
+def _varint(value: int) -> bytes:
+    """A length as protobuf writes it."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _decode_message(message: RaftMessage) -> Message:
@@ -187,11 +210,7 @@ def _decode_append_entries(message: RaftMessage, decoded: Message) -> None:
 def _decode_entries(entries: RaftEntries) -> list[Entry]:
     if len(entries.terms) != len(entries.commands):
         raise MalformedFrame(f"{len(entries.terms)} terms for {len(entries.commands)} entries")
-    decoded = []
-    for index, (command, term) in enumerate(
-        zip(entries.commands, entries.terms, strict=True), entries.first_index
-    ):
-        if not command or command[0] not in _KINDS:
-            raise MalformedFrame(f"entry {index} is of a kind that voters do not write")
-        decoded.append((command, index, term))
-    return decoded
+    commands = list(entries.commands)
+    if not {command[:1] for command in commands} <= _KIND_BYTES:
+        raise MalformedFrame(f"entries from {entries.first_index} on: a kind no voter writes")
+    return list(zip(commands, count(entries.first_index), entries.terms, strict=False))

@@ -193,7 +193,7 @@ class RaftNode(MemberVoter):
             of_regular = iter(results)
             results = [next(of_regular) if e[0][0] == REGULAR else None for e in entries]
         self.last_applied = entries[-1][1]
-        self.count_applied_bytes(sum(len(command) for command, _, _ in entries))
+        self.count_applied_bytes(sum([len(command) for command, _, _ in entries]))
         self.on_applied(entries, results)
         self.follow_voter_set()
 

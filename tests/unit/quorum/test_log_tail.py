@@ -45,3 +45,23 @@ def test_starts_over_behind_a_snapshot() -> None:
     tail.restart(MetadataOffset(50))
     assert (tail.first_offset, tail.last_offset) == (50, 0)
     assert tail.read(MetadataOffset(50), 100) == []
+
+
+def test_a_run_that_alone_is_too_much_is_bounded_as_well() -> None:
+    tail = LogTail(max_bytes=1_700)
+    tail.extend([entry(offset) for offset in range(1, 1_000)])
+    held = offsets(tail.read(tail.first_offset, 10**9))
+    assert 10 <= len(held) <= 20
+    assert held == list(range(tail.first_offset, 1_000))
+    assert tail.first_offset == held[0]
+
+
+def test_reads_on_over_runs() -> None:
+    tail = LogTail()
+    tail.extend([entry(1), entry(2)])
+    tail.extend([])
+    tail.extend([entry(4), entry(6)])
+    assert offsets(tail.read(MetadataOffset(2), 1_000)) == [2, 4, 6]
+    assert offsets(tail.read(MetadataOffset(3), 11)) == [4, 6]
+    assert offsets(tail.read(MetadataOffset(1), 25)) == [1, 2, 4]
+    assert tail.last_offset == 6
