@@ -55,6 +55,7 @@ class QuorumClient:
         """
         if not addresses:
             raise ValueError("no quorum addresses: give host:port of at least one voter")
+        self._loop = asyncio.get_running_loop()  # Asking each time takes a system call.
         self._directory = VoterDirectory(addresses, security)
         self._description = description
         self._session_timeout_ms = session_timeout_ms
@@ -222,15 +223,16 @@ class QuorumClient:
             tuple(operations),
             atomic=atomic,
             timestamp_ms=time.time_ns() // 1_000_000,
-            future=asyncio.get_running_loop().create_future(),
+            future=self._loop.create_future(),
             timeout_ms=timeout_ms,
         )
         self._deadlines.add(pending.deadline_s)
         self._work.set()
         try:
             return await pending.future
-        finally:
-            self._pending.forget(pending.sequence)
+        except BaseException:
+            self._pending.forget(pending.sequence)  # As who settles it with a result has done.
+            raise
 
     def _expire(self, now_s: float) -> float:
         return self._pending.expire(now_s, self._timed_out)

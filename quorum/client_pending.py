@@ -79,14 +79,17 @@ class PendingTransactions:
 
     def take_unsent(self, max_bytes: int) -> list[PendingTransaction]:
         """What is to be sent now, about ``max_bytes`` at most; counts as sent."""
+        batch: list[PendingTransaction] = []
         taken, size = 0, 0
-        while taken < len(self._unsent) and size < max_bytes:
-            size += len(self._unsent[taken].encoded)
+        for pending in self._unsent:
+            if size >= max_bytes:
+                break
             taken += 1
-        batch = [pending for pending in self._unsent[:taken] if not pending.future.done()]
+            size += len(pending.encoded)
+            if not pending.future.done():
+                pending.times_sent += 1
+                batch.append(pending)
         del self._unsent[:taken]
-        for pending in batch:
-            pending.times_sent += 1
         return batch
 
     @property

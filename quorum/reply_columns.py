@@ -4,7 +4,8 @@ A protobuf message per transaction and operation, written and read again, costs 
 applying it does. Both directions are here so that they cannot drift apart.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from metadata_log.records import OperationResult, ResultCode, TransactionResult
 from metadata_log.types import MetadataOffset
@@ -28,26 +29,23 @@ class ReplyColumns:
         They are the ones with a refused operation, and those of what was no transaction: None.
         """
         left: list[tuple[int, TransactionResult | None]] = []
+        ok = ResultCode.OK
         for request_id, result in zip(request_ids, results, strict=True):
-            if result is None or not self._take_versions(result.results):
+            if result is None:
+                left.append((request_id, result))
+                continue
+            operations = result.results
+            if len(operations) == 1 and operations[0].code is ok:  # Nearly all.
+                self._versions.append(operations[0].version)
+            elif all([one.code is ok for one in operations]):
+                self._versions += [one.version for one in operations]
+            else:
                 left.append((request_id, result))
                 continue
             self._request_ids.append(request_id)
             self._offsets.append(result.offset)
-            self._operations.append(len(result.results))
+            self._operations.append(len(operations))
         return left
-
-    def _take_versions(self, results: Sequence[OperationResult]) -> bool:
-        """False, and nothing added, if an operation was refused."""
-        if len(results) == 1:
-            if results[0].code is not ResultCode.OK:
-                return False
-            self._versions.append(results[0].version)
-            return True
-        if any(one.code is not ResultCode.OK for one in results):
-            return False
-        self._versions += [one.version for one in results]
-        return True
 
     def to_proto(self) -> pb.TakenEffect | None:
         """None if nothing was taken."""
@@ -68,17 +66,17 @@ def read_columns(taken: pb.TakenEffect) -> Iterator[tuple[int, TransactionResult
         ValueError: the columns are not of equal length.
     """
     versions = list(taken.versions)
+    offsets = cast("Iterable[MetadataOffset]", taken.offsets)
     end = 0
     for request_id, offset, operations in zip(
-        taken.request_ids, taken.offsets, taken.operations, strict=True
+        taken.request_ids, offsets, taken.operations, strict=True
     ):
         start, end = end, end + operations
-        yield (
-            request_id,
-            TransactionResult(
-                offset=MetadataOffset(offset),
-                results=tuple([OperationResult(version=v) for v in versions[start:end]]),
-            ),
-        )
+        results: tuple[OperationResult, ...]
+        if operations == 1 and start < len(versions):  # Nearly all.
+            results = (OperationResult(version=versions[start]),)
+        else:
+            results = tuple([OperationResult(version=v) for v in versions[start:end]])
+        yield request_id, TransactionResult(offset=offset, results=results)
     if end != len(versions):
         raise ValueError(f"{len(versions)} versions of {end} operations")
