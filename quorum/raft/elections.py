@@ -89,6 +89,11 @@ class ElectingVoter(LibraryVoter):
         """A majority would vote for this voter, or there is nobody else to ask."""
         return (self._may_stand or not self.others) and self._is_candidate()
 
+    @property
+    def is_about_to_stand(self) -> bool:
+        """A majority would vote for this voter, whether or not it can stand."""
+        return self._may_stand
+
     def ask_pre_votes(self) -> None:
         """Ask who would vote for us, before a term is spent on it."""
         self.election_deadline_s = clock_s() + self.random_election_timeout_s()

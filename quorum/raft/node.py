@@ -33,6 +33,8 @@ OnApplied = Callable[[Sequence[Entry], Sequence[object]], None]
 None); must not raise."""
 
 _APPLIED_PER_TICK: Final = 5_000
+_WORTH_A_RUN: Final = 500
+"""So many entries cost as little each, applied together, as more would."""
 _REGULAR_HEAD: Final = bytes([REGULAR])
 
 
@@ -54,6 +56,7 @@ class RaftNode(MemberVoter):
         self._acks: dict[VoterNode, list[Message]] = {}
         self._answers_sent_s: float | None = None
         """When, by its own clock, the leader sent the message being answered."""
+        self._apply_at_s = float("-inf")
         self.on_applied: OnApplied = lambda _entries, _results: None
         super().__init__(
             options, own, others, journal, poller, transport, snapshots, machine, admission
@@ -93,6 +96,9 @@ class RaftNode(MemberVoter):
 
     def tick(self) -> None:
         """The library's tick: election, commit, apply, heartbeat, proposals into the log."""
+        if not self.is_leader:
+            # First, for who stands must know the newest voter set.
+            self._SyncObj__applyLogEntries()
         self.journal.sync()
         if self.silence_is_over():
             # P17: what lies in the sockets may be the heartbeat that was waited for.
@@ -131,7 +137,9 @@ class RaftNode(MemberVoter):
     def wait_s(self) -> float:
         """How long there is nothing to do but to read sockets."""
         if self.last_applied < self.commit_index:
-            return 0.0
+            wake_at = min(self._apply_at_s, self.election_deadline_s)
+            rest_s = max(0.0, wake_at - clock_s()) if self._puts_off_applying() else 0.0
+            return min(rest_s, self.options.heartbeat_s)
         if self.is_leader and not self.others and self.commit_index < self.journal.last_index:
             return 0.0
         if not self.is_leader and not self._is_candidate():
@@ -181,9 +189,21 @@ class RaftNode(MemberVoter):
         """
         self.journal.sync()
         count = min(self.commit_index - self.last_applied, _APPLIED_PER_TICK)
-        if count > 0:
+        if count > 0 and not self._puts_off_applying():
             self._apply(self.journal.slice(self.last_applied + 1, count))
+            self._apply_at_s = clock_s() + self.options.apply_pause_s
         return False  # The library would send a heartbeat at once.
+
+    def _puts_off_applying(self) -> bool:
+        """It follows a leader, has applied just now, and there is not much to apply yet."""
+        return (
+            not self.is_leader
+            and self.recovered
+            and self.leader is not None
+            and self.commit_index - self.last_applied < _WORTH_A_RUN
+            and not self.is_about_to_stand
+            and clock_s() < min(self._apply_at_s, self.election_deadline_s)
+        )
 
     def _apply(self, entries: list[Entry]) -> None:
         """Bytes to the one state machine: nothing is unpickled."""

@@ -11,6 +11,10 @@ class RaftOptions(msgspec.Struct, frozen=True, kw_only=True):
     commit_push_s: float = 0.0015
     """Followers learn of a new commit index this long after it, if nothing is sent before."""
 
+    apply_pause_s: float = 0.005
+    """A busy follower applies so long after it last did, if not much has come: one long run costs
+    less than many short ones, and nobody waits for it."""
+
     snapshot_max_entries: int = 50_000
     snapshot_max_bytes: int = 20 << 20
     retained_entries: int = 20_000

@@ -91,6 +91,7 @@ class Simulation:
             snapshot_max_entries=entries,
             snapshot_max_bytes=draw.choice([1_000, 64 << 20]),
             retained_entries=draw.choice([1, 5, entries]),
+            apply_pause_s=(0.0, 0.005, 0.05)[self.seed % 3],
         )
         batch_bytes = draw.choice([600, 3_000, 8 << 20])
         self._calm_start = draw.random() < 0.8
