@@ -136,7 +136,7 @@ async def _serve(
     # What is loaded stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     voter.start(driver)
     await server.start()
     log.info(
