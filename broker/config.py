@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration, parse_endpoint
+from metadata_log.features import LEAST_LEVEL, NEWEST_INTER_BROKER_PROTOCOL
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
 from quorum.security import Role, Security
@@ -165,6 +166,15 @@ LOG_SEGMENT_BYTES: Final = ConfigKey(
     default=256 << 20,
     at_least=1 << 20,
     doc="Size at which a broker's segment environment is sealed and the next one begun.",
+)
+INTER_BROKER_PROTOCOL_VERSION: Final = ConfigKey(
+    name="inter.broker.protocol.version",
+    type=int,
+    default=NEWEST_INTER_BROKER_PROTOCOL,
+    at_least=LEAST_LEVEL,
+    at_most=NEWEST_INTER_BROKER_PROTOCOL,
+    doc="Highest inter_broker_protocol this broker may use; a new cluster begins at the highest "
+    "that all brokers may use. In a running one it is raised with `quorate features upgrade`.",
 )
 CONTROL_REQUEST_TIMEOUT_MS: Final = ConfigKey(
     name="controller.socket.timeout.ms",

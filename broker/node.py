@@ -20,6 +20,7 @@ from broker.config import (
     BROKER_SESSION_TIMEOUT_MS,
     CONTROLLED_SHUTDOWN_TIMEOUT_MS,
     GRPC_LISTENER,
+    INTER_BROKER_PROTOCOL_VERSION,
     LISTENERS,
     QUORUM_CONNECT_TIMEOUT_MS,
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
@@ -167,6 +168,7 @@ class BrokerNode:
             rack=self._config[BROKER_RACK],
             images=self._follower,
             log_may_be_lost=log_may_be_lost,
+            inter_broker_protocol_max=self._config[INTER_BROKER_PROTOCOL_VERSION],
         )
         self._elector = ControllerElector(
             broker_id=self._broker_id,
@@ -197,6 +199,7 @@ class BrokerNode:
             images=self._follower,
             quorum=self._quorum,
             controller=self._active_controller,
+            min_insync_replicas=self._min_insync_replicas,
             broker_alerts=self._alerts,
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))

@@ -13,6 +13,7 @@ from typing import Final
 
 import grpc
 
+from metadata_log.features import LEAST_LEVEL
 from metadata_log.records import Operation, TransactionResult
 from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1 import quorum_pb2 as pb
@@ -279,6 +280,29 @@ class QuorumClient:
         Reconnects to any voter by itself; never skips or repeats a transaction.
         """
         return follow(self._directory, from_offset)
+
+    async def metadata_version_max(self) -> int:
+        """The newest metadata version that every voter can read, observers too (B4).
+
+        Raises:
+            QuorumUnavailable: one of them does not say; names it.
+        """
+        voters = (await self.status()).voters
+        answers = await asyncio.gather(
+            *(self._directory.status(voter.grpc_address) for voter in voters),
+            return_exceptions=True,
+        )
+        for voter, answer in zip(voters, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise QuorumUnavailable(
+                    f"voter {voter.voter_id} at {voter.grpc_address} does not say which metadata "
+                    "version it can read: all voters must be up for that"
+                ) from answer
+        return min(
+            max(LEAST_LEVEL, answer.metadata_version_max)
+            for answer in answers
+            if not isinstance(answer, BaseException)
+        )
 
     async def status(self) -> pb.QuorumStatusResponse:
         """State of the quorum, as its leader sees it, or else any voter that answers.

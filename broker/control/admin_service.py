@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
 
+from broker.control.cluster_status import cluster_status
 from broker.control.ports import CurrentController, Images, QuorumStatusSource
-from metadata_log.image import Image, Partition
-from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
@@ -17,7 +16,6 @@ from quorate_proto.v1 import (
     control_pb2,
     control_pb2_grpc,
     errors_pb2,
-    replication_pb2,
 )
 from quorum.errors import QuorumError
 
@@ -44,6 +42,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         images: Images,
         quorum: QuorumStatusSource,
         controller: CurrentController,
+        min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,
     ) -> None:
         self._cluster_id = cluster_id
@@ -51,6 +50,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._images = images
         self._quorum = quorum
         self._controller = controller
+        self._min_insync_replicas = min_insync_replicas
         self._broker_alerts = broker_alerts
 
     async def CreateTopics(
@@ -116,6 +116,24 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         await controller.resign()
         return admin_pb2.ResignControllerResponse(controller_epoch=epoch)
 
+    async def MoveController(
+        self, request: admin_pb2.MoveControllerRequest, context: Context
+    ) -> admin_pb2.MoveControllerResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.MoveControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        who = request.context.principal_name or "a direct client"
+        log.info("asked by %s to hand over to broker %d", who, request.broker_id)
+        return await controller.hand_over(request)
+
+    async def UpdateFeatures(
+        self, request: admin_pb2.UpdateFeaturesRequest, context: Context
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.UpdateFeaturesResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.update_features(request)
+
     async def ClusterStatus(
         self, request: admin_pb2.ClusterStatusRequest, context: Context
     ) -> admin_pb2.ClusterStatusResponse:
@@ -123,7 +141,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE, "this broker is not registered with the quorum"
             )
-        status = cluster_status(self._images.image)
+        status = cluster_status(self._images.image, self._min_insync_replicas)
         status.cluster_id = self._cluster_id()
         status.quorum_leader = await self._quorum_leader()
         controller = self._controller()
@@ -161,35 +179,3 @@ def add_admin_to_server(
 ) -> None:
     admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
     control_pb2_grpc.add_ControllerDutyServicer_to_server(duty, server)
-
-
-def cluster_status(image: Image) -> admin_pb2.ClusterStatusResponse:
-    """What an image says of the cluster's health."""
-    return admin_pb2.ClusterStatusResponse(
-        controller_id=image.controller_id,
-        controller_epoch=image.controller_epoch,
-        metadata_offset=image.offset,
-        brokers=[
-            replication_pb2.BrokerEndpoint(
-                broker_id=broker_id,
-                grpc=encode_endpoint(broker.grpc),
-                kafka=encode_endpoint(broker.kafka),
-                broker_epoch=broker.epoch,
-                rack=broker.registration.rack,
-            )
-            for broker_id, broker in sorted(image.brokers.items())
-        ],
-        offline_partitions=_partitions(image, lambda partition: partition.offline),
-        under_replicated_partitions=_partitions(image, lambda one: one.under_replicated),
-        topics=len(image.topics),
-        partitions=sum(len(topic.partitions) for topic in image.topics.values()),
-    )
-
-
-def _partitions(
-    image: Image, wanted: Callable[[Partition], bool]
-) -> Iterator[admin_pb2.PartitionRef]:
-    for name, topic in sorted(image.topics.items()):
-        for number, partition in enumerate(topic.partitions):
-            if wanted(partition):
-                yield admin_pb2.PartitionRef(topic=name, partition=number)

@@ -42,7 +42,22 @@ class Transactor(Protocol):
         """
 
 
-class Sessions(Transactor, Protocol):
+class VoterVersions(Protocol):
+    """Tells what the voters of the quorum can read."""
+
+    async def metadata_version_max(self) -> int:
+        """The newest metadata version that every voter can read.
+
+        Raises:
+            quorum.errors.QuorumUnavailable: one of them does not say.
+        """
+
+
+class ControllerQuorum(Transactor, VoterVersions, Protocol):
+    """What a controller asks of the quorum."""
+
+
+class Sessions(Transactor, VoterVersions, Protocol):
     """A session with the quorum, and writes bound to it."""
 
     @property
@@ -113,6 +128,15 @@ class ActiveController(Protocol):
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse: ...
+
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest
+    ) -> admin_pb2.UpdateFeaturesResponse: ...
+
+    async def hand_over(
+        self, request: admin_pb2.MoveControllerRequest
+    ) -> admin_pb2.MoveControllerResponse:
+        """Give the office to another broker (E5)."""
 
     async def resign(self) -> None:
         """Give up the office; another broker takes it (E5)."""

@@ -6,6 +6,9 @@ from. A request that has to be sent again is built again, from a newer image, ne
 UpdateMetadata is the same for all brokers. Its topics are packed frames, cached by the identity of
 the topic's partitions: concatenated protobuf messages merge their repeated fields, so a
 request for 200,000 partitions is a join of bytes that are there already.
+
+That is inter_broker_protocol 2. At level 1 a request names its receiver's broker epoch instead, so
+there is a copy for each (B4): the same merging lets the epoch be put behind the shared bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +17,7 @@ from typing import Final, NamedTuple
 import immutables
 
 from broker.controller.managers.office import Office
+from metadata_log.features import CACHEABLE_CONTROL_REQUESTS, inter_broker_protocol
 from metadata_log.image import Broker, Image, Partition, Reassignment, Topic
 from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import BrokerId, MetadataOffset, TopicId, TopicIdPartition
@@ -24,7 +28,9 @@ STOP_REPLICA_KEY: Final = 5
 UPDATE_METADATA_KEY: Final = 6
 
 _VERSIONS: Final = {LEADER_AND_ISR_KEY: 5, STOP_REPLICA_KEY: 4, UPDATE_METADATA_KEY: 7}
-"""Kafka's numbers for the forms that carry max_broker_epoch (B1)."""
+"""Kafka's numbers for the forms that carry max_broker_epoch (B1); one less is the form before."""
+
+UNUSED_EPOCH: Final = -1
 
 DELETION_EPOCH: Final = -2
 """Leader epoch of a StopReplica that deletes the topic: outranks every leadership (C8)."""
@@ -38,6 +44,20 @@ class Encoded(NamedTuple):
 
     body: bytes
     metadata_offset: MetadataOffset
+    names_receiver: bool = False
+    """It lacks its receiver's broker epoch: see ``addressed``."""
+
+
+def addressed(request: Encoded, receiver: Broker) -> bytes:
+    """The bytes to send: the shared ones, or at level 1 a copy that names ``receiver``'s epoch.
+
+    A message's later bytes are merged into its earlier ones, and the header is field 1 of every
+    control request.
+    """
+    if not request.names_receiver:
+        return request.body
+    header = control_pb2.ControlHeader(broker_epoch=receiver.epoch)
+    return request.body + control_pb2.LeaderAndIsrRequest(header=header).SerializeToString()
 
 
 class StoppedReplica(NamedTuple):
@@ -72,7 +92,7 @@ class ControlRequests:
         body = self._leadership.get(key)
         if body is None:
             body = self._leadership[key] = self._leader_and_isr(image, selection, is_init)
-        return Encoded(body, image.offset)
+        return _encoded(body, image)
 
     def _leader_and_isr(self, image: Image, selection: Selection, is_init: bool) -> bytes:
         request = control_pb2.LeaderAndIsrRequest(
@@ -104,7 +124,7 @@ class ControlRequests:
                 for stop in stops
             ],
         )
-        return Encoded(request.SerializeToString(), image.offset)
+        return _encoded(request.SerializeToString(), image)
 
     def update_metadata(self, image: Image, changed: Iterable[str]) -> Encoded:
         """What clients are told about ``changed`` topics; those that are gone are among them."""
@@ -134,7 +154,7 @@ class ControlRequests:
         self, image: Image, head: control_pb2.UpdateMetadataRequest, topics: Iterable[str]
     ) -> Encoded:
         frames = [self._frame(image.topics[name]) for name in topics]
-        return Encoded(b"".join([head.SerializeToString(), *frames]), image.offset)
+        return _encoded(b"".join([head.SerializeToString(), *frames]), image)
 
     def _frame(self, topic: Topic) -> bytes:
         cached = self._frames.get(topic.name)
@@ -145,16 +165,25 @@ class ControlRequests:
         return packed
 
     def _header(self, image: Image, kind: int) -> control_pb2.ControlHeader:
+        names_receiver = _names_receiver(image)
         return control_pb2.ControlHeader(
             type=kind,
-            version=_VERSIONS[kind],
+            version=_VERSIONS[kind] - names_receiver,
             controller_id=self._office.controller_id,
             controller_epoch=self._office.controller_epoch,
-            max_broker_epoch=image.max_broker_epoch,
-            broker_epoch=-1,
+            max_broker_epoch=UNUSED_EPOCH if names_receiver else image.max_broker_epoch,
+            broker_epoch=UNUSED_EPOCH,
             metadata_offset=image.offset,
             ack_timeout_ms=self._ack_timeout_ms,
         )
+
+
+def _encoded(body: bytes, image: Image) -> Encoded:
+    return Encoded(body, image.offset, _names_receiver(image))
+
+
+def _names_receiver(image: Image) -> bool:
+    return inter_broker_protocol(image) < CACHEABLE_CONTROL_REQUESTS
 
 
 def hosted_by(image: Image, broker_id: BrokerId) -> dict[TopicId, tuple[int, ...]]:

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.config import CONTROL_REQUEST_TIMEOUT_MS
-from broker.control.ports import Images, Transactor
+from broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROL_REQUEST_TIMEOUT_MS
+from broker.control.ports import ControllerQuorum, Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.feature_levels import FeatureLevels
 from broker.controller.lane import Correspondence
 from broker.controller.leader_elections import LeaderElections
 from broker.controller.managers import brokers as broker_manager
@@ -24,11 +25,15 @@ from broker.controller.managers.topics import NewIds
 from broker.controller.publisher import Publisher
 from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
+from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
+from broker.errors import CODE_OF_RESULT
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION, topic_value
 from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
+from metadata_log.handover import CannotTakeOffice
 from metadata_log.image import Image
+from metadata_log.records import OperationResult
 from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, TopicIdPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorum.errors import QuorumError
@@ -43,6 +48,9 @@ SHUTDOWN_ROUNDS_MAX: Final = 5
 
 Resign = Callable[[ControllerEpoch], Awaitable[None]]
 """Gives up the office of that epoch, in the metadata log."""
+
+HandOver = Callable[[BrokerId], Awaitable[OperationResult]]
+"""Gives the office to a broker, in the metadata log; may raise ``CannotTakeOffice``."""
 
 Deposed = Callable[[ControllerEpoch], None]
 """Told that the tenure of that epoch is over."""
@@ -60,20 +68,26 @@ class Controller:
         office: Office,
         *,
         config: Configuration,
-        quorum: Transactor,
+        quorum: ControllerQuorum,
         images: Images,
         transport: ControlTransport,
         draw: Callable[[], NewIds],
         resign: Resign,
+        hand_over: HandOver,
         deposed: Deposed,
     ) -> None:
         self._office = office
         self._config = config
         self._images = images
         self._resign = resign
+        self._hand_over = hand_over
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
         self._brokers_due = False
         timeout_ms = config[CONTROL_REQUEST_TIMEOUT_MS]
+        self._watchdog = Watchdog(
+            limit_ms=config[BROKER_SESSION_TIMEOUT_MS],
+            on_stall=lambda: deposed(office.controller_epoch),
+        )
         self._correspondence = Correspondence(
             controller_epoch=office.controller_epoch,
             requests=ControlRequests(office, timeout_ms),
@@ -81,10 +95,16 @@ class Controller:
             image=lambda: images.image,
             timeout_ms=timeout_ms,
             on_deposed=lambda _: deposed(office.controller_epoch),
+            may_act=self._watchdog.may_act,
         )
         self._events = EventQueue(on_fault=lambda: deposed(office.controller_epoch))
         self._publisher = Publisher(self._correspondence)
-        self._writer = Writer(quorum, images, lambda: deposed(office.controller_epoch))
+        self._writer = Writer(
+            quorum,
+            images,
+            lambda: deposed(office.controller_epoch),
+            may_act=self._watchdog.may_act,
+        )
         self._deletions = Deletions(office, self._writer, self._publisher, self._events)
         self._reassignments = ReassignmentAgent(
             office, self._writer, self._publisher, self._events, self._staying
@@ -97,6 +117,9 @@ class Controller:
             publisher=self._publisher,
             deletions=self._deletions,
             draw=draw,
+        )
+        self._features = FeatureLevels(
+            office=office, writer=self._writer, events=self._events, voters=quorum
         )
         self._elections = LeaderElections(
             office=office,
@@ -125,11 +148,13 @@ class Controller:
         """
         image = self._images.image
         log.info("broker %d is the controller of epoch %d", *self._office)
+        self._watchdog.start()
         self._events.start()
         self._publisher.start(image)
         self._brokers_changed()
         self._reassignments.start()
         self._events.put(Priority.BROKERS, self._take_up_deletions)
+        self._features.start()
         self._elections.start()
 
     def on_image(self, image: Image, changes: Changes) -> None:
@@ -143,6 +168,7 @@ class Controller:
 
     async def close(self) -> None:
         """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
+        self._watchdog.close()
         self._publisher.close()
         self._reassignments.close()
         self._deletions.close()
@@ -153,6 +179,30 @@ class Controller:
     async def resign(self) -> None:
         """Give up the office; another broker takes it (E5)."""
         await self._resign(self._office.controller_epoch)
+
+    async def hand_over(
+        self, request: admin_pb2.MoveControllerRequest
+    ) -> admin_pb2.MoveControllerResponse:
+        """Give the office to another broker (E5); to itself: nothing to do."""
+        to = BrokerId(request.broker_id)
+        if to == self._office.controller_id:
+            return admin_pb2.MoveControllerResponse(controller_epoch=self.controller_epoch)
+        try:
+            result = await self._hand_over(to)
+        except CannotTakeOffice as error:
+            return admin_pb2.MoveControllerResponse(
+                error_code=errors_pb2.BROKER_ID_NOT_REGISTERED, error_message=str(error)
+            )
+        except QuorumError as error:
+            return admin_pb2.MoveControllerResponse(
+                error_code=errors_pb2.REQUEST_TIMED_OUT,
+                error_message=f"the metadata quorum did not answer: {error}",
+            )
+        return admin_pb2.MoveControllerResponse(
+            error_code=CODE_OF_RESULT[result.code],
+            error_message=result.detail,
+            controller_epoch=self.controller_epoch + 1 if result.ok else 0,
+        )
 
     async def _take_up_deletions(self) -> None:
         image = self._images.image
@@ -287,6 +337,11 @@ class Controller:
         self, request: admin_pb2.ListPartitionReassignmentsRequest
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
         return self._reassignments.list(request)
+
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        return await self._features.update(request)
 
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest

@@ -20,8 +20,15 @@ from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
 from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
+from metadata_log.handover import hand_over
 from metadata_log.image import Image
-from metadata_log.records import ControllerClaim, ControllerEpochIs, ControllerRemoved, Operation
+from metadata_log.records import (
+    ControllerClaim,
+    ControllerEpochIs,
+    ControllerRemoved,
+    Operation,
+    OperationResult,
+)
 from metadata_log.types import ID_BYTES, BrokerId, ControllerEpoch, SessionId, TopicId
 from quorum.errors import QuorumError
 
@@ -214,18 +221,26 @@ class ControllerElector:
             timestamp_ms=self._clock_ms(),
             controller_epoch=ControllerEpoch(self._images.image.controller_epoch + 1),
         )
-        result = await self._quorum.transact([Operation(records=(claim,))])
+        result = await self._transacted(Operation(records=(claim,)))
         if not result.ok:
-            log.info("not elected: %s", result.results[0].detail)
-        await self._images.wait_for(result.offset)
+            log.info("not elected: %s", result.detail)
         self._wake.set()
 
     async def _vacate(self, epoch: ControllerEpoch) -> None:
         """Take this broker's name off /controller, unless a newer tenure has begun."""
         removed = ControllerRemoved(broker_id=self._broker_id)
         held = ControllerEpochIs(controller_epoch=epoch)
-        result = await self._quorum.transact([Operation(records=(removed,), conditions=(held,))])
+        await self._transacted(Operation(records=(removed,), conditions=(held,)))
+
+    async def _hand_over(self, to: BrokerId) -> OperationResult:
+        """Write another broker into /controller: it takes office at once (E5)."""
+        return await self._transacted(hand_over(self._images.image, to, self._clock_ms()))
+
+    async def _transacted(self, operation: Operation) -> OperationResult:
+        """Its result, once it is in the image."""
+        result = await self._quorum.transact([operation])
         await self._images.wait_for(result.offset)
+        return result.results[0]
 
     def _serve(self) -> None:
         office = Office(self._broker_id, self._images.image.controller_epoch)
@@ -237,6 +252,7 @@ class ControllerElector:
             transport=self._transport,
             draw=self._draw,
             resign=self._resign,
+            hand_over=self._hand_over,
             deposed=self._on_deposed,
         )
         self.active.start()

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from broker.controller.control_requests import ControlRequests, Encoded
+from broker.controller.control_requests import ControlRequests, Encoded, addressed
 from broker.controller.transport import ControlKind, ControlResponse, ControlTransport, Unanswered
 from broker.errors import error_name
 from metadata_log.image import Broker, Image
@@ -40,6 +40,7 @@ class Correspondence:
         image: Callable[[], Image],
         timeout_ms: int,
         on_deposed: Callable[[ControllerEpoch], None],
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self.controller_epoch = controller_epoch
         self.requests = requests
@@ -47,6 +48,7 @@ class Correspondence:
         self.image = image
         self.timeout_ms = timeout_ms
         self.on_deposed = on_deposed
+        self.may_act = may_act
         self.alerts: dict[tuple[int, ControlKind], str] = {}
 
 
@@ -125,9 +127,14 @@ class Lane(ABC):
 
     async def _deliver(self, request: Encoded) -> bool:
         """Whether the broker has answered, so that the request need not be sent again."""
+        if not self._shared.may_act():
+            return False
         try:
             response = await self._shared.transport.send(
-                self._broker.grpc, self.kind, request.body, self._shared.timeout_ms
+                self._broker.grpc,
+                self.kind,
+                addressed(request, self._broker),
+                self._shared.timeout_ms,
             )
             return self._read(response)
         except Unanswered as error:

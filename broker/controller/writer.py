@@ -21,12 +21,21 @@ class Writer:
     """The one way from a decision to the metadata log.
 
     ``on_deposed`` is told when the quorum says that this epoch is no longer the current one.
+    ``may_act``: whether the controller is awake, see ``watchdog``.
     """
 
-    def __init__(self, quorum: Transactor, images: Images, on_deposed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        quorum: Transactor,
+        images: Images,
+        on_deposed: Callable[[], None],
+        *,
+        may_act: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._quorum = quorum
         self._images = images
         self._on_deposed = on_deposed
+        self._may_act = may_act
 
     @property
     def image(self) -> Image:
@@ -44,6 +53,8 @@ class Writer:
         """
         if not operations:
             return []
+        if not self._may_act():
+            raise LeftOffice
         outcomes = await asyncio.gather(
             *(self._quorum.transact(batch, atomic=False) for batch in split(operations)),
             return_exceptions=True,

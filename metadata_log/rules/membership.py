@@ -108,7 +108,7 @@ def controller_claim(draft: Draft, offset: MetadataOffset, record: ControllerCla
         raise Refused(
             ResultCode.INVALID, f"broker {record.broker_id} is not registered under this session"
         )
-    if draft.controller is not None:
+    if draft.controller is not None and draft.controller.broker_id >= 0:
         raise Refused(
             ResultCode.CONDITION_FAILED, f"broker {draft.controller.broker_id} is the controller"
         )

@@ -1,4 +1,4 @@
-"""``quorate controller``: who it is, and making it step down (E5)."""
+"""``quorate controller``: who it is, and who is to be it (E5)."""
 
 import time
 from pathlib import Path
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def controller() -> None:
-    """Describe the controller, or make it step down.
+    """Describe the controller, or replace it.
 
     \b
     Example:
       quorate controller describe --bootstrap-server 127.0.0.1:9092
       quorate controller resign --bootstrap-server 127.0.0.1:9092
+      quorate controller move --to 2 --bootstrap-server 127.0.0.1:9092
     """
 
 
@@ -71,6 +72,29 @@ def resign(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_
     _show(status, as_json=as_json)
 
 
+@controller.command()
+@cluster_options
+@click.option("--to", type=click.IntRange(min=0), required=True, help="Id of a live broker.")
+@timeout_option(30_000)
+@json_option
+def move(
+    bootstrap_server: str | None, data: Path | None, to: int, timeout_ms: int, as_json: bool
+) -> None:
+    """Hand the office to another broker; waits until that one knows that it holds it.
+
+    \b
+    Example:
+      quorate controller move --to 2 --data ./quorate-data
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        epoch = admin.move_controller(to)
+        status = _next_controller(admin, epoch - 1, timeout_ms)
+    _show(status, as_json=as_json)
+
+
 def _next_controller(admin: "AdminClient", given_up: int, timeout_ms: int) -> "ClusterStatus":
     from quorate.client.errors import ClusterUnreachable
 
@@ -81,7 +105,7 @@ def _next_controller(admin: "AdminClient", given_up: int, timeout_ms: int) -> "C
             return status
         time.sleep(0.05)
     raise ClusterUnreachable(
-        f"the controller of epoch {given_up} resigned, but nobody followed within {timeout_ms} ms"
+        f"controller epoch {given_up} is over, but nobody followed within {timeout_ms} ms"
     )
 
 

@@ -58,8 +58,12 @@ def _show(status: "ClusterStatus") -> None:
             f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
         )
     click.echo(f"topics      {status.topics}, with {status.partitions} partitions")
+    levels = ", ".join(f"{feature.name} {feature.level}" for feature in status.features)
+    click.echo(f"features    {levels}")
     click.echo(f"offline     {_names(status.offline_partitions)}")
     click.echo(f"under-replicated  {_names(status.under_replicated_partitions)}")
+    click.echo(f"under-min-ISR     {_names(status.under_min_isr_partitions)}")
+    click.echo(f"at-min-ISR        {_names(status.at_min_isr_partitions)}")
     for alert in status.alerts:
         click.echo(f"alert       {alert}")
 

@@ -9,6 +9,7 @@ from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     ClusterStatus,
     ElectionType,
+    FeatureResult,
     NewTopic,
     OngoingReassignment,
     PartitionName,
@@ -219,6 +220,48 @@ class AdminClient:
         _check(answer.error_code, "resigning the controller")
         self._connection.forget_controller()
         return answer.controller_epoch
+
+    def move_controller(self, to: int) -> int:
+        """Hands the controller's office to broker ``to`` (E5); the new controller epoch.
+
+        Raises:
+            RequestFailed: ``to`` is no live broker.
+        """
+        request = admin_pb2.MoveControllerRequest(
+            context=self._context("MoveController"), broker_id=to
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.MoveController(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, answer.error_message)
+        self._connection.forget_controller()
+        return answer.controller_epoch
+
+    def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        allow_downgrade: bool = False,
+        validate_only: bool = False,
+    ) -> list[FeatureResult]:
+        """Raises or lowers features (B4), each on its own; level 0: what everybody understands."""
+        request = admin_pb2.UpdateFeaturesRequest(
+            context=self._context("UpdateFeatures"),
+            updates=[
+                admin_pb2.FeatureUpdate(name=name, level=level, allow_downgrade=allow_downgrade)
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.UpdateFeatures(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "updating features")
+        return [FeatureResult.from_proto(result) for result in answer.results]
 
     def _describe(
         self, request: replication_pb2.DescribeTopicsRequest

@@ -195,9 +195,62 @@ class OngoingReassignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureInfo:
+    """A feature's level, and how high it could be raised as far as live brokers are concerned."""
+
+    name: str
+    level: int
+    newest: int
+    meaning: str
+
+    @classmethod
+    def from_proto(cls, feature: admin_pb2.FeatureStatus) -> "FeatureInfo":
+        return cls(
+            name=feature.name,
+            level=feature.level,
+            newest=feature.newest,
+            meaning=feature.meaning,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureResult:
+    """Outcome for one feature; ``level`` is in force from now on."""
+
+    name: str
+    level: int
+    error_code: int
+    message: str
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.FeatureResult) -> "FeatureResult":
+        return cls(
+            name=result.name,
+            level=result.level,
+            error_code=result.error_code,
+            message=result.error_message,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
+
+    def raise_for_error(self) -> "FeatureResult":
+        """This result.
+
+        Raises:
+            RequestFailed: the change was refused.
+        """
+        if not self.ok:
+            raise RequestFailed(self.error_code, self.message or f"feature {self.name!r}")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """The cluster as one broker knows it.
 
+    Under its minimum, a partition refuses acks=all; at it, it would after one more failure.
     ``controller_id`` -1: none; ``quorum_leader`` 0: unknown; ``metadata_offset``: the image this
     was made from.
     """
@@ -210,9 +263,12 @@ class ClusterStatus:
     brokers: tuple[BrokerInfo, ...]
     offline_partitions: tuple[PartitionName, ...]
     under_replicated_partitions: tuple[PartitionName, ...]
+    under_min_isr_partitions: tuple[PartitionName, ...]
+    at_min_isr_partitions: tuple[PartitionName, ...]
     alerts: tuple[str, ...]
     topics: int
     partitions: int
+    features: tuple[FeatureInfo, ...]
 
     @classmethod
     def from_proto(cls, status: admin_pb2.ClusterStatusResponse) -> "ClusterStatus":
@@ -227,9 +283,12 @@ class ClusterStatus:
             ),
             offline_partitions=_names(status.offline_partitions),
             under_replicated_partitions=_names(status.under_replicated_partitions),
+            under_min_isr_partitions=_names(status.under_min_isr_partitions),
+            at_min_isr_partitions=_names(status.at_min_isr_partitions),
             alerts=tuple(status.alerts),
             topics=status.topics,
             partitions=status.partitions,
+            features=tuple(map(FeatureInfo.from_proto, status.features)),
         )
 
     def broker(self, broker_id: int) -> BrokerInfo | None:

@@ -244,6 +244,37 @@ def test_e5_controller_resign_makes_the_next_epoch(cluster: RunningCluster) -> N
     assert quorate_json("controller", "describe", *at) == after
 
 
+def test_e5_controller_move_names_the_next_and_refuses_strangers(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap)
+    before = quorate_json("controller", "describe", *at)
+    itself = str(before["controller_id"])
+    assert quorate_json("controller", "move", "--to", itself, *at) == before
+    error = quorate_error("controller", "move", "--to", "9", *at)
+    assert "broker 9 is not registered; live brokers: 1" in error
+
+
+def test_b4_feature_levels_are_shown_raised_and_lowered(cluster: RunningCluster) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap)
+
+    def level() -> int:
+        found = {one["name"]: one for one in quorate_json("features", "describe", *at)}
+        assert found["metadata_version"]["level"] == found["metadata_version"]["newest"] == 2
+        protocol: int = found["inter_broker_protocol"]["level"]
+        return protocol
+
+    one = ("--feature", "inter_broker_protocol", "--level")
+    assert level() == 2
+    assert "downgrade" in quorate_error("features", "upgrade", *one, "1", *at)
+    quorate("features", "downgrade", *one, "1", *at)
+    assert level() == 1
+    assert "could be at level 2" in quorate("features", "upgrade", *one, "2", "--dry-run", *at)
+    quorate("features", "upgrade", *at)
+    assert level() == 2
+    assert "metadata_version cannot go back" in quorate_error(
+        "features", "downgrade", "--feature", "metadata_version", "--level", "1", *at
+    )
+
+
 def test_a_broker_without_quorum_waits_with_a_message_and_then_gives_up(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text(

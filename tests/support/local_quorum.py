@@ -37,6 +37,7 @@ class LocalQuorum:
         self.log: list[tuple[MetadataOffset, Transaction]] = []
         self.available = True
         self.latency_s = 0.0
+        self.metadata_version_max = NEWEST_METADATA_VERSION
         self._answers_to_lose: dict[LocalQuorumClient, int] = {}
         self._before_next: dict[LocalQuorumClient, Callable[[], object]] = {}
         self._clients: list[LocalQuorumClient] = []
@@ -193,6 +194,10 @@ class LocalQuorumClient:
                 yield TransactionsApplied(transactions, transactions[-1][0])
             else:
                 await self._quorum.grown()
+
+    async def metadata_version_max(self) -> int:
+        self._require_quorum()
+        return self._quorum.metadata_version_max
 
     async def status(self) -> QuorumStatusResponse:
         self._require_quorum()

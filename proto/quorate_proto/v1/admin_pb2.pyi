@@ -737,6 +737,9 @@ class ClusterStatusResponse(google.protobuf.message.Message):
     ALERTS_FIELD_NUMBER: builtins.int
     TOPICS_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    AT_MIN_ISR_PARTITIONS_FIELD_NUMBER: builtins.int
+    UNDER_MIN_ISR_PARTITIONS_FIELD_NUMBER: builtins.int
+    FEATURES_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """Cluster."""
     controller_id: builtins.int
@@ -767,6 +770,18 @@ class ClusterStatusResponse(google.protobuf.message.Message):
     def alerts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Control requests without an answer, frozen ISRs (C18, rule 6)."""
 
+    @property
+    def at_min_isr_partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionRef]:
+        """One more failure, and acks=all is refused."""
+
+    @property
+    def under_min_isr_partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionRef]:
+        """acks=all is refused."""
+
+    @property
+    def features(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FeatureStatus]:
+        """Levels in force."""
+
     def __init__(
         self,
         *,
@@ -781,8 +796,11 @@ class ClusterStatusResponse(google.protobuf.message.Message):
         alerts: collections.abc.Iterable[builtins.str] | None = ...,
         topics: builtins.int = ...,
         partitions: builtins.int = ...,
+        at_min_isr_partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
+        under_min_isr_partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
+        features: collections.abc.Iterable[Global___FeatureStatus] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alerts", b"alerts", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "metadata_offset", b"metadata_offset", "offline_partitions", b"offline_partitions", "partitions", b"partitions", "quorum_leader", b"quorum_leader", "topics", b"topics", "under_replicated_partitions", b"under_replicated_partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alerts", b"alerts", "at_min_isr_partitions", b"at_min_isr_partitions", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "features", b"features", "metadata_offset", b"metadata_offset", "offline_partitions", b"offline_partitions", "partitions", b"partitions", "quorum_leader", b"quorum_leader", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions"]) -> None: ...
 
 Global___ClusterStatusResponse: typing_extensions.TypeAlias = ClusterStatusResponse
 
@@ -828,3 +846,195 @@ class ResignControllerResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code"]) -> None: ...
 
 Global___ResignControllerResponse: typing_extensions.TypeAlias = ResignControllerResponse
+
+@typing.final
+class MoveControllerRequest(google.protobuf.message.Message):
+    """The controller is to hand over its office."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """To this live broker."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        broker_id: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "context", b"context"]) -> None: ...
+
+Global___MoveControllerRequest: typing_extensions.TypeAlias = MoveControllerRequest
+
+@typing.final
+class MoveControllerResponse(google.protobuf.message.Message):
+    """Done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH or 0."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    controller_epoch: builtins.int
+    """The epoch in which that broker holds it."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        controller_epoch: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___MoveControllerResponse: typing_extensions.TypeAlias = MoveControllerResponse
+
+@typing.final
+class FeatureStatus(google.protobuf.message.Message):
+    """A feature as the cluster has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    NEWEST_FIELD_NUMBER: builtins.int
+    MEANING_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """"inter_broker_protocol"."""
+    level: builtins.int
+    """In force."""
+    newest: builtins.int
+    """As high as all live brokers understand."""
+    meaning: builtins.str
+    """Of the level in force, for people."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        level: builtins.int = ...,
+        newest: builtins.int = ...,
+        meaning: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["level", b"level", "meaning", b"meaning", "name", b"name", "newest", b"newest"]) -> None: ...
+
+Global___FeatureStatus: typing_extensions.TypeAlias = FeatureStatus
+
+@typing.final
+class FeatureUpdate(google.protobuf.message.Message):
+    """A feature to raise or lower."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    ALLOW_DOWNGRADE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The feature."""
+    level: builtins.int
+    """The level wanted; 0: the highest that everybody understands."""
+    allow_downgrade: builtins.bool
+    """Also to a lower one, if nothing is lost by it."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        level: builtins.int = ...,
+        allow_downgrade: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allow_downgrade", b"allow_downgrade", "level", b"level", "name", b"name"]) -> None: ...
+
+Global___FeatureUpdate: typing_extensions.TypeAlias = FeatureUpdate
+
+@typing.final
+class UpdateFeaturesRequest(google.protobuf.message.Message):
+    """Raises or lowers features."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    UPDATES_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def updates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FeatureUpdate]:
+        """Each stands alone."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        updates: collections.abc.Iterable[Global___FeatureUpdate] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "updates", b"updates", "validate_only", b"validate_only"]) -> None: ...
+
+Global___UpdateFeaturesRequest: typing_extensions.TypeAlias = UpdateFeaturesRequest
+
+@typing.final
+class FeatureResult(google.protobuf.message.Message):
+    """Outcome for one feature."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The feature."""
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    level: builtins.int
+    """The level in force from now on."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        level: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "level", b"level", "name", b"name"]) -> None: ...
+
+Global___FeatureResult: typing_extensions.TypeAlias = FeatureResult
+
+@typing.final
+class UpdateFeaturesResponse(google.protobuf.message.Message):
+    """Outcome per feature."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FeatureResult]:
+        """One per update."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___FeatureResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___UpdateFeaturesResponse: typing_extensions.TypeAlias = UpdateFeaturesResponse

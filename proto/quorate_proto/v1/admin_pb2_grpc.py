@@ -75,6 +75,16 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ResignControllerRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ResignControllerResponse.FromString,
                 _registered_method=True)
+        self.MoveController = channel.unary_unary(
+                '/quorate.v1.Admin/MoveController',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.MoveControllerRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MoveControllerResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/quorate.v1.Admin/UpdateFeatures',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -137,6 +147,20 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MoveController(self, request, context):
+        """The controller hands its office to a broker that is named (E5).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Raises or lowers the levels of features (B4).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -179,6 +203,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ResignController,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ResignControllerRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.ResignControllerResponse.SerializeToString,
+            ),
+            'MoveController': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveController,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MoveControllerRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.MoveControllerResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -398,6 +432,60 @@ class Admin(object):
             '/quorate.v1.Admin/ResignController',
             quorate__proto_dot_v1_dot_admin__pb2.ResignControllerRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.ResignControllerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/MoveController',
+            quorate__proto_dot_v1_dot_admin__pb2.MoveControllerRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.MoveControllerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/UpdateFeatures',
+            quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -153,7 +153,39 @@ _AdminResignControllerType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType]):
+_AdminMoveControllerType = typing_extensions.TypeVar(
+    '_AdminMoveControllerType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MoveControllerRequest,
+        quorate_proto.v1.admin_pb2.MoveControllerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MoveControllerRequest,
+        quorate_proto.v1.admin_pb2.MoveControllerResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MoveControllerRequest,
+        quorate_proto.v1.admin_pb2.MoveControllerResponse,
+    ],
+)
+
+_AdminUpdateFeaturesType = typing_extensions.TypeVar(
+    '_AdminUpdateFeaturesType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+        quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+        quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+        quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+    ],
+)
+
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -189,6 +221,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.ResignControllerRequest,
             quorate_proto.v1.admin_pb2.ResignControllerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.MoveControllerRequest,
+            quorate_proto.v1.admin_pb2.MoveControllerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+            quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -226,6 +266,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.ResignControllerRequest,
             quorate_proto.v1.admin_pb2.ResignControllerResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.MoveControllerRequest,
+            quorate_proto.v1.admin_pb2.MoveControllerResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+            quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateTopics: _AdminCreateTopicsType
@@ -251,6 +299,12 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     ResignController: _AdminResignControllerType
     """The controller gives up its office; another broker takes it (E5)."""
+
+    MoveController: _AdminMoveControllerType
+    """The controller hands its office to a broker that is named (E5)."""
+
+    UpdateFeatures: _AdminUpdateFeaturesType
+    """Raises or lowers the levels of features (B4)."""
 
 AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -284,6 +338,14 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.ResignControllerRequest,
         quorate_proto.v1.admin_pb2.ResignControllerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MoveControllerRequest,
+        quorate_proto.v1.admin_pb2.MoveControllerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+        quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
     ],
 ]
 
@@ -353,5 +415,21 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.ResignControllerResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ResignControllerResponse]]:
         """The controller gives up its office; another broker takes it (E5)."""
+
+    @abc.abstractmethod
+    def MoveController(
+        self,
+        request: quorate_proto.v1.admin_pb2.MoveControllerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.MoveControllerResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.MoveControllerResponse]]:
+        """The controller hands its office to a broker that is named (E5)."""
+
+    @abc.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.UpdateFeaturesResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.UpdateFeaturesResponse]]:
+        """Raises or lowers the levels of features (B4)."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

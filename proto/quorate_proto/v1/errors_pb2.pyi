@@ -136,6 +136,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Over the quota (Q4)."""
     INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """Compare-and-set lost."""
+    FEATURE_UPDATE_FAILED: _ErrorCode.ValueType  # 96
+    """A level that not all understand, or that loses something (B4)."""
     UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
     """No topic of that id."""
     DUPLICATE_BROKER_REGISTRATION: _ErrorCode.ValueType  # 101
@@ -270,6 +272,8 @@ THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """Over the quota (Q4)."""
 INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """Compare-and-set lost."""
+FEATURE_UPDATE_FAILED: ErrorCode.ValueType  # 96
+"""A level that not all understand, or that loses something (B4)."""
 UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
 """No topic of that id."""
 DUPLICATE_BROKER_REGISTRATION: ErrorCode.ValueType  # 101

@@ -16,9 +16,12 @@ def status(brokers: list[int], controller_id: int, controller_epoch: int = 1) ->
         ),
         offline_partitions=(),
         under_replicated_partitions=(),
+        under_min_isr_partitions=(),
+        at_min_isr_partitions=(),
         alerts=(),
         topics=0,
         partitions=0,
+        features=(),
     )
 
 

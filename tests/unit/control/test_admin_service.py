@@ -5,7 +5,8 @@ from typing import Any
 import grpc
 import pytest
 
-from broker.control.admin_service import AdminService, ControllerDutyService, cluster_status
+from broker.control.admin_service import AdminService, ControllerDutyService
+from broker.control.cluster_status import cluster_status
 from broker.controller.managers.brokers import leadership_changes
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Liveness
@@ -119,7 +120,7 @@ def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
     log.start_broker(2)
     log.elect_controller(1)
     log.create_topic("orders", (1, 2), (2,))
-    whole = cluster_status(log.image)
+    whole = cluster_status(log.image, lambda _: 1)
     assert not whole.offline_partitions
     assert not whole.under_replicated_partitions
     log.stop_broker(2)
@@ -127,7 +128,7 @@ def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
     live = Liveness(frozenset(log.image.brokers))
     changes = leadership_changes(log.image, office, live, unclean=lambda _topic: False)
     assert log.transact(*changes, atomic=False).ok
-    hurt = cluster_status(log.image)
+    hurt = cluster_status(log.image, lambda _: 1)
     assert [(one.topic, one.partition) for one in hurt.offline_partitions] == [("orders", 1)]
     assert [(one.topic, one.partition) for one in hurt.under_replicated_partitions] == [
         ("orders", 0)

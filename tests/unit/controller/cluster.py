@@ -70,6 +70,12 @@ class Cluster:
         self.silent: set[int] = set()
         self.slow: dict[tuple[int, ControlKind], asyncio.Event] = {}
         self.log_may_be_lost = False
+        self.configure(**settings)
+        self._incarnations = 0
+        self._topics = 0
+
+    def configure(self, **settings: object) -> None:
+        """Settings of the brokers that start from now on."""
         self.config: Configuration = BROKER_SPEC.parse(
             {
                 "broker.id": 0,
@@ -79,8 +85,6 @@ class Cluster:
                 **settings,
             }
         )
-        self._incarnations = 0
-        self._topics = 0
 
     @property
     def image(self) -> Image:

@@ -6,6 +6,7 @@ would do is recorded.
 
 from typing import Protocol
 
+from broker.config import INTER_BROKER_PROTOCOL_VERSION
 from broker.control.admin_service import AdminService, ControllerDutyService
 from broker.control.fencing import ControlFence
 from broker.control.metadata_cache import MetadataCache
@@ -82,6 +83,7 @@ class FakeBroker:
             grpc=self.endpoint,
             images=self.follower,
             log_may_be_lost=cluster.log_may_be_lost,
+            inter_broker_protocol_max=cluster.config[INTER_BROKER_PROTOCOL_VERSION],
         )
         self.service = BrokerControlService(
             own_epoch=lambda: self.registrar.broker_epoch,

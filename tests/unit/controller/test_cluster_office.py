@@ -1,5 +1,7 @@
 """A controller among brokers: elected, deposed, handed over, failing (E1 to E5)."""
 
+import asyncio
+
 import pytest
 
 from broker.controller.transport import ControlKind
@@ -87,6 +89,73 @@ async def test_e5_the_office_is_handed_to_another_broker(cluster: Cluster) -> No
     await cluster.at_rest()
     assert [one.broker_id for one in cluster.controllers] == [3]
     assert (await cluster.create_topic("orders", (2,))).error_code == errors_pb2.NONE
+
+
+async def test_e5_the_controller_hands_its_office_to_a_broker_that_is_named(
+    cluster: Cluster,
+) -> None:
+    deposed = cluster.active
+    answer = await deposed.hand_over(admin_pb2.MoveControllerRequest(broker_id=3))
+    assert (answer.error_code, answer.controller_epoch) == (errors_pb2.NONE, 2)
+    await cluster.when(lambda: cluster.brokers[3].controller is not None)
+    assert (cluster.image.controller_id, cluster.image.controller_epoch) == (3, 2)
+    assert cluster.brokers[1].controller is None
+    assert cluster.image.controller is not None
+    assert cluster.image.controller.session_id == cluster.brokers[3].quorum.session_id
+
+
+async def test_e5_only_a_live_broker_can_be_handed_the_office(cluster: Cluster) -> None:
+    answer = await cluster.active.hand_over(admin_pb2.MoveControllerRequest(broker_id=9))
+    assert answer.error_code == errors_pb2.BROKER_ID_NOT_REGISTERED
+    assert answer.error_message == "broker 9 is not registered; live brokers: 1, 2, 3"
+    itself = await cluster.active.hand_over(admin_pb2.MoveControllerRequest(broker_id=1))
+    assert (itself.error_code, itself.controller_epoch) == (errors_pb2.NONE, 1)
+    assert cluster.image.controller_epoch == 1, "nothing has happened"
+
+
+async def test_e5_a_broker_whose_session_ends_meanwhile_is_not_handed_the_office(
+    cluster: Cluster,
+) -> None:
+    session = cluster.brokers[3].quorum.session_id
+    controller = cluster.brokers[1]
+    cluster.quorum.before_next(controller.quorum, lambda: cluster.quorum.expire(session))
+    answer = await cluster.active.hand_over(admin_pb2.MoveControllerRequest(broker_id=3))
+    assert answer.error_code == errors_pb2.STALE_BROKER_EPOCH
+    assert "is closed" in answer.error_message
+    assert controller.controller is not None, "and the office is not lost over it"
+
+
+async def test_e4_a_controller_that_stood_still_gives_up_its_office(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SIGSTOP and SIGCONT: the clock jumps while nothing runs."""
+    stalled, loop = cluster.active, asyncio.get_running_loop()
+    now_s = loop.time
+    written = cluster.image.offset
+    monkeypatch.setattr(loop, "time", lambda: now_s() + 6.1)
+    answer = await stalled.create_topics(
+        admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
+    )
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+    assert cluster.brokers[1].controller is None
+    assert cluster.image.offset == written, "it did not write"
+    await cluster.at_rest()
+    assert cluster.image.controller_epoch == 2
+
+
+async def test_e4_a_controller_that_stood_still_says_no_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    loop = asyncio.get_running_loop()
+    now_s = loop.time
+    cluster.sent.clear()
+    cluster.change_isr("orders", 0, (1, 2))
+    monkeypatch.setattr(loop, "time", lambda: now_s() + 6.1)
+    await cluster.when(lambda: cluster.image.controller_epoch == 2)
+    await cluster.at_rest()
+    assert cluster.sent
+    assert {one.request.header.controller_epoch for one in cluster.sent} == {2}
 
 
 async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(

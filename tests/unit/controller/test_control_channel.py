@@ -10,6 +10,7 @@ from broker.controller.control_requests import ControlRequests, StoppedReplica
 from broker.controller.lane import Correspondence
 from broker.controller.managers.office import Office
 from broker.controller.transport import ControlKind, ControlResponse, Unanswered
+from metadata_log.records import FeatureLevel
 from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
@@ -116,6 +117,22 @@ async def test_b2_a_request_is_built_again_and_never_restamped(line: Line) -> No
     assert second.header.max_broker_epoch > first.header.max_broker_epoch
     assert len(second.topics[0].partitions) == 3
     assert not line.shared.alerts, "nobody needs to hear of that"
+
+
+async def test_b4_the_form_changes_with_the_level_and_what_is_under_way_keeps_its_own(
+    line: Line,
+) -> None:
+    line.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=1))
+    old = line.shared.requests.update_metadata(line.log.image, ["orders"])
+    line.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
+    line.channel.metadata.tell(old)
+    line.channel.leadership.tell([line.tip(0)])
+    await line.channel.drained()
+    (told,), (led,) = line.told(), line.led()
+    own = line.log.image.brokers[BrokerId(2)].epoch
+    assert (told.header.version, told.header.broker_epoch) == (6, own)
+    assert (led.header.version, led.header.broker_epoch) == (5, -1)
+    assert led.header.max_broker_epoch == line.log.image.max_broker_epoch
 
 
 async def test_c18_an_unanswered_request_is_an_alert_until_it_is_answered(line: Line) -> None:

@@ -1,9 +1,10 @@
 """Control requests as bytes."""
 
-from broker.controller.control_requests import ControlRequests, StoppedReplica, hosted_by
+from broker.controller.control_requests import ControlRequests, StoppedReplica, addressed, hosted_by
 from broker.controller.managers.office import Office
+from metadata_log.features import INTER_BROKER_PROTOCOL
 from metadata_log.image import Image
-from metadata_log.records import ConfigSet, TopicDeletionPending
+from metadata_log.records import ConfigSet, FeatureLevel, TopicDeletionPending
 from metadata_log.types import BrokerId, ControllerEpoch, TopicIdPartition
 from quorate_proto.v1.control_pb2 import (
     ControlHeader,
@@ -54,6 +55,37 @@ def test_b1_c20_every_request_says_who_sends_it_and_from_which_image() -> None:
     assert stopped.partitions[0].leader_epoch == -2
     told = UpdateMetadataRequest.FromString(made.full_metadata(image).body)
     assert told.header == expected_header(image, 6, 7)
+
+
+def test_b1_b4_at_level_1_a_request_names_its_receivers_epoch_in_the_older_version() -> None:
+    log = cluster()
+    log.write_as_controller(FeatureLevel(name=INTER_BROKER_PROTOCOL, level=1))
+    image, made = log.image, requests()
+    two = image.brokers[BrokerId(2)]
+    stop = StoppedReplica("orders", TopicIdPartition(topic_id_of("orders"), 1))
+    selection = hosted_by(image, BrokerId(2))
+    led = LeaderAndIsrRequest.FromString(
+        addressed(made.leader_and_isr(image, selection, is_init=True), two)
+    )
+    stopped = StopReplicaRequest.FromString(addressed(made.stop_replica(image, [stop]), two))
+    told = UpdateMetadataRequest.FromString(addressed(made.full_metadata(image), two))
+    for request, version in ((led, 4), (stopped, 3), (told, 6)):
+        header = request.header
+        assert (header.version, header.max_broker_epoch) == (version, -1)
+        assert (header.broker_epoch, header.metadata_offset) == (two.epoch, image.offset)
+    assert len(led.topics[0].partitions) == 2
+    assert [one.partition for one in stopped.partitions] == [1]
+    assert len(told.topics) == 2
+    three = image.brokers[BrokerId(3)]
+    other = UpdateMetadataRequest.FromString(addressed(made.full_metadata(image), three))
+    assert other.header.broker_epoch == three.epoch
+
+
+def test_b1_b4_at_level_2_the_very_same_bytes_go_to_all() -> None:
+    log = cluster()
+    log.write_as_controller(FeatureLevel(name=INTER_BROKER_PROTOCOL, level=2))
+    full = requests().full_metadata(log.image)
+    assert all(addressed(full, broker) is full.body for broker in log.image.brokers.values())
 
 
 def test_c20_leadership_is_complete_for_each_partition() -> None:

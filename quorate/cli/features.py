@@ -1,0 +1,141 @@
+"""``quorate features``: the levels that gate an upgrade (B4)."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from quorate.client.results import FeatureResult
+
+
+@click.group()
+def features() -> None:
+    """Show feature levels, raise or lower them.
+
+    A rolling upgrade: install the new version on one process after the other, then raise the
+    levels. Until then the new version behaves as the old one.
+
+    \b
+    Example:
+      quorate features describe --bootstrap-server 127.0.0.1:9092
+      quorate features upgrade --bootstrap-server 127.0.0.1:9092
+      quorate features upgrade --feature inter_broker_protocol --level 2 --data ./quorate-data
+    """
+
+
+@features.command()
+@cluster_options
+@timeout_option(10_000)
+@json_option
+def describe(
+    bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool
+) -> None:
+    """Show every feature: its level, and how high all live brokers would let it go.
+
+    \b
+    Example:
+      quorate features describe --data ./quorate-data --json
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        found = admin.cluster_status().features
+    if as_json:
+        print_json([asdict(feature) for feature in found])
+        return
+    for feature in found:
+        click.echo(
+            f"{feature.name}  level {feature.level}, brokers understand up to {feature.newest}: "
+            f"{feature.meaning}"
+        )
+
+
+@features.command()
+@cluster_options
+@click.option("--feature", "name", metavar="NAME", help="Which one; default: all of them.")
+@click.option(
+    "--level",
+    type=click.IntRange(min=1),
+    help="To which level; default: the highest that everybody understands.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+@timeout_option(30_000)
+@json_option
+def upgrade(
+    bootstrap_server: str | None,
+    data: Path | None,
+    name: str | None,
+    level: int | None,
+    dry_run: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Raise a feature, or all of them, once every process understands the level.
+
+    \b
+    Example:
+      quorate features upgrade --feature inter_broker_protocol --level 2 --data ./quorate-data
+    """
+    if level is not None and name is None:
+        raise click.UsageError("--level is of one feature: give --feature NAME with it")
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        names = [name] if name else [one.name for one in admin.cluster_status().features]
+        results = admin.update_features(dict.fromkeys(names, level or 0), validate_only=dry_run)
+    _show(results, as_json=as_json, dry_run=dry_run)
+
+
+@features.command()
+@cluster_options
+@click.option("--feature", "name", metavar="NAME", required=True, help="Which one.")
+@click.option("--level", type=click.IntRange(min=1), required=True, help="To which level.")
+@click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+@timeout_option(30_000)
+@json_option
+def downgrade(
+    bootstrap_server: str | None,
+    data: Path | None,
+    name: str,
+    level: int,
+    dry_run: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Lower a feature; refused where that would lose something.
+
+    \b
+    Example:
+      quorate features downgrade --feature inter_broker_protocol --level 1 --data ./quorate-data
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        results = admin.update_features({name: level}, allow_downgrade=True, validate_only=dry_run)
+    _show(results, as_json=as_json, dry_run=dry_run)
+
+
+def _show(results: "list[FeatureResult]", *, as_json: bool, dry_run: bool) -> None:
+    """What became of each; ends with the first refusal, if there is one."""
+    if as_json:
+        print_json([asdict(result) for result in results])
+    else:
+        would = "could be at" if dry_run else "is at"
+        for result in results:
+            if result.ok:
+                click.echo(f"{result.name} {would} level {result.level}")
+    for result in results:
+        result.raise_for_error()

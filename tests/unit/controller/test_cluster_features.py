@@ -1,0 +1,138 @@
+"""Feature levels in a whole cluster: where it begins, and both passes of an upgrade (B4)."""
+
+import pytest
+
+from broker.controller.transport import ControlKind
+from metadata_log.features import (
+    INTER_BROKER_PROTOCOL,
+    METADATA_VERSION,
+    NEWEST_METADATA_VERSION,
+    inter_broker_protocol,
+)
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.unit.controller.cluster import Cluster
+
+LEVEL_1 = {"inter.broker.protocol.version": 1}
+
+
+def update(
+    name: str = INTER_BROKER_PROTOCOL, level: int = 0, *, allow_downgrade: bool = False
+) -> admin_pb2.FeatureUpdate:
+    return admin_pb2.FeatureUpdate(name=name, level=level, allow_downgrade=allow_downgrade)
+
+
+async def asked(
+    cluster: Cluster, *updates: admin_pb2.FeatureUpdate, validate_only: bool = False
+) -> list[admin_pb2.FeatureResult]:
+    request = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=validate_only)
+    answer = await cluster.active.update_features(request)
+    assert answer.error_code == errors_pb2.NONE
+    return list(answer.results)
+
+
+def versions(cluster: Cluster) -> set[tuple[ControlKind, int]]:
+    return {(one.kind, one.request.header.version) for one in cluster.sent}
+
+
+async def test_b4_a_new_cluster_begins_at_the_newest_level(cluster: Cluster) -> None:
+    assert cluster.image.features[INTER_BROKER_PROTOCOL] == 2
+    await cluster.create_topic("orders", (1, 2, 3))
+    assert versions(cluster) == {
+        (ControlKind.LEADER_AND_ISR, 5),
+        (ControlKind.UPDATE_METADATA, 7),
+    }
+
+
+async def test_b4_both_passes_of_an_upgrade() -> None:
+    """Brokers of level 1; then each restarts and understands 2; then the level is raised."""
+    cluster = Cluster(**LEVEL_1)
+    await cluster.start_brokers(1, 2, 3)
+    assert cluster.image.features[INTER_BROKER_PROTOCOL] == 1
+    await cluster.create_topic("orders", (1, 2, 3))
+    assert (await cluster.active.delete_topics(_deletion("orders"))).error_code == 0
+    assert versions(cluster) == {
+        (ControlKind.LEADER_AND_ISR, 4),
+        (ControlKind.STOP_REPLICA, 3),
+        (ControlKind.UPDATE_METADATA, 6),
+    }
+    assert all(
+        one.request.header.broker_epoch == cluster.brokers[one.to].epoch for one in cluster.sent
+    )
+    cluster.configure()
+    for broker_id in (1, 2):
+        await cluster.bounce(broker_id)
+        await cluster.at_rest()
+    (refused,) = await asked(cluster, update(level=2))
+    assert refused.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "broker 3 (1 at most)" in refused.error_message
+    await cluster.bounce(3)
+    await cluster.at_rest()
+    assert inter_broker_protocol(cluster.image) == 1, "nothing changes by itself"
+    cluster.sent.clear()
+    (raised,) = await asked(cluster, update(level=2))
+    assert (raised.error_code, raised.level) == (errors_pb2.NONE, 2)
+    await cluster.create_topic("more", (1, 2, 3))
+    assert versions(cluster) == {
+        (ControlKind.LEADER_AND_ISR, 5),
+        (ControlKind.UPDATE_METADATA, 7),
+    }
+    assert all("more" in one.cache.topics for one in cluster.brokers.values())
+    await cluster.stop()
+
+
+def _deletion(*names: str) -> admin_pb2.DeleteTopicsRequest:
+    return admin_pb2.DeleteTopicsRequest(names=names)
+
+
+async def test_b4_going_back_must_be_meant(cluster: Cluster) -> None:
+    (refused,) = await asked(cluster, update(level=1))
+    assert refused.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "quorate features downgrade --feature inter_broker_protocol" in refused.error_message
+    (lowered,) = await asked(cluster, update(level=1, allow_downgrade=True))
+    assert lowered.error_code == errors_pb2.NONE
+    assert inter_broker_protocol(cluster.image) == 1
+    cluster.sent.clear()
+    await cluster.create_topic("orders", (1, 2, 3))
+    assert (ControlKind.LEADER_AND_ISR, 4) in versions(cluster)
+    assert all("orders" in one.cache.topics for one in cluster.brokers.values())
+
+
+async def test_b4_a_broker_that_may_not_use_the_level_does_not_join(cluster: Cluster) -> None:
+    from broker.control.registration import RegistrationRefused
+
+    cluster.configure(**LEVEL_1)
+    with pytest.raises(RegistrationRefused, match="inter_broker_protocol is at level 2"):
+        await cluster.start_broker(4)
+    del cluster.brokers[4]
+
+
+async def test_b4_records_wait_for_the_last_voter_that_cannot_read_them(cluster: Cluster) -> None:
+    cluster.quorum.metadata_version_max = NEWEST_METADATA_VERSION - 1
+    (refused,) = await asked(cluster, update(METADATA_VERSION, NEWEST_METADATA_VERSION))
+    assert "not understood by all voters" in refused.error_message
+    cluster.quorum.metadata_version_max = NEWEST_METADATA_VERSION
+    (same,) = await asked(cluster, update(METADATA_VERSION))
+    assert (same.error_code, same.level) == (errors_pb2.NONE, NEWEST_METADATA_VERSION)
+
+
+async def test_b4_each_feature_stands_alone_and_a_check_changes_nothing(cluster: Cluster) -> None:
+    unknown, known = await asked(
+        cluster,
+        update("time_travel", 1),
+        update(level=1, allow_downgrade=True),
+        validate_only=True,
+    )
+    assert unknown.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "inter_broker_protocol, metadata_version are known" in unknown.error_message
+    assert (known.error_code, known.level) == (errors_pb2.NONE, 1)
+    assert inter_broker_protocol(cluster.image) == 2
+    (beyond,) = await asked(cluster, update(level=99))
+    assert beyond.error_code == errors_pb2.FEATURE_UPDATE_FAILED
+    assert "levels up to 2" in beyond.error_message
+
+
+async def test_b4_without_a_quorum_the_outcome_is_said_to_be_unknown(cluster: Cluster) -> None:
+    cluster.quorum.available = False
+    (result,) = await asked(cluster, update(METADATA_VERSION))
+    assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
+    cluster.quorum.available = True
