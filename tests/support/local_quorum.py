@@ -14,7 +14,6 @@ from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.records import (
     Operation,
-    QuorumVoterSet,
     SessionClosed,
     SessionOpened,
     Transaction,
@@ -24,7 +23,7 @@ from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 from quorum.client import TransactionsApplied, WatchEvent
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
-from tests.support.metadata import quorum_voter
+from tests.support.metadata import first_voter_set
 
 CLUSTER_ID = "local-cluster"
 
@@ -43,12 +42,7 @@ class LocalQuorum:
         self._clients: list[LocalQuorumClient] = []
         self._grown = asyncio.Event()
         self._sessions = 0
-        first_set = QuorumVoterSet(
-            expected_version=0,
-            voters=(quorum_voter(1),),
-            metadata_version=NEWEST_METADATA_VERSION,
-        )
-        self.write(Operation(records=(first_set,)))
+        self.write(Operation(records=(first_voter_set(),)))
 
     def client(self, description: str = "a test") -> "LocalQuorumClient":
         client = LocalQuorumClient(self, description=description)

@@ -61,6 +61,13 @@ def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> Q
     )
 
 
+def first_voter_set() -> QuorumVoterSet:
+    """With which a new quorum begins, and its records are the newest from then on."""
+    return QuorumVoterSet(
+        expected_version=0, voters=(quorum_voter(1),), metadata_version=NEWEST_METADATA_VERSION
+    )
+
+
 class MetadataLogBuilder:
     """Applies transactions one after the other, each through its wire form."""
 
@@ -115,13 +122,7 @@ class MetadataLogBuilder:
 
     def begin_quorum(self) -> TransactionResult:
         """As the first leader of a new quorum: its records are the newest from now on."""
-        return self.write(
-            QuorumVoterSet(
-                expected_version=0,
-                voters=(quorum_voter(1),),
-                metadata_version=NEWEST_METADATA_VERSION,
-            )
-        )
+        return self.write(first_voter_set())
 
     def start_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
         session = session_of(broker_id, incarnation)

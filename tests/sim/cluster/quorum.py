@@ -24,6 +24,7 @@ from metadata_log.records import (
 from metadata_log.types import MetadataOffset, SessionId
 from quorum.sessions import KeepAlive, SessionTable
 from tests.sim.world import World
+from tests.support.metadata import first_voter_set
 
 if TYPE_CHECKING:
     from tests.sim.cluster.quorum_client import SimulatedQuorumClient
@@ -53,6 +54,7 @@ class SimulatedQuorum:
         self._before: Image = self.image
         self._applied: dict[MetadataOffset, tuple[Image, Applied]] = {}
         self._lead()
+        self.apply(Transaction(operations=(Operation(records=(first_voter_set(),)),)))
         world.after(TICK_S, self._tick)
 
     @property

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from metadata_log.codec import encode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.records import Operation, ResultCode, Transaction, TransactionResult
 from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
@@ -241,6 +242,9 @@ class SimulatedQuorumClient:
             if offset is not None:
                 return offset
         raise QuorumUnavailable("no linearizable read")
+
+    async def metadata_version_max(self) -> int:
+        return NEWEST_METADATA_VERSION
 
     async def status(self) -> QuorumStatusResponse:
         return QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
