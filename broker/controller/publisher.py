@@ -33,6 +33,7 @@ class Publisher:
         self._told = Image()
         self._changed_topics: set[str] = set()
         self._due: asyncio.Handle | None = None
+        self._closed = False
         self._introduction: asyncio.Task[None] | None = None
 
     @property
@@ -46,7 +47,8 @@ class Publisher:
         self._introduction = asyncio.create_task(self._introduce(), name="introduction")
 
     def close(self) -> None:
-        """Say no more."""
+        """Say no more, whoever of the tenure still asks for it (E4)."""
+        self._closed = True
         if self._introduction is not None:
             self._introduction.cancel()
         if self._due is not None:
@@ -72,6 +74,8 @@ class Publisher:
 
     def publish(self) -> None:
         """Tell the brokers what differs between the newest image and what they were told."""
+        if self._closed:
+            return
         if self._due is not None:
             self._due.cancel()
             self._due = None

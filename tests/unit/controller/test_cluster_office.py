@@ -195,3 +195,23 @@ async def test_e4_a_controller_that_loses_its_session_stops_before_it_stands_aga
     assert cluster.brokers[1].epoch == cluster.image.brokers[BrokerId(1)].epoch
     answer = await before.allocate_producer_ids(admin_pb2.AllocateProducerIdsRequest())
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
+
+
+async def test_e4_a_request_that_outlives_the_tenure_is_not_told_of(cluster: Cluster) -> None:
+    """A deletion waits outside the queue; when it goes on, another controller is in office."""
+    await cluster.create_topic("orders", (1, 2, 3))
+    before = cluster.active
+    cluster.slow[2, ControlKind.STOP_REPLICA] = gate = asyncio.Event()
+    deletion = asyncio.create_task(
+        before.delete_topics(admin_pb2.DeleteTopicsRequest(names=["orders"]))
+    )
+    await cluster.when(lambda: cluster.requests(ControlKind.STOP_REPLICA, 2))
+    cluster.hand_over(1, 3)
+    await cluster.when(lambda: cluster.brokers[3].controller is not None)
+    gate.set()
+    cluster.sent.clear()
+    await deletion
+    await cluster.at_rest()
+    assert {one.request.header.controller_epoch for one in cluster.sent} <= {2}
+    lanes = [one for one in asyncio.all_tasks() if one.get_name().startswith("StopReplica-to-")]
+    assert len(lanes) == 3, "those of the controller in office"
