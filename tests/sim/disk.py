@@ -50,10 +50,17 @@ class SimulatedDisk:
         return Stored(self.meta, [self.entries[index] for index in indexes], min(self.entries))
 
     def write(self, change: Change) -> None:
-        self.effect("journal write")
+        kind = self.kind_of(change)
+        self.effect(f"{kind} write")
         self.take_sync_time()
         self.apply(change)
-        self.effect("journal written")
+        self.effect(f"{kind} written")
+
+    def kind_of(self, change: Change) -> str:
+        """What kind of effect it is to write ``change``."""
+        if change.meta.first > (1 if self.meta is None else self.meta.first):
+            return "journal compaction"
+        return "journal" if change.truncate_from is None else "journal truncation"
 
     def apply(self, change: Change) -> None:
         """What ``write`` leaves behind."""

@@ -15,11 +15,10 @@ from tests.sim.network import Network
 from tests.sim.service import CLIENT, Services
 from tests.sim.world import World
 
-CRASH_KINDS: Final = ("", "send", "journal", "journal", "write", "fsync", "name", "sync folder")
+SNAPSHOT_KINDS: Final = ("write", "fsync", "name", "sync folder")
+RARE_KINDS: Final = (*SNAPSHOT_KINDS, "journal compaction", "journal truncation")
+CRASH_KINDS: Final = ("", "send", "journal", *RARE_KINDS)
 """Before or after which effects a process ends; "" stands for any."""
-
-RARE_KINDS: Final = ("write", "fsync", "name", "sync folder")
-"""Of snapshots alone."""
 
 
 class Health:

@@ -33,18 +33,19 @@ def _p1() -> list[Replacement]:
 @mutant("p2-atomic", "truncation, compaction and new entries reach the disk one after the other")
 def _p2() -> list[Replacement]:
     def write(self: SimulatedDisk, change: Change) -> None:
-        self.effect("journal write")
+        kind = self.kind_of(change)
+        self.effect(f"{kind} write")
         self.take_sync_time()
         first = 1 if self.meta is None else self.meta.first
         kept = {index: entry for index, entry in self.entries.items() if index >= change.meta.first}
         if change.meta.first > first:
             self.entries = {}
-            self.effect("journal half compacted")
+            self.effect(f"{kind} half compacted")
             self.entries = kept
         self.apply(change._replace(appended=()))
-        self.effect("journal half written")
+        self.effect(f"{kind} half written")
         self.apply(change._replace(truncate_from=None))
-        self.effect("journal written")
+        self.effect(f"{kind} written")
 
     return [(SimulatedDisk, "write", write)]
 
