@@ -326,7 +326,11 @@ class RaftNode(MemberVoter):
         limited = min(message["next_node_idx"], self.journal.last_index + 1)
         under_way = self.next_index[node]
         super()._SyncObj__onMessageReceived(node, {**message, "next_node_idx": limited})
-        if message["success"] and not message["reset"]:
+        if message["reset"]:
+            # P7: of several messages under way the first tells where to go back to, the later ones,
+            # which lie beyond the follower's log, only where that ends.
+            self.next_index[node] = min(under_way, limited)
+        elif message["success"]:
             self.next_index[node] = max(under_way, limited)
         if "sent_s" in message:
             self.lease.answered(node, message["sent_s"], clock_s())

@@ -470,6 +470,19 @@ def test_p11_snapshot_that_cannot_be_read_stops_the_voter(
     assert not lone.snapshots.path.exists()
 
 
+def test_p7_answers_to_what_was_sent_meanwhile_do_not_undo_going_back(lone: LoneNode) -> None:
+    """Or leader and follower go round and round: each time the same messages are sent."""
+    lone.become_leader()
+    lone.node.append_run([b"%d" % number for number in range(8)])
+    lone.round()
+    conflict = {"type": "next_node_idx", "term": 1, "reset": True, "success": False}
+    for index in (3, 6, 6):
+        lone.receive(3, {**conflict, "next_node_idx": index})
+    assert lone.node.next_index[lone.peer(3)] == 3
+    lone.receive(3, {**conflict, "next_node_idx": 5, "reset": False, "success": True})
+    assert lone.node.next_index[lone.peer(3)] == 5
+
+
 def leader_beyond_voter_3(tmp_path: Path) -> LoneNode:
     """It has compacted what voter 3 asks for: only a snapshot helps."""
     lone = LoneNode(tmp_path / "voter", snapshot_max_entries=2, retained_entries=1)
