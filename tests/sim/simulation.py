@@ -83,7 +83,7 @@ class Simulation:
         conditions = Conditions(
             delay_s=draw.choice([0.0001, 0.0005, 0.003]),
             loss=draw.choice([0.005, 0.03]) if wild else 0.0,
-            doubled=draw.choice([0.0, 0.03, 0.1]) if wild else 0.0,
+            doubled=draw.choice([0.0, 0.1, 0.3]) if wild else 0.0,
             overtaken=draw.choice([0.0, 0.03, 0.1]) if wild else 0.0,
         )
         entries = draw.choice([8, 25, 100])
