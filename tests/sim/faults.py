@@ -82,7 +82,7 @@ class Faults:
             (self._leader_is_cut_off_writing, 2.0),
             (self._compete, 1.0),
             (self._long_absence, 0.7),
-            (self._strand_a_tail, 2.0),
+            (self._strand_a_tail, 4.0),
             (self._disturb_a_bystander, 1.0),
             (self._stop_the_leader, 1.0),
         ]
@@ -247,7 +247,7 @@ class Faults:
         for other in followers:
             if other != chosen:
                 self._cut_for(own, other, seconds)
-        self._all_write(self._world.random.choice([5, 15]))
+        self._all_write(self._world.random.choice([15, 30]))
 
         def strand() -> None:
             if not self._healed:
