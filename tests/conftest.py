@@ -1,6 +1,7 @@
 """What every test run does: says which demands lack a test, and leaves no process behind."""
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +23,18 @@ settings.load_profile("default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _let_ctrl_c_reach_children()
     is_worker = hasattr(config, "workerinput")
     if not is_worker and is_full_run(config, TESTS_ROOT):
         config.pluginmanager.register(
             DemandReport(load_demands(TESTS_ROOT / "demands.toml")), "demand-report"
         )
+
+
+def _let_ctrl_c_reach_children() -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

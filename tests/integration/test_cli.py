@@ -15,10 +15,10 @@ from tests.support.cli import (
     alive,
     cluster_json,
     cluster_pids,
-    command,
     quorate,
     quorate_error,
     quorate_json,
+    running,
 )
 
 pytestmark = pytest.mark.integration
@@ -103,8 +103,8 @@ def test_up_starts_what_was_killed(folder: Path) -> None:
 
 
 def test_ctrl_c_in_the_foreground_stops_everything(folder: Path) -> None:
-    words = command("up", "--data", str(folder), *SMALL)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    up = ("up", "--data", str(folder), *SMALL)
+    with running(*up, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert b"up in" in process.stdout.readline()
         pids = cluster_pids(folder)
@@ -116,8 +116,8 @@ def test_ctrl_c_in_the_foreground_stops_everything(folder: Path) -> None:
 
 
 def test_a_killed_foreground_leaves_no_process(folder: Path) -> None:
-    words = command("up", "--data", str(folder), *SMALL)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    up = ("up", "--data", str(folder), *SMALL)
+    with running(*up, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         process.stdout.readline()
         pids = cluster_pids(folder)
@@ -211,8 +211,7 @@ def test_a_closed_pipe_ends_consume_quietly(cluster: RunningCluster) -> None:
     at = ("--bootstrap-server", cluster.bootstrap, "--topic", "piped")
     quorate("topics", "create", *at, "--partitions", "1")
     quorate("produce", *at, stdin=b"line\n" * 5_000)
-    words = command("consume", *at, "--from-beginning")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running("consume", *at, "--from-beginning") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"line\n"
@@ -226,8 +225,7 @@ def test_ctrl_c_ends_consume_with_130(cluster: RunningCluster) -> None:
     at = ("--bootstrap-server", cluster.bootstrap, "--topic", "watched")
     quorate("topics", "create", *at, "--partitions", "1")
     quorate("produce", *at, stdin=b"first\n")
-    words = command("consume", *at, "--from-beginning")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running("consume", *at, "--from-beginning") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"first\n"

@@ -1,10 +1,11 @@
 """Running the ``quorate`` command as a user does: in its own process."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,16 @@ TIMEOUT_S = 90
 
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "quorate.cli.main", *words]
+
+
+@contextlib.contextmanager
+def running(*words: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+    """A command while it runs; killed at the end if it still does, so that no test hangs."""
+    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=stderr) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def quorate(*words: str, stdin: bytes = b"", code: int = 0) -> str:
