@@ -8,12 +8,11 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from metadata_log.codec import encode_transaction
 from metadata_log.image import Image
-from metadata_log.reader import LogEntry
 from metadata_log.records import (
     Operation,
     QuorumVoter,
@@ -26,20 +25,16 @@ from metadata_log.records import (
 )
 from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
 from quorum.config import QuorumConfig
+from quorum.journal_reading import JournalRange, journal_reader, transactions
 from quorum.log_tail import LogTail
 from quorum.raft.clock import clock_s
 from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
-from quorum.raft.frames import REGULAR
-from quorum.raft.journal import Entry
 from quorum.raft.node import RaftNode
 from quorum.sessions import HANDOVER_MARGIN_MS, TICK_MS, KeepAlive, SessionTable
 from quorum.shared_snapshot import SharedSnapshot
-from quorum.state_machine import AppliedSince, QuorumStateMachine, is_transaction
+from quorum.state_machine import AppliedSince, QuorumStateMachine
 
 log = logging.getLogger(__name__)
-
-_READ_BYTES: Final = 1 << 20
-_READ_ENTRIES: Final = 2_000
 
 
 class NotLeader(Exception):
@@ -59,13 +54,6 @@ class Single:
     def completed(self, settled: Settled) -> None:
         if not self.future.done():
             self.future.set_result(settled)
-
-
-class JournalRange(NamedTuple):
-    """Transactions out of the journal; everything up to ``last_offset`` was looked at."""
-
-    entries: list[LogEntry]
-    last_offset: MetadataOffset
 
 
 class Voter:
@@ -303,34 +291,8 @@ class Voter:
 
     async def read_journal(self, start: MetadataOffset) -> JournalRange | None:
         """Some applied entries from ``start`` on out of the journal; None: compacted away."""
-        entries = await asyncio.wrap_future(self.driver.call(_journal_reader(start)))
-        return None if entries is None else _transactions(entries, start)
-
-
-def _journal_reader(start: MetadataOffset) -> Callable[[RaftNode], list[Entry] | None]:
-    def read(node: RaftNode) -> list[Entry] | None:
-        journal = node.journal
-        # The first entry may be the placeholder of a snapshot.
-        if start <= journal.first_index:
-            return None
-        position = start - journal.first_index
-        count = max(0, min(_READ_ENTRIES, node.last_applied - start + 1))
-        return journal[position : position + count]
-
-    return read
-
-
-def _transactions(entries: Sequence[Entry], start: MetadataOffset) -> JournalRange:
-    """On the event loop: telling what is a transaction would hold up the raft thread."""
-    found: list[LogEntry] = []
-    size, last = 0, start - 1
-    for command, last, _ in entries:
-        if command[0] == REGULAR and is_transaction(command[1:]):
-            found.append(LogEntry(MetadataOffset(last), command[1:]))
-            size += len(command)
-            if size >= _READ_BYTES:
-                break
-    return JournalRange(found, MetadataOffset(last))
+        entries = await asyncio.wrap_future(self.driver.call(journal_reader(start)))
+        return None if entries is None else transactions(entries, start)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

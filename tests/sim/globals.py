@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pysyncobj.syncobj
 
+import quorum.journal_reading
 import quorum.raft.clock
 import quorum.raft.elections
 import quorum.raft.journal
@@ -14,7 +15,6 @@ import quorum.raft.node
 import quorum.raft.snapshot_file
 import quorum.raft.snapshots
 import quorum.raft.transport
-import quorum.voter
 import quorum.watch_stream
 from quorum.raft.transport import VoterNode
 from tests.sim.disk import make_durable, sync_file, sync_folder
@@ -48,7 +48,7 @@ def simulated(world: World) -> Iterator[None]:
         (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
         (quorum.raft.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
         (quorum.raft.node, "_APPLIED_PER_TICK", draw.choice([1, 7, 5_000])),
-        (quorum.voter, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
+        (quorum.journal_reading, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
         (quorum.watch_stream, "EVENT_BYTES", draw.choice([200, 2_000, 1 << 20])),
     ]
     with ExitStack() as stack:

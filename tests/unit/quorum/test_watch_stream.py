@@ -12,9 +12,10 @@ from metadata_log.image import Image
 from metadata_log.reader import LogEntry
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.journal_reading import JournalRange
 from quorum.log_tail import LogTail
 from quorum.shared_snapshot import REUSE_S, SharedSnapshot
-from quorum.voter import JournalRange, Voter
+from quorum.voter import Voter
 from quorum.watch_stream import HEARTBEAT_S, PACE_S, watch
 from tests.support.virtual_time import VirtualTimeLoop
 
