@@ -69,6 +69,22 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.delete_topics(request)
 
+    async def CreatePartitions(
+        self, request: admin_pb2.CreatePartitionsRequest, context: Context
+    ) -> admin_pb2.CreatePartitionsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.create_partitions(request)
+
+    async def RemovePartitions(
+        self, request: admin_pb2.RemovePartitionsRequest, context: Context
+    ) -> admin_pb2.RemovePartitionsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.remove_partitions(request)
+
     async def ElectLeaders(
         self, request: admin_pb2.ElectLeadersRequest, context: Context
     ) -> admin_pb2.ElectLeadersResponse:

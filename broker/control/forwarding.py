@@ -92,6 +92,20 @@ class ControllerForwarder:
             request, lambda at: at.delete_topics, lambda stub: stub.DeleteTopics, failed
         )
 
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest
+    ) -> admin_pb2.CreatePartitionsResponse:
+        """Add partitions to topics; one result per topic."""
+
+        def failed(code: int, message: str) -> admin_pb2.CreatePartitionsResponse:
+            return admin_pb2.CreatePartitionsResponse(
+                topics=[_failed_topic(code, message, name=topic.name) for topic in request.topics]
+            )
+
+        return await self._carry_out(
+            request, lambda at: at.create_partitions, lambda stub: stub.CreatePartitions, failed
+        )
+
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse:

@@ -109,6 +109,14 @@ class ActiveController(Protocol):
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse: ...
 
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest
+    ) -> admin_pb2.CreatePartitionsResponse: ...
+
+    async def remove_partitions(
+        self, request: admin_pb2.RemovePartitionsRequest
+    ) -> admin_pb2.RemovePartitionsResponse: ...
+
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse: ...

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from broker.controller.deletions import Deletions
@@ -22,6 +22,8 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import QuorumError, SessionLost
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """Deadline of a request that names none."""
@@ -60,7 +62,7 @@ class AdminRequests:
         self, request: admin_pb2.CreateTopicsRequest
     ) -> admin_pb2.CreateTopicsResponse:
         """Create topics, and answer once the brokers know of them (C4, C19)."""
-        repeated = topics.repeated_names(request.topics)
+        repeated = topics.repeated_names(topic.name for topic in request.topics)
 
         async def create(piece: Sequence[admin_pb2.NewTopic]) -> list[admin_pb2.TopicResult]:
             decisions = topics.create_topics(
@@ -72,26 +74,26 @@ class AdminRequests:
                 repeated=repeated,
             )
             if request.validate_only:
-                return [_without_id(decision.result) for decision in decisions]
-            return await self._carried_out(decisions)
+                return [without_id(decision.result) for decision in decisions]
+            return await carry_out(self._writer, decisions)
 
         results: list[admin_pb2.TopicResult] = []
         try:
-            for piece in _pieces(request.topics):
+            for piece in pieces(request.topics, _new_partitions):
                 work = functools.partial(create, piece)
                 results += await self._events.run(Priority.ADMIN, work)
         except (LeftOffice, SessionLost):
             return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
-        _log_outcome("CreateTopics", request.context, results)
+        log_outcome("CreateTopics", request.context, results)
         return admin_pb2.CreateTopicsResponse(topics=results)
 
     async def delete_topics(
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         """Delete topics, and answer once they are gone; REQUEST_TIMED_OUT if that takes longer."""
-        deadline_ms = _now_ms() + timeout_ms(request.context)
+        deadline_ms = now_ms() + timeout_ms(request.context)
 
         async def delete() -> list[admin_pb2.TopicResult]:
             decisions = topics.delete_topics(
@@ -101,15 +103,14 @@ class AdminRequests:
                 office=self._office,
                 deletion_enabled=self._deletion_enabled,
             )
-            return await self._carried_out(decisions)
+            return await carry_out(self._writer, decisions)
 
         try:
             results = await self._events.run(Priority.ADMIN, delete)
             accepted = [one for one in results if one.error_code == errors_pb2.NONE]
-            self._deletions.take_up(self._writer.image, [one.name for one in accepted])
-            await self._deletions.finished(
-                [TopicId(one.topic_id) for one in accepted], deadline_ms - _now_ms()
-            )
+            names = [one.name for one in accepted]
+            self._deletions.take_up(names)
+            await self._deletions.finished(names, deadline_ms - now_ms())
         except (LeftOffice, SessionLost):
             return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         image = self._writer.image
@@ -118,8 +119,8 @@ class AdminRequests:
                 result.error_code = errors_pb2.REQUEST_TIMED_OUT
                 result.error_message = f"the deletion of {result.name!r} goes on"
         self._publisher.publish()
-        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, max(0, deadline_ms - _now_ms())))
-        _log_outcome("DeleteTopics", request.context, results)
+        await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, max(0, deadline_ms - now_ms())))
+        log_outcome("DeleteTopics", request.context, results)
         return admin_pb2.DeleteTopicsResponse(topics=results)
 
     async def allocate_producer_ids(
@@ -145,25 +146,32 @@ class AdminRequests:
             code = errors_pb2.REQUEST_TIMED_OUT
         return admin_pb2.AllocateProducerIdsResponse(error_code=code)
 
-    async def _carried_out(self, decisions: Sequence[TopicDecision]) -> list[admin_pb2.TopicResult]:
-        """Write what was decided; each result says what became of its topic."""
-        wanted = [one for one in decisions if one.operation is not None]
-        try:
-            outcomes = await self._writer.commit([one.operation for one in wanted if one.operation])
-        except SessionLost:
-            raise
-        except QuorumError as error:
-            log.warning("%d topic changes without an answer: %s", len(wanted), error)
-            for decision in wanted:
-                decision.result.error_code = errors_pb2.REQUEST_TIMED_OUT
-                decision.result.error_message = f"the metadata quorum did not answer: {error}"
-            outcomes = []
-        for decision, outcome in zip(wanted, outcomes, strict=False):
-            _note(decision.result, outcome)
-        return [decision.result for decision in decisions]
+
+async def carry_out(
+    writer: Writer, decisions: Sequence[TopicDecision]
+) -> list[admin_pb2.TopicResult]:
+    """Write what was decided; each result says what became of its topic.
+
+    Raises:
+        LeftOffice, SessionLost: another controller is in office, or will be.
+    """
+    wanted = [one for one in decisions if one.operation is not None]
+    try:
+        outcomes = await writer.commit([one.operation for one in wanted if one.operation])
+    except SessionLost:
+        raise
+    except QuorumError as error:
+        log.warning("%d topic changes without an answer: %s", len(wanted), error)
+        for decision in wanted:
+            decision.result.error_code = errors_pb2.REQUEST_TIMED_OUT
+            decision.result.error_message = f"the metadata quorum did not answer: {error}"
+        outcomes = []
+    for decision, outcome in zip(wanted, outcomes, strict=False):
+        _note(decision.result, outcome)
+    return [decision.result for decision in decisions]
 
 
-def _without_id(result: admin_pb2.TopicResult) -> admin_pb2.TopicResult:
+def without_id(result: admin_pb2.TopicResult) -> admin_pb2.TopicResult:
     """What was only validated has no id."""
     result.ClearField("topic_id")
     return result
@@ -175,19 +183,22 @@ def _note(result: admin_pb2.TopicResult, outcome: OperationResult) -> None:
         result.error_message = outcome.detail
 
 
-def _pieces(
-    wanted: Sequence[admin_pb2.NewTopic],
-) -> Iterator[Sequence[admin_pb2.NewTopic]]:
-    piece: list[admin_pb2.NewTopic] = []
-    partitions = 0
+def pieces(wanted: Sequence[T], partitions: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """The topics of a request in pieces of about ``PIECE_PARTITIONS`` partitions, in order."""
+    piece: list[T] = []
+    size = 0
     for topic in wanted:
         piece.append(topic)
-        partitions += max(1, topic.num_partitions, len(topic.assignments))
-        if partitions >= PIECE_PARTITIONS:
+        size += max(1, partitions(topic))
+        if size >= PIECE_PARTITIONS:
             yield piece
-            piece, partitions = [], 0
+            piece, size = [], 0
     if piece:
         yield piece
+
+
+def _new_partitions(topic: admin_pb2.NewTopic) -> int:
+    return max(topic.num_partitions, len(topic.assignments))
 
 
 def timeout_ms(context: admin_pb2.RequestContext) -> float:
@@ -195,13 +206,15 @@ def timeout_ms(context: admin_pb2.RequestContext) -> float:
     return context.timeout_ms if context.timeout_ms > 0 else DEFAULT_TIMEOUT_MS
 
 
-def _now_ms() -> float:
+def now_ms() -> float:
+    """The loop's clock: what deadlines are reckoned by."""
     return asyncio.get_running_loop().time() * 1000
 
 
-def _log_outcome(
+def log_outcome(
     api: str, context: admin_pb2.RequestContext, results: Sequence[admin_pb2.TopicResult]
 ) -> None:
+    """One line per request, for the operator."""
     refused = sum(result.error_code != errors_pb2.NONE for result in results)
     log.info(
         "%s for %s of client %r: %d topics, %d refused",

@@ -101,9 +101,12 @@ class ControlRequests:
         leaders: set[BrokerId] = set()
         for topic_id, numbers in selection.items():
             topic = image.topic_by_id(topic_id)
-            if topic is None or topic.name in image.deletions:
+            if topic is None:
                 continue
-            known = [number for number in numbers if number < len(topic.partitions)]
+            kept = image.kept(topic)
+            known = [number for number in numbers if number < kept]
+            if not known:
+                continue
             request.topics.append(_topic_leadership(image, topic, known))
             leaders.update(topic.partitions[number].leader for number in known)
         request.brokers.extend(_peers(image, leaders))
@@ -187,19 +190,36 @@ def _names_receiver(image: Image) -> bool:
 
 
 def hosted_by(image: Image, broker_id: BrokerId) -> dict[TopicId, tuple[int, ...]]:
-    """All partitions assigned to a broker, but for topics that are being deleted."""
+    """All partitions assigned to a broker, but for those that are being deleted or removed."""
     hosted = {}
-    for name, topic in image.topics.items():
-        if name in image.deletions:
-            continue
+    for topic in image.topics.values():
         numbers = tuple(
             number
-            for number, partition in enumerate(topic.partitions)
+            for number, partition in enumerate(topic.partitions[: image.kept(topic)])
             if broker_id in partition.replicas
         )
         if numbers:
             hosted[topic.topic_id] = numbers
     return hosted
+
+
+def leaving(image: Image, names: Iterable[str], broker_id: BrokerId) -> list[StoppedReplica]:
+    """A broker's replicas of what is being deleted or removed of topics ``names`` (C5, C14).
+
+    A removed partition may be added again, in a later leader epoch, which this stop must not hit.
+    """
+    stops = []
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        for number in range(image.kept(topic), len(topic.partitions)):
+            partition = topic.partitions[number]
+            if broker_id in partition.replicas:
+                epoch = DELETION_EPOCH if name in image.deletions else partition.leader_epoch
+                tip = TopicIdPartition(topic.topic_id, number)
+                stops.append(StoppedReplica(name, tip, leader_epoch=epoch))
+    return stops
 
 
 def assigned_among(
@@ -212,7 +232,7 @@ def assigned_among(
     assigned = {}
     for topic_id, named in numbers.items():
         topic = image.topic_by_id(topic_id)
-        leaves = () if topic is None else topic.partitions
+        leaves = () if topic is None else topic.partitions[: image.kept(topic)]
         own = tuple(n for n in sorted(named) if n < len(leaves) and broker_id in leaves[n].replicas)
         if own:
             assigned[topic_id] = own
@@ -227,13 +247,19 @@ def _topic_leadership(
         topic=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            _leadership(number, topic.partitions[number], pending.get(number)) for number in numbers
+            _leadership(
+                number,
+                topic.partitions[number],
+                pending.get(number),
+                removed_at=topic.removed_at(number) if topic.removals else 0,
+            )
+            for number in numbers
         ],
     )
 
 
 def _leadership(
-    number: int, partition: Partition, pending: Reassignment | None
+    number: int, partition: Partition, pending: Reassignment | None, removed_at: int
 ) -> control_pb2.PartitionLeadership:
     return control_pb2.PartitionLeadership(
         partition=number,
@@ -243,6 +269,7 @@ def _leadership(
         record_version=partition.version,
         replicas=partition.replicas,
         adding_replicas=() if pending is None else pending.adding,
+        removed_at=removed_at,
     )
 
 

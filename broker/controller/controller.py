@@ -22,6 +22,7 @@ from broker.controller.leader_elections import LeaderElections
 from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
+from broker.controller.partition_counts import PartitionCounts
 from broker.controller.publisher import Publisher
 from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
@@ -121,6 +122,13 @@ class Controller:
         self._features = FeatureLevels(
             office=office, writer=self._writer, events=self._events, voters=quorum
         )
+        self._counts = PartitionCounts(
+            office=office,
+            writer=self._writer,
+            events=self._events,
+            publisher=self._publisher,
+            draw=draw,
+        )
         self._elections = LeaderElections(
             office=office,
             config=config,
@@ -143,8 +151,8 @@ class Controller:
 
     def start(self) -> None:
         """Take office, in the order of C9: the claim is applied, so the image has every
-        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending reassignments and
-        deletions.
+        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending reassignments,
+        additions, removals and deletions.
         """
         image = self._images.image
         log.info("broker %d is the controller of epoch %d", *self._office)
@@ -153,7 +161,7 @@ class Controller:
         self._publisher.start(image)
         self._brokers_changed()
         self._reassignments.start()
-        self._events.put(Priority.BROKERS, self._take_up_deletions)
+        self._events.put(Priority.BROKERS, self._take_up_pending)
         self._features.start()
         self._elections.start()
 
@@ -163,14 +171,15 @@ class Controller:
         if changes.brokers or any(kind == "topic" for kind, _ in changes.configs):
             self._brokers_changed()
         self._reassignments.on_image(image, changes)
-        if changes.deletions:
-            self._deletions.take_up(image, changes.deletions)
+        self._counts.on_image(changes)
+        self._deletions.take_up(changes.deletions)
 
     async def close(self) -> None:
         """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
         self._watchdog.close()
         self._publisher.close()
         self._reassignments.close()
+        self._counts.close()
         self._deletions.close()
         self._elections.close()
         await self._events.close()
@@ -204,9 +213,9 @@ class Controller:
             controller_epoch=self.controller_epoch + 1 if result.ok else 0,
         )
 
-    async def _take_up_deletions(self) -> None:
-        image = self._images.image
-        self._deletions.take_up(image, image.deletions)
+    async def _take_up_pending(self) -> None:
+        self._counts.take_up()
+        self._deletions.take_up(self._images.image.deletions)
 
     # -- brokers ---------------------------------------------------------------------------------
 
@@ -322,6 +331,16 @@ class Controller:
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         return await self._admin.delete_topics(request)
+
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest
+    ) -> admin_pb2.CreatePartitionsResponse:
+        return await self._counts.create_partitions(request)
+
+    async def remove_partitions(
+        self, request: admin_pb2.RemovePartitionsRequest
+    ) -> admin_pb2.RemovePartitionsResponse:
+        return await self._counts.remove_partitions(request)
 
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest

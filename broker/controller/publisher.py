@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from broker.controller.control_channel import BrokerChannel
-from broker.controller.control_requests import StoppedReplica
+from broker.controller.control_requests import StoppedReplica, leaving
 from broker.controller.lane import Correspondence
 from metadata_log.draft import Changes
 from metadata_log.image import Image, Topic
@@ -98,16 +98,13 @@ class Publisher:
             for wait in late:
                 wait.cancel()
 
-    async def stop_topics(self, topics: Collection[Topic], timeout_ms: float) -> None:
-        """Have all replicas of ``topics`` stopped and deleted; wait, but not for ever (C5)."""
+    async def stop_leaving(self, image: Image, names: Collection[str], timeout_ms: float) -> None:
+        """Have all replicas of what is being deleted or removed of topics ``names`` stopped and
+        deleted; wait, but not for ever (C5, C14).
+        """
         waits = []
         for broker_id, channel in self._channels.items():
-            stops = [
-                StoppedReplica(topic.name, TopicIdPartition(topic.topic_id, number))
-                for topic in topics
-                for number, partition in enumerate(topic.partitions)
-                if broker_id in partition.replicas
-            ]
+            stops = leaving(image, names, broker_id)
             if stops:
                 channel.stops.tell(stops)
                 waits.append(asyncio.create_task(channel.stops.drained()))
@@ -160,7 +157,7 @@ class Publisher:
         tips: dict[BrokerId, list[TopicIdPartition]] = {}
         for name in changed:
             topic = image.topics.get(name)
-            if topic is None or name in image.deletions:
+            if topic is None:
                 continue
             for number in _with_new_epoch(before.topics.get(name), topic):
                 for replica in topic.partitions[number].replicas:

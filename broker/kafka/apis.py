@@ -8,6 +8,7 @@ from broker.kafka import (
     fetch,
     groups,
     offsets,
+    partitions,
     produce,
     producers,
     reassignments,
@@ -94,6 +95,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=4,
             first_flexible_version=4,
             handle=offsets.offset_for_leader_epoch,
+        ),
+        Api(
+            key=37,
+            min_version=0,
+            max_version=3,
+            first_flexible_version=2,
+            handle=partitions.create_partitions,
         ),
         Api(
             key=43,

@@ -68,6 +68,10 @@ class Forwarder(Protocol):
         self, request: admin_pb2.ListPartitionReassignmentsRequest
     ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
 
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest
+    ) -> admin_pb2.CreatePartitionsResponse: ...
+
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse: ...

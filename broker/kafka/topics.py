@@ -33,9 +33,9 @@ async def create_topics(
         )
     )
     results = {result.name: result for result in response.topics}
-    results.update({name: _named_twice(name) for name in twice})
+    results.update({name: named_twice(name) for name in twice})
     topics = [
-        _created(results.get(name) or _unanswered(name, response.error_code))
+        _created(results.get(name) or unanswered(name, response.error_code))
         for name in dict.fromkeys(names)
     ]
     values = {"throttle_time": response.throttle_time_ms, "topics": topics}
@@ -59,7 +59,8 @@ def _new_topic(topic: Message) -> admin_pb2.NewTopic:
     )
 
 
-def _named_twice(name: str) -> admin_pb2.TopicResult:
+def named_twice(name: str) -> admin_pb2.TopicResult:
+    """What a topic is told that a request has more than once."""
     return admin_pb2.TopicResult(
         name=name,
         error_code=errors_pb2.INVALID_REQUEST,
@@ -67,7 +68,7 @@ def _named_twice(name: str) -> admin_pb2.TopicResult:
     )
 
 
-def _unanswered(name: str, error_code: int) -> admin_pb2.TopicResult:
+def unanswered(name: str, error_code: int) -> admin_pb2.TopicResult:
     """The controller said nothing about this topic: the whole request failed."""
     return admin_pb2.TopicResult(
         name=name, error_code=error_code or errors_pb2.UNKNOWN_SERVER_ERROR
@@ -114,7 +115,7 @@ async def delete_topics(
         )
     )
     if response.error_code and not response.topics:
-        results = [_unanswered(name, response.error_code) for name in names]
+        results = [unanswered(name, response.error_code) for name in names]
         results += [_unanswered_id(topic_id, response.error_code) for topic_id in topic_ids]
     else:
         results = list(response.topics)

@@ -75,9 +75,11 @@ class ControlCommands:
                 for told in topic.partitions:
                     await self._pace.step()
                     tip = TopicIdPartition(TopicId(topic.topic_id), told.partition)
-                    code = await self._lead_or_follow(
-                        tip, topic.topic, told_leadership(told), offset
-                    )
+                    code = await self._discard_former(tip, told.removed_at)
+                    if code == errors_pb2.NONE:
+                        code = await self._lead_or_follow(
+                            tip, topic.topic, told_leadership(told), offset
+                        )
                     outcomes.append(_outcome(topic.topic, told.partition, code))
             if request.is_init:
                 listed = {
@@ -100,20 +102,38 @@ class ControlCommands:
             for broker in image.brokers.values():
                 self._fetchers.learn_endpoint(broker.broker_id, broker.grpc)
             for topic in image.topics.values():
-                if topic.name in image.deletions:
-                    continue
-                for number, leaf in enumerate(topic.partitions):
+                for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
                     if own not in leaf.replicas:
                         continue
                     await self._pace.step()
                     tip = TopicIdPartition(topic.topic_id, number)
                     assigned.add(tip)
+                    if await self._discard_former(tip, topic.removed_at(number)):
+                        continue
                     told = leadership_in(image, topic, number)
                     if leaf.leader == own and log_may_be_lost:
                         self._table.host(tip, topic.name, image.offset)
                     else:
                         await self._lead_or_follow(tip, topic.name, told, image.offset)
             self._set_aside_unlisted(assigned, image.offset)
+
+    async def _discard_former(self, tip: TopicIdPartition, removed_at: int) -> int:
+        """Delete the log of an earlier partition of this number, whose removal this broker missed:
+        it has the same topic id, and must be taken for no part of the new one (C14, rule 7).
+
+        ``removed_at``: 0 if there was none. Returns a Kafka error code.
+        """
+        former = self._table.store.logs.get(tip)
+        if former is None or former.assigned_at >= removed_at:
+            return errors_pb2.NONE
+        hosted = self._table.host(tip, former.topic)
+        log.info(
+            "%s was removed at offset %d and added again: deleting the log assigned at %d",
+            hosted.tp,
+            removed_at,
+            former.assigned_at,
+        )
+        return await self._stop_hosted(hosted, delete=True)
 
     async def _lead_or_follow(
         self, tip: TopicIdPartition, topic: str, told: Leadership, metadata_offset: int

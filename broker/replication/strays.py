@@ -28,16 +28,19 @@ def may_be_deleted(
 ) -> bool:
     """Whether ``image`` shows that this broker's assignment of ``tip``, made then, has ended.
 
-    A deletion that was accepted is never taken back, so one that is pending counts.
+    A deletion or removal that was accepted is never taken back, so one that is pending counts; and
+    a partition that is there again under the same number is another one (C14).
     A restored quorum says nothing of what was made before its history began: the partition may be
     younger than the backup, and this the only copy. It is kept for the operator (rule 7).
     """
     if assigned_at <= image.restored_offset and image.restored_offset:
         return False
-    if image.topic_names.get(tip.topic_id) in image.deletions:
+    topic = image.topic_by_id(tip.topic_id)
+    if topic is None or tip.partition >= image.kept(topic):
         return True
-    partition = image.partition_by_id(tip)
-    return partition is None or broker_id not in partition.replicas
+    if assigned_at < topic.removed_at(tip.partition):
+        return True
+    return broker_id not in topic.partitions[tip.partition].replicas
 
 
 class StrayPartitions:

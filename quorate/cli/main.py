@@ -16,7 +16,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("quorate.cli.up:up", "Start a local cluster of real processes."),
     "down": ("quorate.cli.down:down", "Stop the local cluster."),
     "status": ("quorate.cli.status:status", "Show controller, brokers and partitions in trouble."),
-    "topics": ("quorate.cli.topics:topics", "Create, list, describe and delete topics."),
+    "topics": ("quorate.cli.topics:topics", "Create, alter, list, describe and delete topics."),
     "elect-leaders": (
         "quorate.cli.elect_leaders:elect_leaders",
         "Elect preferred leaders, or unclean ones.",

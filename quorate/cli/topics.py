@@ -1,4 +1,4 @@
-"""``quorate topics``: create, list, describe and delete, with the flags of kafka-topics.sh."""
+"""``quorate topics``: create, alter, list, describe and delete, with kafka-topics.sh's flags."""
 
 import base64
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ TIMEOUT_MS: Final = 30_000
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics.
+    """Create, alter, list, describe and delete topics.
 
     \b
     Example:
@@ -121,6 +121,77 @@ def _show_created(result: "TopicResult", *, existed: bool, as_json: bool) -> Non
         click.echo(f"Topic {result.name} already exists.")
     else:
         click.echo(f"Created topic {result.name}.")
+
+
+@topics.command()
+@cluster_options
+@click.option("--topic", required=True, help="Name of the topic.")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many it is to have, in all.")
+@click.option(
+    "--replica-assignment",
+    metavar="1:2:3,2:3:1,…",
+    help="Brokers of each new partition by hand, preferred leader first.",
+)
+@click.option(
+    "--remove-partitions",
+    metavar="5,4,…",
+    help="Remove these partitions and their data. They must be the highest ones.",
+)
+@timeout_option(TIMEOUT_MS)
+@json_option
+def alter(
+    bootstrap_server: str | None,
+    data: Path | None,
+    topic: str,
+    partitions: int | None,
+    replica_assignment: str | None,
+    remove_partitions: str | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Add partitions to a topic, or remove its highest ones.
+
+    \b
+    Example:
+      quorate topics alter --topic events --partitions 12
+      quorate topics alter --topic events --remove-partitions 11,10
+    """
+    from quorate.client.admin import AdminClient
+    from quorate.client.results import NewPartitions, PartitionName
+
+    if (partitions is None) == (remove_partitions is None):
+        raise click.UsageError("give either --partitions or --remove-partitions")
+    if replica_assignment and partitions is None:
+        raise click.UsageError("--replica-assignment goes with --partitions")
+    removed = parse_partitions(remove_partitions) if remove_partitions else []
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+        if partitions is not None:
+            assignments = parse_assignment(replica_assignment) if replica_assignment else ()
+            wanted = NewPartitions(name=topic, count=partitions, assignments=assignments)
+            (result,) = admin.create_partitions([wanted])
+        else:
+            names = [PartitionName(topic=topic, partition=number) for number in removed]
+            (result,) = admin.remove_partitions(names)
+    result.raise_for_error()
+    if as_json:
+        print_json({"name": topic, "num_partitions": result.num_partitions})
+    else:
+        click.echo(f"Topic {topic} has {result.num_partitions} partitions.")
+
+
+def parse_partitions(text: str) -> list[int]:
+    """``5,4`` → ``[5, 4]``.
+
+    Raises:
+        click.UsageError: not of that form.
+    """
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise click.UsageError(
+            f"--remove-partitions {text}: must be partition numbers like 5,4"
+        ) from None
 
 
 @topics.command("list")

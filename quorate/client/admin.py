@@ -8,8 +8,10 @@ from quorate.client.connection import ClusterConnection
 from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     ClusterStatus,
+    CreatePartitionsOptions,
     ElectionType,
     FeatureResult,
+    NewPartitions,
     NewTopic,
     OngoingReassignment,
     PartitionName,
@@ -101,20 +103,53 @@ class AdminClient:
         _check(answer.error_code, "deleting topics")
         return [TopicResult.from_proto(result) for result in answer.topics]
 
+    def create_partitions(
+        self,
+        partitions: Sequence[NewPartitions],
+        options: CreatePartitionsOptions = CreatePartitionsOptions(),  # noqa: B008 - frozen
+    ) -> list[TopicResult]:
+        """One result per topic, in order."""
+        request = admin_pb2.CreatePartitionsRequest(
+            context=self._context("CreatePartitions"),
+            topics=[topic.to_proto() for topic in partitions],
+            validate_only=options.validate_only,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.CreatePartitions(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "adding partitions")
+        return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def remove_partitions(
+        self, partitions: Sequence[PartitionName], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Remove partitions and their data: the highest ones of each topic. One result per topic.
+
+        What is added later under their numbers begins empty.
+        """
+        request = admin_pb2.RemovePartitionsRequest(
+            context=self._context("RemovePartitions"),
+            topics=_by_topic(partitions),
+            validate_only=validate_only,
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.RemovePartitions(request, timeout=timeout_s),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "removing partitions")
+        return [TopicResult.from_proto(result) for result in answer.topics]
+
     def elect_leaders(
         self, election_type: ElectionType, partitions: Sequence[PartitionName] | None = None
     ) -> list[PartitionResult]:
         """One result per partition; None: all partitions, without those that need no election."""
-        topics: dict[str, list[int]] = {}
-        for name in partitions or ():
-            topics.setdefault(name.topic, []).append(name.partition)
         request = admin_pb2.ElectLeadersRequest(
             context=self._context("ElectLeaders"),
             election_type=_ELECTION_TYPES[election_type],
-            topics=[
-                admin_pb2.TopicPartitions(topic=topic, partitions=numbers)
-                for topic, numbers in topics.items()
-            ],
+            topics=_by_topic(partitions or ()),
             all_partitions=partitions is None,
         )
         answer = self._connection.on_controller(
@@ -278,6 +313,16 @@ class AdminClient:
             forwarded_by=-1,
             api_name=api_name,
         )
+
+
+def _by_topic(partitions: Iterable[PartitionName]) -> list[admin_pb2.TopicPartitions]:
+    topics: dict[str, list[int]] = {}
+    for name in partitions:
+        topics.setdefault(name.topic, []).append(name.partition)
+    return [
+        admin_pb2.TopicPartitions(topic=topic, partitions=numbers)
+        for topic, numbers in topics.items()
+    ]
 
 
 def _check(code: int, message: str) -> None:

@@ -37,6 +37,33 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """Partitions that a topic is to get: ``count`` in all.
+
+    ``assignments`` lists the replicas of each new partition, in order, first preferred; none: the
+    controller places them.
+    """
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> admin_pb2.NewPartitions:
+        return admin_pb2.NewPartitions(
+            name=self.name,
+            count=self.count,
+            assignments=[admin_pb2.Replicas(broker_ids=list(one)) for one in self.assignments],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsOptions:
+    """How partitions are created. ``validate_only``: check, change nothing."""
+
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
     """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success."""
 

@@ -80,6 +80,7 @@ class BrokerReplicas:
         is_init: bool = False,
         metadata_offset: int = 100,
         generation: int = 0,
+        removed_at: int = 0,
     ) -> int:
         """LeaderAndIsr for partition 0 of a topic; its error code."""
         request = control_pb2.LeaderAndIsrRequest(
@@ -93,6 +94,7 @@ class BrokerReplicas:
             record_version=version,
             isr=isr,
             replicas=replicas,
+            removed_at=removed_at,
         )
         (outcome,) = await self.manager.apply_leader_and_isr(request)
         assert (outcome.topic, outcome.partition) == (topic, 0)

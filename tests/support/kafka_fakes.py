@@ -211,6 +211,7 @@ class FakeForwarder:
         self._metadata = metadata
         self.creations: list[admin_pb2.CreateTopicsRequest] = []
         self.deletions: list[admin_pb2.DeleteTopicsRequest] = []
+        self.additions: list[admin_pb2.CreatePartitionsRequest] = []
         self.elections: list[admin_pb2.ElectLeadersRequest] = []
         self.reassignments: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
         self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
@@ -265,6 +266,23 @@ class FakeForwarder:
         return admin_pb2.TopicResult(
             name=name, topic_id=known.topic_id if known else topic_id, error_code=code
         )
+
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest
+    ) -> admin_pb2.CreatePartitionsResponse:
+        self.additions.append(request)
+        results = [self._add(wanted, request.validate_only) for wanted in request.topics]
+        return admin_pb2.CreatePartitionsResponse(topics=results, throttle_time_ms=7)
+
+    def _add(self, wanted: admin_pb2.NewPartitions, validate_only: bool) -> admin_pb2.TopicResult:
+        known = self._metadata.topics.get(wanted.name)
+        if known is None:
+            code = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+            return admin_pb2.TopicResult(name=wanted.name, error_code=code, error_message="unknown")
+        if not validate_only:
+            partitions = (FakePartition(),) * wanted.count
+            self._metadata.topics[wanted.name] = FakeTopic(known.topic_id, partitions)
+        return admin_pb2.TopicResult(name=wanted.name)
 
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest

@@ -106,9 +106,9 @@ def checked_shutdown(image: Image, request: control_pb2.ControlledShutdownReques
 
 
 def led_by(image: Image, broker_id: BrokerId) -> Iterator[tuple[Topic, int]]:
-    """Partitions led by a broker, but for topics that are being deleted."""
-    for topic in _kept_topics(image):
-        for number, partition in enumerate(topic.partitions):
+    """Partitions led by a broker, but for those that are being deleted or removed."""
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
             if partition.leader == broker_id:
                 yield topic, number
 
@@ -119,19 +119,13 @@ def _touched(image: Image, steady: Brokers) -> Iterator[tuple[Topic, int]]:
     Distinct ISRs are few and shared, so most partitions cost one look into a dictionary.
     """
     whole: dict[tuple[BrokerId, ...], bool] = {}
-    for topic in _kept_topics(image):
-        for number, partition in enumerate(topic.partitions):
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
             is_whole = whole.get(partition.isr)
             if is_whole is None:
                 is_whole = whole[partition.isr] = steady.issuperset(partition.isr)
             if not is_whole or partition.leader not in steady:
                 yield topic, number
-
-
-def _kept_topics(image: Image) -> Iterator[Topic]:
-    for name, topic in image.topics.items():
-        if name not in image.deletions:
-            yield topic
 
 
 def _operation(office: Office, topic: Topic, number: int, decision: Leadership) -> Operation:

@@ -91,7 +91,7 @@ def _chooser(image: Image, election_type: ElectionType, candidates: Brokers) -> 
 def _decide(image: Image, tp: TopicPartition, choose: Choose, office: Office) -> ElectionDecision:
     result = admin_pb2.PartitionResult(topic=tp.topic, partition=tp.partition)
     partition = image.partition(tp)
-    if partition is None or tp.topic in image.deletions:
+    if partition is None or tp.partition >= image.kept(image.topics[tp.topic]):
         result.error_code = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
         result.error_message = f"there is no partition {tp}, or it is being deleted"
         return ElectionDecision(result)
@@ -115,6 +115,5 @@ def _is_needed(chosen: Leadership | ElectionRefused) -> bool:
 
 def _kept(image: Image) -> Iterator[tuple[TopicPartition, Partition]]:
     for name, topic in image.topics.items():
-        if name not in image.deletions:
-            for number, partition in enumerate(topic.partitions):
-                yield TopicPartition(name, number), partition
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
+            yield TopicPartition(name, number), partition

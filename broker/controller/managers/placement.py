@@ -24,20 +24,42 @@ def place(
     partitions: int,
     replication_factor: int,
     start: PlacementStart,
+    *,
+    first_partition: int = 0,
 ) -> tuple[tuple[BrokerId, ...], ...]:
     """Replicas of each partition, the preferred one first; never two on one broker (C4).
 
     ``racks``: rack of every broker that may be used, "" for none. There must be at least
-    ``replication_factor`` brokers.
+    ``replication_factor`` brokers. ``first_partition``: number of the first one placed here.
     """
     if not 1 <= replication_factor <= len(racks):
         raise ValueError(f"cannot place {replication_factor} replicas on {len(racks)} brokers")
-    rack_of = dict(racks) if all(racks.values()) else {broker: str(broker) for broker in racks}
+    rack_of = _rack_of(racks)
     order = _alternating(rack_of)
     return tuple(
         interned(tuple(_replicas(order, rack_of, number, replication_factor, start)))
-        for number in range(partitions)
+        for number in range(first_partition, first_partition + partitions)
     )
+
+
+def start_of(
+    racks: Mapping[BrokerId, str], first_replicas: Sequence[BrokerId]
+) -> PlacementStart | None:
+    """Where a topic's placement began, told from the replicas of its partition 0, so that what is
+    added goes on with the same stripes; None if those brokers are not all among ``racks``.
+    """
+    if not set(racks).issuperset(first_replicas):
+        return None
+    order = list(_alternating(_rack_of(racks)))
+    first = order.index(first_replicas[0])
+    if len(first_replicas) == 1:
+        return PlacementStart(first, 0)
+    return PlacementStart(first, (order.index(first_replicas[1]) - first - 1) % len(order))
+
+
+def _rack_of(racks: Mapping[BrokerId, str]) -> Mapping[BrokerId, str]:
+    """Racks count if every broker has one; else each broker is one for itself."""
+    return racks if all(racks.values()) else {broker: str(broker) for broker in racks}
 
 
 def _alternating(rack_of: Mapping[BrokerId, str]) -> Sequence[BrokerId]:

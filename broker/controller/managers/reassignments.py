@@ -100,10 +100,8 @@ def _known(image: Image, tp: TopicPartition) -> tuple[Topic, Partition]:
     topic, partition = image.topics.get(tp.topic), image.partition(tp)
     if topic is None or partition is None:
         raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
-    if tp.topic in image.deletions:
-        raise KafkaError(
-            errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} is being deleted"
-        )
+    if tp.partition >= image.kept(topic):
+        raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is being deleted")
     return topic, partition
 
 

@@ -93,10 +93,9 @@ def create_topics(
     return decisions
 
 
-def repeated_names(topics: Iterable[admin_pb2.NewTopic]) -> frozenset[str]:
-    """Names that a request has more than once: none of them is created."""
-    times = Counter(topic.name for topic in topics)
-    return frozenset(name for name, count in times.items() if count > 1)
+def repeated_names(names: Iterable[str]) -> frozenset[str]:
+    """Names that a request has more than once: it is carried out for none of them."""
+    return frozenset(name for name, count in Counter(names).items() if count > 1)
 
 
 def _check_free(image: Image, taken: dict[str, str], name: str) -> None:
@@ -284,15 +283,13 @@ def _referred_to(image: Image, ref: TopicRef) -> Topic:
     return topic
 
 
-def removals(image: Image, office: Office, topics: Iterable[TopicId]) -> list[Operation]:
+def removals(image: Image, office: Office, names: Iterable[str]) -> list[Operation]:
     """Ends pending deletions whose replicas are stopped: the topics are gone with this."""
-    operations = []
-    for topic_id in topics:
-        topic = image.topic_by_id(topic_id)
-        if topic is not None and topic.name in image.deletions:
-            removed = TopicRemoved(name=topic.name, topic_id=topic_id)
-            operations.append(office.operation(removed))
-    return operations
+    return [
+        office.operation(TopicRemoved(name=name, topic_id=image.deletions[name].topic_id))
+        for name in names
+        if name in image.deletions
+    ]
 
 
 def _refused(error: KafkaError, name: str, topic_id: bytes = b"") -> TopicDecision:

@@ -337,6 +337,168 @@ class DeleteTopicsResponse(google.protobuf.message.Message):
 Global___DeleteTopicsResponse: typing_extensions.TypeAlias = DeleteTopicsResponse
 
 @typing.final
+class Replicas(google.protobuf.message.Message):
+    """Replicas of a partition whose number follows from its place."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def broker_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """AR; the first is preferred."""
+
+    def __init__(
+        self,
+        *,
+        broker_ids: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_ids", b"broker_ids"]) -> None: ...
+
+Global___Replicas: typing_extensions.TypeAlias = Replicas
+
+@typing.final
+class NewPartitions(google.protobuf.message.Message):
+    """Partitions that one topic is to get."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    ASSIGNMENTS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Topic name."""
+    count: builtins.int
+    """How many it is to have then, in all."""
+    @property
+    def assignments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Replicas]:
+        """By hand: one per new partition, in order."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        count: builtins.int = ...,
+        assignments: collections.abc.Iterable[Global___Replicas] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["assignments", b"assignments", "count", b"count", "name", b"name"]) -> None: ...
+
+Global___NewPartitions: typing_extensions.TypeAlias = NewPartitions
+
+@typing.final
+class CreatePartitionsRequest(google.protobuf.message.Message):
+    """Adds partitions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NewPartitions]:
+        """Topics."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        topics: collections.abc.Iterable[Global___NewPartitions] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "topics", b"topics", "validate_only", b"validate_only"]) -> None: ...
+
+Global___CreatePartitionsRequest: typing_extensions.TypeAlias = CreatePartitionsRequest
+
+@typing.final
+class CreatePartitionsResponse(google.protobuf.message.Message):
+    """Outcome per topic."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    throttle_time_ms: builtins.int
+    """Quota (Q3)."""
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TopicResult]:
+        """One per topic."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        topics: collections.abc.Iterable[Global___TopicResult] | None = ...,
+        throttle_time_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]) -> None: ...
+
+Global___CreatePartitionsResponse: typing_extensions.TypeAlias = CreatePartitionsResponse
+
+@typing.final
+class RemovePartitionsRequest(google.protobuf.message.Message):
+    """Removes partitions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TopicPartitions]:
+        """The highest partitions of each topic, none left out."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        topics: collections.abc.Iterable[Global___TopicPartitions] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "topics", b"topics", "validate_only", b"validate_only"]) -> None: ...
+
+Global___RemovePartitionsRequest: typing_extensions.TypeAlias = RemovePartitionsRequest
+
+@typing.final
+class RemovePartitionsResponse(google.protobuf.message.Message):
+    """Outcome per topic."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TopicResult]:
+        """One per topic."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        topics: collections.abc.Iterable[Global___TopicResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "topics", b"topics"]) -> None: ...
+
+Global___RemovePartitionsResponse: typing_extensions.TypeAlias = RemovePartitionsResponse
+
+@typing.final
 class TopicPartitions(google.protobuf.message.Message):
     """Some partitions of one topic."""
 

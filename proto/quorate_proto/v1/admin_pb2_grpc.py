@@ -45,6 +45,16 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/quorate.v1.Admin/CreatePartitions',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+                _registered_method=True)
+        self.RemovePartitions = channel.unary_unary(
+                '/quorate.v1.Admin/RemovePartitions',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsResponse.FromString,
+                _registered_method=True)
         self.ElectLeaders = channel.unary_unary(
                 '/quorate.v1.Admin/ElectLeaders',
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
@@ -100,6 +110,20 @@ class AdminServicer(object):
 
     def DeleteTopics(self, request, context):
         """Deletes topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
+        """Adds partitions to topics (C14).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovePartitions(self, request, context):
+        """Removes the highest partitions of topics, with their data (C14).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,6 +197,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteTopics,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.SerializeToString,
+            ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsResponse.SerializeToString,
+            ),
+            'RemovePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovePartitions,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsResponse.SerializeToString,
             ),
             'ElectLeaders': grpc.unary_unary_rpc_method_handler(
                     servicer.ElectLeaders,
@@ -270,6 +304,60 @@ class Admin(object):
             '/quorate.v1.Admin/DeleteTopics',
             quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.DeleteTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/CreatePartitions',
+            quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/RemovePartitions',
+            quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.RemovePartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,38 @@ _AdminDeleteTopicsType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminCreatePartitionsType = typing_extensions.TypeVar(
+    '_AdminCreatePartitionsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+        quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+        quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+        quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+    ],
+)
+
+_AdminRemovePartitionsType = typing_extensions.TypeVar(
+    '_AdminRemovePartitionsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+        quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+        quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+        quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
+    ],
+)
+
 _AdminElectLeadersType = typing_extensions.TypeVar(
     '_AdminElectLeadersType',
     grpc.UnaryUnaryMultiCallable[
@@ -185,7 +217,7 @@ _AdminUpdateFeaturesType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -197,6 +229,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DeleteTopicsRequest,
             quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+            quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+            quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.ElectLeadersRequest,
@@ -243,6 +283,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+            quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+            quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.ElectLeadersRequest,
             quorate_proto.v1.admin_pb2.ElectLeadersResponse,
         ],
@@ -282,6 +330,12 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
     DeleteTopics: _AdminDeleteTopicsType
     """Deletes topics."""
 
+    CreatePartitions: _AdminCreatePartitionsType
+    """Adds partitions to topics (C14)."""
+
+    RemovePartitions: _AdminRemovePartitionsType
+    """Removes the highest partitions of topics, with their data (C14)."""
+
     ElectLeaders: _AdminElectLeadersType
     """Elects leaders of partitions: the preferred replicas, or any live ones at the price of data (C2)."""
 
@@ -314,6 +368,14 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DeleteTopicsRequest,
         quorate_proto.v1.admin_pb2.DeleteTopicsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+        quorate_proto.v1.admin_pb2.CreatePartitionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+        quorate_proto.v1.admin_pb2.RemovePartitionsResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.ElectLeadersRequest,
@@ -367,6 +429,22 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.DeleteTopicsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DeleteTopicsResponse]]:
         """Deletes topics."""
+
+    @abc.abstractmethod
+    def CreatePartitions(
+        self,
+        request: quorate_proto.v1.admin_pb2.CreatePartitionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.CreatePartitionsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.CreatePartitionsResponse]]:
+        """Adds partitions to topics (C14)."""
+
+    @abc.abstractmethod
+    def RemovePartitions(
+        self,
+        request: quorate_proto.v1.admin_pb2.RemovePartitionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.RemovePartitionsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.RemovePartitionsResponse]]:
+        """Removes the highest partitions of topics, with their data (C14)."""
 
     @abc.abstractmethod
     def ElectLeaders(

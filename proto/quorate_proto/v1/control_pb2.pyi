@@ -78,6 +78,7 @@ class PartitionLeadership(google.protobuf.message.Message):
     RECORD_VERSION_FIELD_NUMBER: builtins.int
     REPLICAS_FIELD_NUMBER: builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: builtins.int
+    REMOVED_AT_FIELD_NUMBER: builtins.int
     partition: builtins.int
     """Partition number."""
     leader: builtins.int
@@ -86,6 +87,8 @@ class PartitionLeadership(google.protobuf.message.Message):
     """Leader epoch."""
     record_version: builtins.int
     """Version of the leaderAndISR record (ZooKeeper's zkVersion)."""
+    removed_at: builtins.int
+    """Metadata offset at which an earlier partition of this number was removed, 0: none; a log assigned before is that one's (C14)."""
     @property
     def isr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """ISR."""
@@ -108,8 +111,9 @@ class PartitionLeadership(google.protobuf.message.Message):
         record_version: builtins.int = ...,
         replicas: collections.abc.Iterable[builtins.int] | None = ...,
         adding_replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        removed_at: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["adding_replicas", b"adding_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_version", b"record_version", "replicas", b"replicas"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adding_replicas", b"adding_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "record_version", b"record_version", "removed_at", b"removed_at", "replicas", b"replicas"]) -> None: ...
 
 Global___PartitionLeadership: typing_extensions.TypeAlias = PartitionLeadership
 

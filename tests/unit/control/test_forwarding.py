@@ -143,3 +143,25 @@ async def test_b2_producer_ids_need_an_epoch() -> None:
     here.epoch = None
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         await here.forwarder.allocate_producer_ids()
+
+
+async def test_f6_additions_and_elections_name_each_item_that_timed_out() -> None:
+    here = Here(accepted)
+    context = admin_pb2.RequestContext(timeout_ms=100)
+    additions = await here.forwarder.create_partitions(
+        admin_pb2.CreatePartitionsRequest(
+            context=context, topics=[admin_pb2.NewPartitions(name="a")]
+        )
+    )
+    elections = await here.forwarder.elect_leaders(
+        admin_pb2.ElectLeadersRequest(
+            context=context, topics=[admin_pb2.TopicPartitions(topic="a", partitions=[0, 2])]
+        )
+    )
+    late = errors_pb2.REQUEST_TIMED_OUT
+    assert [(one.name, one.error_code) for one in additions.topics] == [("a", late)]
+    assert elections.error_code == late, "it may have asked for all partitions, and named none"
+    assert [(one.partition, one.error_code) for one in elections.partitions] == [
+        (0, late),
+        (2, late),
+    ]

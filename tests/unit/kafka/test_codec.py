@@ -92,6 +92,14 @@ REQUESTS: dict[int, dict[str, Any]] = {
             }
         ],
     },
+    37: {
+        "topics": [
+            {"name": "t", "count": 3, "assignments": [{"broker_ids": [1, 2]}]},
+            {"name": "u", "count": 4, "assignments": None},
+        ],
+        "timeout": 1234,
+        "validate_only": True,
+    },
     43: {
         "election_type": 1,
         "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],

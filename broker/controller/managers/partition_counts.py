@@ -1,0 +1,286 @@
+"""Adding partitions to topics, and removing their highest ones (C14).
+
+Both are accepted as a pending record and end with one record that changes the topic and takes the
+pending one away, so that a crash leaves the work pending or done, and nothing between.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from broker.controller.managers.batches import MAX_OPERATIONS_BYTES
+from broker.controller.managers.office import Office
+from broker.controller.managers.partition_change import first_leadership
+from broker.controller.managers.placement import PlacementStart, place, start_of
+from broker.controller.managers.topics import TopicDecision, repeated_names
+from broker.errors import KafkaError
+from metadata_log.codec import encoded_bytes
+from metadata_log.features import metadata_version
+from metadata_log.image import Image, PartitionAddition, Topic
+from metadata_log.records import (
+    Operation,
+    PartitionAdditionPending,
+    PartitionRemovalPending,
+    PartitionsAdded,
+    PartitionsRemoved,
+)
+from metadata_log.types import BrokerId
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+Replicas = tuple[BrokerId, ...]
+
+SINCE_METADATA_VERSION: Final = 2
+
+
+# --- adding -------------------------------------------------------------------------------------
+
+
+def add_partitions(
+    image: Image,
+    wanted: Sequence[admin_pb2.NewPartitions],
+    *,
+    office: Office,
+    draw: Callable[[], PlacementStart],
+    repeated: frozenset[str] = frozenset(),
+) -> list[TopicDecision]:
+    """One decision per topic, in order. One bad topic never stops its siblings.
+
+    ``draw``: where placement begins for a topic whose own stripes cannot be gone on with.
+    ``repeated``: names that the whole request, of which ``wanted`` may be a part, has twice.
+    """
+    decisions = []
+    for one in wanted:
+        try:
+            topic = _changeable(image, one.name, repeated)
+            decisions.append(_add(image, topic, one, office, draw))
+        except KafkaError as error:
+            decisions.append(_refused(error, one.name))
+    return decisions
+
+
+def _add(
+    image: Image,
+    topic: Topic,
+    wanted: admin_pb2.NewPartitions,
+    office: Office,
+    draw: Callable[[], PlacementStart],
+) -> TopicDecision:
+    known = len(topic.partitions)
+    if wanted.count <= known:
+        raise KafkaError(
+            errors_pb2.INVALID_PARTITIONS,
+            f"topic {topic.name!r} has {known} partitions: {wanted.count} would not be more",
+        )
+    by_hand = tuple(tuple(map(BrokerId, one.broker_ids)) for one in wanted.assignments)
+    result = admin_pb2.TopicResult(
+        name=topic.name, topic_id=topic.topic_id, num_partitions=wanted.count
+    )
+    if _is_asked_again(image.additions.get(topic.name), wanted.count, by_hand):
+        return TopicDecision(result)
+    _require_nothing_pending(image, topic)
+    if by_hand:
+        replicas = _checked_assignments(image, topic, wanted.count, by_hand)
+    else:
+        replicas = _assigned(image, topic, wanted.count, draw)
+    result.replication_factor = len(replicas[0])
+    accepted = PartitionAdditionPending(
+        topic=topic.name, topic_id=topic.topic_id, first_partition=known, replicas=replicas
+    )
+    completion = _completion(
+        image, office, topic.name, PartitionAddition(topic.topic_id, known, replicas, image.offset)
+    )
+    if encoded_bytes(completion) > MAX_OPERATIONS_BYTES:
+        raise KafkaError(
+            errors_pb2.INVALID_PARTITIONS,
+            f"topic {topic.name!r}: {len(replicas)} partitions do not fit into one request: "
+            "add fewer at a time",
+        )
+    return TopicDecision(result, office.operation(accepted))
+
+
+def _is_asked_again(
+    pending: PartitionAddition | None, count: int, by_hand: tuple[Replicas, ...]
+) -> bool:
+    """A client whose answer was lost asks for what is pending: it waits for it like the first."""
+    if pending is None or pending.first_partition + len(pending.replicas) != count:
+        return False
+    return by_hand in ((), pending.replicas)
+
+
+def _assigned(
+    image: Image, topic: Topic, count: int, draw: Callable[[], PlacementStart]
+) -> tuple[Replicas, ...]:
+    """Stripes that go on where the topic's own ended, with as many replicas each (KIP-36)."""
+    racks = {broker_id: broker.registration.rack for broker_id, broker in image.brokers.items()}
+    known = len(topic.partitions)
+    first_replicas = topic.partitions[0].replicas
+    if len(first_replicas) > len(racks):
+        raise KafkaError(
+            errors_pb2.INVALID_REPLICATION_FACTOR,
+            f"topic {topic.name!r}: replication factor {len(first_replicas)} is larger than the "
+            f"number of live brokers {len(racks)}",
+        )
+    start = start_of(racks, first_replicas) or draw()
+    return place(racks, count - known, len(first_replicas), start, first_partition=known)
+
+
+def _checked_assignments(
+    image: Image, topic: Topic, count: int, by_hand: tuple[Replicas, ...]
+) -> tuple[Replicas, ...]:
+    """AR of each new partition as the request says; refused whole if any of it is wrong."""
+    known = len(topic.partitions)
+    if len(by_hand) != count - known:
+        raise _bad_assignment(
+            topic, f"{len(by_hand)} assignments for {count - known} new partitions"
+        )
+    replication_factor = len(topic.partitions[0].replicas)
+    for number, replicas in enumerate(by_hand, known):
+        if len(set(replicas)) != len(replicas):
+            raise _bad_assignment(
+                topic, f"replicas {list(replicas)} of partition {number} are not distinct"
+            )
+        if len(replicas) != replication_factor:
+            raise _bad_assignment(
+                topic,
+                f"partition {number} has {len(replicas)} replicas, the topic's others have "
+                f"{replication_factor}",
+            )
+        for broker_id in replicas:
+            if broker_id not in image.brokers:
+                raise _bad_assignment(
+                    topic,
+                    f"broker {broker_id} of partition {number} is not live: "
+                    f"{sorted(image.brokers)} are",
+                )
+    return by_hand
+
+
+def additions(image: Image, office: Office, names: Iterable[str]) -> list[Operation]:
+    """Ends pending additions: leaders are chosen among those who live now, and the partitions
+    become the topics'."""
+    return [
+        _completion(image, office, name, image.additions[name])
+        for name in names
+        if name in image.additions and name not in image.deletions
+    ]
+
+
+def _completion(image: Image, office: Office, name: str, pending: PartitionAddition) -> Operation:
+    live = frozenset(image.brokers)
+    return office.operation(
+        PartitionsAdded(
+            topic=name,
+            topic_id=pending.topic_id,
+            first_partition=pending.first_partition,
+            partitions=tuple(first_leadership(one, live) for one in pending.replicas),
+            controller_id=office.controller_id,
+            controller_epoch=office.controller_epoch,
+        )
+    )
+
+
+# --- removing -----------------------------------------------------------------------------------
+
+
+def remove_partitions(
+    image: Image, wanted: Sequence[admin_pb2.TopicPartitions], *, office: Office
+) -> list[TopicDecision]:
+    """One decision per topic, in order. One bad topic never stops its siblings."""
+    repeated = repeated_names(one.topic for one in wanted)
+    decisions = []
+    for one in wanted:
+        try:
+            topic = _changeable(image, one.topic, repeated)
+            decisions.append(_remove(image, topic, one.partitions, office))
+        except KafkaError as error:
+            decisions.append(_refused(error, one.topic))
+    return decisions
+
+
+def _remove(image: Image, topic: Topic, partitions: Iterable[int], office: Office) -> TopicDecision:
+    first = _first_removed(topic, sorted(set(partitions)))
+    result = admin_pb2.TopicResult(name=topic.name, topic_id=topic.topic_id, num_partitions=first)
+    pending = image.removals.get(topic.name)
+    if pending is not None and pending.first_partition == first:
+        return TopicDecision(result)
+    _require_nothing_pending(image, topic)
+    accepted = PartitionRemovalPending(
+        topic=topic.name, topic_id=topic.topic_id, first_partition=first
+    )
+    return TopicDecision(result, office.operation(accepted))
+
+
+def _first_removed(topic: Topic, numbers: Sequence[int]) -> int:
+    """Clients need numbers without gaps, so the highest go, and some stay."""
+    known = len(topic.partitions)
+    unknown = [number for number in numbers if not 0 <= number < known]
+    if unknown:
+        raise KafkaError(
+            errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic.name!r} has partitions 0 to {known - 1}, not {unknown}",
+        )
+    if not numbers or numbers[0] == 0 or list(numbers) != list(range(numbers[0], known)):
+        raise KafkaError(
+            errors_pb2.INVALID_PARTITIONS,
+            f"partitions {list(numbers)} of topic {topic.name!r} are not the highest of its "
+            f"{known}: all above the first one removed must go with it, and partition 0 stays",
+        )
+    return numbers[0]
+
+
+def removals(image: Image, office: Office, names: Iterable[str]) -> list[Operation]:
+    """Ends pending removals whose replicas are stopped: the partitions are gone with this."""
+    return [
+        office.operation(
+            PartitionsRemoved(
+                topic=name,
+                topic_id=image.removals[name].topic_id,
+                first_partition=image.removals[name].first_partition,
+            )
+        )
+        for name in names
+        if name in image.removals and name not in image.deletions
+    ]
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def _changeable(image: Image, name: str, repeated: frozenset[str]) -> Topic:
+    if name in repeated:
+        raise KafkaError(
+            errors_pb2.INVALID_REQUEST, f"topic {name!r} is named more than once in one request"
+        )
+    topic = image.topics.get(name)
+    if topic is None or name in image.deletions:
+        why = "there is no" if topic is None else "it is being deleted:"
+        raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"{why} topic {name!r}")
+    if metadata_version(image) < SINCE_METADATA_VERSION:
+        raise KafkaError(
+            errors_pb2.UNSUPPORTED_VERSION,
+            f"topic {name!r}: its number of partitions can change from metadata_version "
+            f"{SINCE_METADATA_VERSION} on: raise it with `quorate features upgrade`",
+        )
+    return topic
+
+
+def _require_nothing_pending(image: Image, topic: Topic) -> None:
+    for what, pending in (
+        ("a reassignment", image.reassignments),
+        ("an addition of partitions", image.additions),
+        ("a removal of partitions", image.removals),
+    ):
+        if topic.name in pending:
+            raise KafkaError(
+                errors_pb2.REASSIGNMENT_IN_PROGRESS,
+                f"{what} of topic {topic.name!r} is in progress: try again when it is done",
+            )
+
+
+def _bad_assignment(topic: Topic, why: str) -> KafkaError:
+    return KafkaError(errors_pb2.INVALID_REPLICA_ASSIGNMENT, f"topic {topic.name!r}: {why}")
+
+
+def _refused(error: KafkaError, name: str) -> TopicDecision:
+    return TopicDecision(
+        admin_pb2.TopicResult(name=name, error_code=error.code, error_message=error.message)
+    )

@@ -1,0 +1,52 @@
+"""CreatePartitions (37): carried out by the controller, wherever it arrives (C14)."""
+
+from collections import Counter
+
+from broker.kafka import codec
+from broker.kafka.admin_context import admin_context
+from broker.kafka.codec import Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from broker.kafka.topics import named_twice, unanswered
+from quorate_proto.v1 import admin_pb2
+
+
+async def create_partitions(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    names = [topic["name"] for topic in request["topics"]]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    response = await services.forwarder.create_partitions(
+        admin_pb2.CreatePartitionsRequest(
+            context=admin_context(context, "CreatePartitions", request["timeout"]),
+            topics=[_wanted(topic) for topic in request["topics"] if topic["name"] not in twice],
+            validate_only=request["validate_only"],
+        )
+    )
+    results = {result.name: result for result in response.topics}
+    results.update({name: named_twice(name) for name in twice})
+    answers = [
+        results.get(name) or unanswered(name, response.error_code) for name in dict.fromkeys(names)
+    ]
+    values = {
+        "throttle_time": response.throttle_time_ms,
+        "results": [
+            {
+                "name": answer.name,
+                "error_code": answer.error_code,
+                "error_message": answer.error_message or None,
+            }
+            for answer in answers
+        ],
+    }
+    return [codec.encode_response("create_partitions", context.version, values)]
+
+
+def _wanted(topic: Message) -> admin_pb2.NewPartitions:
+    return admin_pb2.NewPartitions(
+        name=topic["name"],
+        count=topic["count"],
+        assignments=[
+            admin_pb2.Replicas(broker_ids=one["broker_ids"]) for one in topic["assignments"] or ()
+        ],
+    )
