@@ -123,6 +123,8 @@ class ControlCommands:
 
         ``removed_at``: 0 if there was none. Returns a Kafka error code.
         """
+        if not removed_at:
+            return errors_pb2.NONE
         former = self._table.store.logs.get(tip)
         if former is None or former.assigned_at >= removed_at:
             return errors_pb2.NONE
@@ -133,7 +135,8 @@ class ControlCommands:
             removed_at,
             former.assigned_at,
         )
-        return await self._stop_hosted(hosted, delete=True)
+        self._stop(hosted, delete=True)
+        return await self._delete([hosted])
 
     async def _lead_or_follow(
         self, tip: TopicIdPartition, topic: str, told: Leadership, metadata_offset: int

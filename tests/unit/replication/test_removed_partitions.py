@@ -88,7 +88,7 @@ async def test_c14_a_disk_that_cannot_delete_hosts_no_new_partition(
 ) -> None:
     await with_old_records(broker)
 
-    async def fail(tip: object) -> None:
+    async def fail(*tips: object) -> None:
         raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, "the disk is full")
 
     monkeypatch.setattr(broker.store, "delete", fail)
