@@ -122,7 +122,7 @@ def test_c5_a_topic_deleted_while_a_broker_is_down_is_gone_there_too(
     create(cluster, "orders", (1, 2))
     cluster.restart_broker(3)
     cluster.wait_until(
-        lambda: any("deleted the replica of orders-0" in line for line in cluster.broker_log(3)),
+        lambda: any("deleted the replicas of orders-0" in line for line in cluster.broker_log(3)),
         "broker 3 to find that the first topic is gone",
         timeout_ms=20_000,
     )

@@ -158,6 +158,15 @@ def test_c14_a_removal_is_pending_until_the_partitions_are_gone(log: MetadataLog
     assert log.image.kept(orders(log)) == 1
 
 
+def test_c14_what_is_removed_is_what_is_pending(log: MetadataLogBuilder) -> None:
+    grow(log, (1, 2))
+    log.remove_partitions("orders", 2)
+    topic_id = orders(log).topic_id
+    other = PartitionsRemoved(topic="orders", topic_id=topic_id, first_partition=1)
+    assert code(log, other) is ResultCode.CONDITION_FAILED
+    assert len(orders(log).partitions) == 3
+
+
 @pytest.mark.parametrize("first", [0, 2, 5, -1])
 def test_c14_the_highest_go_and_some_stay(log: MetadataLogBuilder, first: int) -> None:
     assert log.remove_partitions("orders", first).results[0].code is ResultCode.INVALID
@@ -231,6 +240,15 @@ def test_c14_epochs_go_on_where_the_removed_partitions_ended(log: MetadataLogBui
     shrink(log, 2)
     grow(log, (3, 1))
     assert [one.leader_epoch for one in orders(log).partitions] == [0, 4, 5]
+
+
+def test_c14_the_floor_of_epochs_never_sinks(log: MetadataLogBuilder) -> None:
+    grow(log, (1, 2))
+    for leader in (2, 1):
+        elect(log, 2, leader)
+    shrink(log, 2)
+    shrink(log, 1)
+    assert orders(log).leader_epoch_floor == 3, "2 had more elections than 1"
 
 
 def test_c14_the_last_removal_of_each_number_is_known(log: MetadataLogBuilder) -> None:
