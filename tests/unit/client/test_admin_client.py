@@ -6,10 +6,17 @@ from contextlib import ExitStack, contextmanager
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from quorate.client.admin import AdminClient
 from quorate.client.errors import ClusterUnreachable, RequestFailed, error_name
-from quorate.client.results import NewTopic
+from quorate.client.results import (
+    CreatePartitionsOptions,
+    ElectionType,
+    NewPartitions,
+    NewTopic,
+    PartitionName,
+)
 from quorate_proto.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -18,6 +25,8 @@ from quorate_proto.v1 import (
     replication_pb2,
     replication_pb2_grpc,
 )
+
+ELECTION = admin_pb2.ElectLeadersRequest
 
 
 class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadServicer):
@@ -28,6 +37,7 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
         self.cluster = cluster
         self.port = 0
         self.created: list[str] = []
+        self.asked: list[Message] = []
 
     def ClusterStatus(
         self, request: admin_pb2.ClusterStatusRequest, context: grpc.ServicerContext
@@ -64,6 +74,40 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
                     error_message=f"topic name {topic.name!r}" if "/" in topic.name else "",
                 )
                 for topic in request.topics
+            ]
+        )
+
+    def CreatePartitions(
+        self, request: admin_pb2.CreatePartitionsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.CreatePartitionsResponse:
+        if self.broker_id != self.cluster.controller_id:
+            return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        self.asked.append(request)
+        return admin_pb2.CreatePartitionsResponse(
+            topics=[
+                admin_pb2.TopicResult(name=topic.name, num_partitions=topic.count)
+                for topic in request.topics
+            ]
+        )
+
+    def RemovePartitions(
+        self, request: admin_pb2.RemovePartitionsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.RemovePartitionsResponse:
+        self.asked.append(request)
+        return admin_pb2.RemovePartitionsResponse(
+            topics=[admin_pb2.TopicResult(name=topic.topic) for topic in request.topics]
+        )
+
+    def ElectLeaders(
+        self, request: admin_pb2.ElectLeadersRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ElectLeadersResponse:
+        self.asked.append(request)
+        code = errors_pb2.ELECTION_NOT_NEEDED
+        return admin_pb2.ElectLeadersResponse(
+            partitions=[
+                admin_pb2.PartitionResult(topic=topic.topic, partition=number, error_code=code)
+                for topic in request.topics
+                for number in topic.partitions
             ]
         )
 
@@ -138,6 +182,41 @@ def test_one_topics_failure_is_a_value(cluster: FakeCluster) -> None:
     assert bad.error == "INVALID_TOPIC_EXCEPTION"
     with pytest.raises(RequestFailed, match="INVALID_TOPIC_EXCEPTION: topic name 'ba/d'"):
         bad.raise_for_error()
+
+
+def test_c14_partitions_are_added_and_removed_at_the_controller(cluster: FakeCluster) -> None:
+    with AdminClient(grpc_addresses=cluster.addresses) as admin:
+        (added,) = admin.create_partitions(
+            [NewPartitions(name="a", count=3, assignments=[(1, 2)])],
+            CreatePartitionsOptions(validate_only=True),
+        )
+        removed = admin.remove_partitions(
+            [PartitionName(topic="a", partition=2), PartitionName(topic="b", partition=4)]
+        )
+    assert (added.ok, added.num_partitions) == (True, 3)
+    assert [one.name for one in removed] == ["a", "b"]
+    addition, removal = cluster.brokers[1].asked
+    assert isinstance(addition, admin_pb2.CreatePartitionsRequest)
+    assert addition.validate_only
+    assert [list(one.broker_ids) for one in addition.topics[0].assignments] == [[1, 2]]
+    assert isinstance(removal, admin_pb2.RemovePartitionsRequest)
+    assert [(one.topic, list(one.partitions)) for one in removal.topics] == [("a", [2]), ("b", [4])]
+
+
+def test_c2_elections_name_partitions_or_all_of_them(cluster: FakeCluster) -> None:
+    with AdminClient(grpc_addresses=cluster.addresses) as admin:
+        (result,) = admin.elect_leaders(
+            ElectionType.UNCLEAN, [PartitionName(topic="a", partition=2)]
+        )
+        assert admin.elect_leaders(ElectionType.PREFERRED) == []
+        assert admin.elect_leaders(ElectionType.PREFERRED, []) == []
+    assert (result.topic, result.partition, result.error) == ("a", 2, "ELECTION_NOT_NEEDED")
+    asked = [one for one in cluster.brokers[1].asked if isinstance(one, ELECTION)]
+    assert [(one.election_type, one.all_partitions) for one in asked] == [
+        (admin_pb2.ELECTION_UNCLEAN, False),
+        (admin_pb2.ELECTION_PREFERRED, True),
+        (admin_pb2.ELECTION_PREFERRED, False),
+    ]
 
 
 def test_status_is_typed(cluster: FakeCluster) -> None:

@@ -99,6 +99,18 @@ async def test_c14_scenario_9_one_bad_topic_never_stops_its_siblings(cluster: Cl
     assert count(cluster, "good") == 2
 
 
+async def test_c14_an_addition_is_answered_once_the_brokers_know_of_it(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    gate = asyncio.Event()
+    cluster.slow[3, ControlKind.LEADER_AND_ISR] = gate
+    adding_them = asyncio.create_task(add(cluster, more("orders", 2)))
+    await cluster.when(lambda: count(cluster, "orders") == 2)
+    await asyncio.sleep(0.5)
+    assert not adding_them.done()
+    gate.set()
+    assert await adding_them == [errors_pb2.NONE]
+
+
 async def test_c14_validation_alone_changes_nothing(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (1, 2), (2, 1))
     offset = cluster.image.offset
@@ -226,6 +238,43 @@ async def test_c14_what_takes_longer_than_its_request_goes_on(cluster: Cluster) 
     (result,) = (await cluster.active.remove_partitions(request)).topics
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     assert count(cluster, "orders") == 2
+    await cluster.when(lambda: count(cluster, "orders") == 1)
+
+
+async def test_c14_what_the_quorum_was_away_for_is_done_when_it_is_back(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (1, 2), (2, 3))
+    gate = asyncio.Event()
+    cluster.slow[3, ControlKind.STOP_REPLICA] = gate
+    removal = asyncio.create_task(remove(cluster, "orders", 1))
+    await cluster.when(lambda: cluster.image.removals)
+    cluster.quorum.available = False
+    gate.set()
+    await cluster.at_rest()
+    assert count(cluster, "orders") == 2
+    cluster.quorum.available = True
+    assert await removal == errors_pb2.NONE
+    assert count(cluster, "orders") == 1
+    assert cluster.image.controller_epoch == 1, "it took no other controller"
+
+
+async def test_c14_a_removal_that_tries_again_does_not_end_the_next_one(cluster: Cluster) -> None:
+    """Its answer was lost, the topic's next removal is pending, and its replicas still serve."""
+    await cluster.create_topic("orders", (1, 2), (2, 3), (2, 3))
+    controller = cluster.brokers[1].quorum
+
+    def lose_the_next_answer() -> None:
+        asyncio.get_running_loop().call_soon(cluster.quorum.lose_answers, controller, 1)
+
+    cluster.quorum.before_next(controller, lose_the_next_answer)
+    removal = asyncio.create_task(remove(cluster, "orders", 2))
+    await cluster.when(lambda: count(cluster, "orders") == 2)
+    cluster.slow[3, ControlKind.STOP_REPLICA] = asyncio.Event()
+    request = removing("orders", 1, timeout_ms=1_000)
+    (result,) = (await cluster.active.remove_partitions(request)).topics
+    assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
+    assert count(cluster, "orders") == 2
+    cluster.slow.pop((3, ControlKind.STOP_REPLICA)).set()
+    await removal
     await cluster.when(lambda: count(cluster, "orders") == 1)
 
 
