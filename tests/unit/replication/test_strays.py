@@ -57,3 +57,23 @@ def test_c5_what_is_being_deleted_may_go_at_once() -> None:
     log.create_topic("orders", (1,))
     log.write_as_controller(TopicDeletionPending(name="orders", topic_id=TIP.topic_id))
     assert may_be_deleted(log.image, OWN, TIP, assigned_at=5)
+
+
+def test_c14_a_removed_partition_may_go_and_the_one_added_under_its_number_is_another() -> None:
+    log = MetadataLogBuilder()
+    log.start_broker(1)
+    log.elect_controller(1)
+    log.create_topic("orders", (1,), (1,))
+    topic_id = log.image.topics["orders"].topic_id
+    stays, goes = TopicIdPartition(topic_id, 0), TopicIdPartition(topic_id, 1)
+    assigned_at = log.image.offset
+    assert not may_be_deleted(log.image, OWN, goes, assigned_at)
+    log.remove_partitions("orders", 1)
+    assert may_be_deleted(log.image, OWN, goes, assigned_at), "it is never taken back"
+    log.complete_removal("orders")
+    assert may_be_deleted(log.image, OWN, goes, assigned_at)
+    log.add_partitions("orders", (1,))
+    log.complete_addition("orders")
+    assert may_be_deleted(log.image, OWN, goes, assigned_at)
+    assert not may_be_deleted(log.image, OWN, goes, log.image.offset), "the new one's log"
+    assert not may_be_deleted(log.image, OWN, stays, assigned_at)
