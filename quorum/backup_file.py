@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from metadata_log.image import Image
-from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
+from metadata_log.snapshot import decode_snapshot, encode_snapshot
+from metadata_log.snapshot_builder import InvalidSnapshot
 from quorum.errors import BackupError
 from quorum.raft.snapshot_file import (
     SnapshotCorrupt,

@@ -16,7 +16,7 @@ import uvloop
 
 from metadata_log.configuration import ConfigError
 from metadata_log.image import VoterSet
-from metadata_log.snapshot import InvalidSnapshot
+from metadata_log.snapshot_builder import InvalidSnapshot
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorum.authorization import Authorization
 from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config

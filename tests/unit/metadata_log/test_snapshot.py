@@ -22,7 +22,8 @@ from metadata_log.records import (
     SessionSilences,
     TopicDeletionPending,
 )
-from metadata_log.snapshot import InvalidSnapshot, decode_snapshot, encode_snapshot
+from metadata_log.snapshot import decode_snapshot, encode_snapshot
+from metadata_log.snapshot_builder import InvalidSnapshot
 from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
