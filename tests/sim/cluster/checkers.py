@@ -16,6 +16,7 @@ from metadata_log.apply import Applied
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.records import Transaction
 from metadata_log.types import TopicIdPartition
+from tests.sim.cluster.lives import Life, Lives
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation, World
 
@@ -47,17 +48,28 @@ class Checker:
         self._image = Image()
         self._controllers: dict[int, int] = {}
         self._forwarders: dict[bytes, int] = {}
-        self._truths: dict[TopicIdPartition, Truth] = {}
+        self._truths: dict[Life, Truth] = {}
+        self._lives = Lives()
         self._seen: dict[Process, dict[TopicIdPartition, _Seen]] = {}
         self.acknowledged = 0
         self.consumed = 0
         self.leaderships = 0
 
-    def truth(self, tip: TopicIdPartition, name: str = "") -> Truth:
-        found = self._truths.get(tip)
+    def life(self, tip: TopicIdPartition, epoch: int) -> Life:
+        """The partition of that id and number that had this leader epoch (C14)."""
+        return self._lives.of(tip, epoch)
+
+    def truth(self, tip: TopicIdPartition, epoch: int, name: str = "") -> Truth:
+        """What was committed of the partition that had this leader epoch."""
+        life = self.life(tip, epoch)
+        found = self._truths.get(life)
         if found is None:
-            found = self._truths[tip] = Truth(tip, f"{name}/{tip.topic_id.hex()[:4]}")
+            found = self._truths[life] = Truth(tip, f"{name}/{tip.topic_id.hex()[:4]}")
         return found
+
+    def truth_of(self, hosted: HostedPartition) -> Truth:
+        """As ``truth``, for a replica."""
+        return self.truth(hosted.tip, _epoch_of(hosted), str(hosted.tp))
 
     # -- metadata --------------------------------------------------------------------------------
 
@@ -70,9 +82,25 @@ class Checker:
             old, new = before.topics.get(name), after.topics.get(name)
             if old is None or new is None or old.topic_id != new.topic_id:
                 continue
+            self._count_changed(old, new)
             for number, (was, now) in enumerate(zip(old.partitions, new.partitions, strict=False)):
                 if was is not now:
                     self._partition_changed(before, after, new, number, was, now)
+
+    def _count_changed(self, old: Topic, new: Topic) -> None:
+        """Removed partitions end; those that are added begin above them (C14)."""
+        for number in range(len(new.partitions), len(old.partitions)):
+            tip = TopicIdPartition(new.topic_id, number)
+            floor = new.leader_epoch_floor
+            if floor <= old.partitions[number].leader_epoch:
+                raise Violation(f"{new.name}-{number} was removed above the floor of {floor}")
+            self._lives.ended(tip, floor)
+        for number in range(len(old.partitions), len(new.partitions)):
+            tip = TopicIdPartition(new.topic_id, number)
+            epoch = new.partitions[number].leader_epoch
+            ended = max((one.tip == tip and one.first_epoch for one in self._truths), default=0)
+            if self.life(tip, epoch).first_epoch < ended:
+                raise Violation(f"{new.name}-{number} was added in an old leader epoch, {epoch}")
 
     def _partition_changed(
         self, before: Image, after: Image, topic: Topic, number: int, was: Partition, now: Partition
@@ -97,9 +125,8 @@ class Checker:
             allowed = before.config("topic", topic.name).get(TOPIC_UNCLEAN_LEADER_ELECTION.key.name)
             if allowed != "true":
                 raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
-            self.truth(
-                TopicIdPartition(topic.topic_id, number), where
-            ).lossy_from = now.leader_epoch
+            truth = self.truth(TopicIdPartition(topic.topic_id, number), now.leader_epoch, where)
+            truth.lossy_from = now.leader_epoch
 
     # -- brokers ---------------------------------------------------------------------------------
 
@@ -137,7 +164,7 @@ class Checker:
         self, machine: "Machine", hosted: HostedPartition, known: _Seen, *, leads: bool
     ) -> None:
         replica = hosted.replica
-        truth = self.truth(hosted.tip, str(hosted.tp))
+        truth = self.truth_of(hosted)
         epoch, high_watermark = replica.leader_epoch, replica.high_watermark
         who = f"broker {machine.voter_id} ({replica.role.name.lower()}, epoch {epoch})"
         if leads and known.leads and epoch == known.epoch and high_watermark < known.high_watermark:
@@ -145,6 +172,7 @@ class Checker:
                 f"{who}: high watermark of {hosted.tp} went back from {known.high_watermark} "
                 f"to {high_watermark}"
             )
+        self._is_of_one_life(hosted, who)
         if leads and (not known.leads or epoch != known.epoch):
             self._leads_now(machine, hosted, truth, who)
             known.checked = 0
@@ -153,6 +181,18 @@ class Checker:
         if high_watermark > known.checked and self._counts(hosted, truth):
             self._check_committed(hosted, truth, known.checked, high_watermark, who)
             known.checked = high_watermark
+
+    def _is_of_one_life(self, hosted: HostedPartition, who: str) -> None:
+        """Nobody takes up a partition with what a removed one left behind (C14)."""
+        entries = hosted.log.leader_epochs.entries
+        if hosted.replica.role is Role.IDLE or not entries:
+            return
+        first_epoch = self.life(hosted.tip, hosted.replica.leader_epoch).first_epoch
+        if entries[0][0] < first_epoch:
+            raise Violation(
+                f"{who} has records of {hosted.tp} from epoch {entries[0][0]} on; that was another "
+                f"partition, this one began in epoch {first_epoch}"
+            )
 
     def _counts(self, hosted: HostedPartition, truth: Truth) -> bool:
         """A follower's old high watermark means nothing after an unclean election."""
@@ -210,8 +250,12 @@ class Checker:
     def _isr_has_it(self, hosted: HostedPartition, truth: Truth, who: str) -> None:
         """What is committed is durable on every member of the true ISR, and on enough of them."""
         image = self._image
-        partition = image.partition_by_id(hosted.tip)
-        if partition is None or hosted.tp.topic in image.deletions:
+        topic = image.topic_by_id(hosted.tip.topic_id)
+        if topic is None or hosted.tip.partition >= image.kept(topic):
+            return
+        partition = topic.partitions[hosted.tip.partition]
+        mine = self.life(hosted.tip, hosted.replica.leader_epoch)
+        if mine != self.life(hosted.tip, partition.leader_epoch):
             return
         for member in partition.isr:
             process = self._machines[member].process
@@ -239,7 +283,7 @@ class Checker:
     def acked(self, tip: TopicIdPartition, base_offset: int, value: bytes, epoch: int) -> None:
         """A producer was told that its record is committed."""
         self.acknowledged += 1
-        truth = self.truth(tip)
+        truth = self.truth(tip, epoch)
         batch = truth.batch_at(base_offset)
         if truth.is_lossy or (batch is not None and value in batch):
             return
@@ -248,9 +292,9 @@ class Checker:
             f"epoch {epoch}, and is not committed there"
         )
 
-    def saw(self, tip: TopicIdPartition, position: int, records: bytes) -> int:
+    def saw(self, tip: TopicIdPartition, epoch: int, position: int, records: bytes) -> int:
         """A consumer was given these; returns its next position."""
-        truth = self.truth(tip)
+        truth = self.truth(tip, epoch)
         for header, data in iterate_batches(records, truth.name):
             if header.base_offset > position:
                 raise Violation(f"a consumer of {truth.name} skipped from {position}")
@@ -259,6 +303,14 @@ class Checker:
             position = max(position, header.last_offset + 1)
             self.consumed += 1
         return position
+
+
+def _epoch_of(hosted: HostedPartition) -> int:
+    """The leader epoch that a replica is in, or was in when its process ended."""
+    if hosted.replica.leader_epoch >= 0:
+        return hosted.replica.leader_epoch
+    entries = hosted.log.leader_epochs.entries
+    return int(entries[-1][0]) if entries else 0
 
 
 def _read(hosted: HostedPartition, begin: int, end: int) -> list[bytes]:

@@ -12,6 +12,7 @@ from metadata_log.types import TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.front_door import SERVICE
+from tests.sim.cluster.lives import Life
 from tests.sim.cluster.machine import Host, ProcessLoop, raise_failure
 from tests.sim.cluster.rpc import Rpc, endpoint_of
 from tests.sim.network import Network
@@ -101,7 +102,7 @@ class Producer(Client):
         super().__init__(clients, number)
         self._pace_s = pace_s
         self._sent = 0
-        self._last: dict[TopicIdPartition, int] = {}
+        self._last: dict[Life, int] = {}
 
     async def run(self) -> None:
         while not self.clients.is_stopping:
@@ -137,9 +138,10 @@ class Producer(Client):
     def _acknowledged(self, tip: TopicIdPartition, offset: int, value: bytes, epoch: int) -> None:
         checker = self.clients.checker
         checker.acked(tip, offset, value, epoch)
-        if offset <= self._last.get(tip, -1) and not checker.truth(tip).is_lossy:
+        life = checker.life(tip, epoch)
+        if offset <= self._last.get(life, -1) and not checker.truth(tip, epoch).is_lossy:
             raise Violation(f"{value!r} was acknowledged at {offset}, behind an earlier one")
-        self._last[tip] = offset
+        self._last[life] = offset
 
 
 class Consumer(Client):
@@ -149,8 +151,8 @@ class Consumer(Client):
         super().__init__(clients, number)
         self.tip: TopicIdPartition | None = None
         self.position = 0
-        self._positions: dict[TopicIdPartition, int] = {}
-        self._latest: dict[TopicIdPartition, int] = {}
+        self._positions: dict[Life, int] = {}
+        self._latest: dict[Life, int] = {}
         self._epochs: dict[TopicIdPartition, int] = {}
 
     async def run(self) -> None:
@@ -171,7 +173,8 @@ class Consumer(Client):
         topic_id, leader, epoch = known
         tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
         epoch = self._epochs[tip] = max(epoch, self._epochs.get(tip, -1))
-        position = self._positions.get(tip, 0)
+        life = self.clients.checker.life(tip, epoch)
+        position = self._positions.get(life, 0)
         if self.world.chance(0.05):
             await self._look_for_the_end(tp, tip, leader, epoch)
         answer = await self.call(leader, "Fetch", (tp, position, epoch, 300))
@@ -182,17 +185,17 @@ class Consumer(Client):
         if served is None or TopicIdPartition(*served) != tip:
             return False
         if code == errors_pb2.OFFSET_OUT_OF_RANGE:
-            if not self.clients.checker.truth(tip).is_lossy:
+            if not self.clients.checker.truth(tip, epoch).is_lossy:
                 raise Violation(
                     f"a consumer at {position} of {tp} was told by broker {leader}, epoch {epoch}, "
                     "that this offset is out of range"
                 )
-            self._positions[tip] = 0
+            self._positions[life] = 0
             return False
         if code != errors_pb2.NONE:
             await self.pause(0.1)
             return False
-        self._positions[tip] = self.clients.checker.saw(tip, position, records)
+        self._positions[life] = self.clients.checker.saw(tip, epoch, position, records)
         return True
 
     async def _look_for_the_end(
@@ -202,10 +205,12 @@ class Consumer(Client):
         answer = await self.call(leader, "LatestOffset", (tp, epoch))
         if answer is None or answer[0] != errors_pb2.NONE or TopicIdPartition(*answer[2]) != tip:
             return
-        latest = self._latest.get(tip, 0)
-        if answer[1] < latest and not self.clients.checker.truth(tip).is_lossy:
+        checker = self.clients.checker
+        life = checker.life(tip, epoch)
+        latest = self._latest.get(life, 0)
+        if answer[1] < latest and not checker.truth(tip, epoch).is_lossy:
             raise Violation(f"the end of {tp} went back from {latest} to {answer[1]}")
-        self._latest[tip] = answer[1]
+        self._latest[life] = answer[1]
 
 
 class Clients:

@@ -64,6 +64,8 @@ class End:
         yield from self._broker_troubles(image)
         if image.deletions:
             yield f"{sorted(image.deletions)} are still being deleted"
+        if image.additions or image.removals:
+            yield f"{sorted({*image.additions, *image.removals})} still change their partitions"
         for name, topic in sorted(image.topics.items()):
             for number, partition in enumerate(topic.partitions):
                 where = f"{name}-{number}"
@@ -116,7 +118,7 @@ class End:
                     f"own, and lacks {len(assigned - held)}"
                 )
             for hosted in process.node._replicas.table:
-                log, truth = hosted.log, self._checker.truth(hosted.tip)
+                log, truth = hosted.log, self._checker.truth_of(hosted)
                 if log.flushed_offset != log.log_end_offset:
                     yield f"broker {broker_id} has not flushed {hosted.tp}"
                 if hosted.replica.high_watermark != log.log_end_offset:
@@ -137,9 +139,10 @@ class End:
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))
                 if same != batches:
                     raise Violation(f"brokers {other} and {broker_id} differ on {hosted.tp}")
-                if not self._checker.truth(hosted.tip).is_lossy:
+                truth = self._checker.truth_of(hosted)
+                if not truth.is_lossy:
                     for batch in batches:
-                        self._checker.truth(hosted.tip).check(batch, f"broker {broker_id}")
+                        truth.check(batch, f"broker {broker_id}")
 
 
 def _lost_for_good(image: Image) -> list[str]:

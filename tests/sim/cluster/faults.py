@@ -54,6 +54,10 @@ class Faults:
             (operator.create, 2.0),
             (operator.delete, 1.0),
             (operator.replace, 1.5),
+            (operator.grow, 0.7),
+            (operator.shrink, 0.7),
+            (operator.shrink_and_grow, 2.0),
+            (operator.elect, 0.7),
             (operator.remove_controller, 1.5),
             (self._kill_controller, 1.5),
         ]

@@ -57,6 +57,8 @@ class FrontDoor:
             "LatestOffset": self._latest_offset,
             "CreateTopics": self._create_topics,
             "DeleteTopics": self._delete_topics,
+            "CreatePartitions": self._create_partitions,
+            "ElectLeaders": self._elect_leaders,
         }
 
     async def _metadata(self, _: Any, __: Any) -> Any:
@@ -105,3 +107,11 @@ class FrontDoor:
     async def _delete_topics(self, request: bytes, _: Any) -> bytes:
         parsed = admin_pb2.DeleteTopicsRequest.FromString(request)
         return (await self._services.forwarder.delete_topics(parsed)).SerializeToString()
+
+    async def _create_partitions(self, request: bytes, _: Any) -> bytes:
+        parsed = admin_pb2.CreatePartitionsRequest.FromString(request)
+        return (await self._services.forwarder.create_partitions(parsed)).SerializeToString()
+
+    async def _elect_leaders(self, request: bytes, _: Any) -> bytes:
+        parsed = admin_pb2.ElectLeadersRequest.FromString(request)
+        return (await self._services.forwarder.elect_leaders(parsed)).SerializeToString()

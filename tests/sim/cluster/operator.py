@@ -6,16 +6,21 @@ What an operator may do at any time, without asking whether it is a good moment.
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+import grpc.aio
+
 from broker.errors import error_name
 from metadata_log.image import Image
 from metadata_log.records import ConfigSet, ControllerEpochIs, ControllerRemoved, Operation
 from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import admin_pb2
-from tests.sim.cluster.clients import Client
+from tests.sim.cluster.clients import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum
+from tests.sim.cluster.rpc import endpoint_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster.clients import Clients
+
+PARTITIONS_MAX: Final = 4
 
 NAMES: Final = ("a", "b", "c", "d")
 """Few, so that names come back with other topics behind them."""
@@ -49,6 +54,32 @@ class Operator(Client):
         image = self._quorum.image
         if image.topics:
             self._begin(both(self.world.random.choice(sorted(image.topics))))
+
+    def grow(self) -> None:
+        """Partitions for any topic (C14)."""
+        self._on_any_topic(self._grow)
+
+    def shrink(self) -> None:
+        """Remove the highest partitions of any topic (C14)."""
+        self._on_any_topic(self._shrink)
+
+    def shrink_and_grow(self) -> None:
+        """Partitions come again under the numbers of removed ones, at once."""
+
+        async def both(name: str) -> None:
+            await self._shrink(name)
+            await self._grow(name)
+
+        self._on_any_topic(both)
+
+    def elect(self) -> None:
+        """Preferred leaders everywhere."""
+        self._begin(self._elect())
+
+    def _on_any_topic(self, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        names = sorted(self._quorum.image.topics)
+        if names:
+            self._begin(work(self.world.random.choice(names)))
 
     def remove_controller(self) -> None:
         """``quorate metadata rm /controller`` (E5)."""
@@ -101,6 +132,48 @@ class Operator(Client):
         if answer is not None:
             response = admin_pb2.DeleteTopicsResponse.FromString(answer)
             self._note("delete", response.topics)
+
+    async def _grow(self, name: str) -> None:
+        topic = self._quorum.image.topics.get(name)
+        if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
+            return
+        more = admin_pb2.NewPartitions(name=name, count=len(topic.partitions) + 1)
+        request = admin_pb2.CreatePartitionsRequest(context=self._context(), topics=[more])
+        answer = await self.call(self.any_broker(), "CreatePartitions", request.SerializeToString())
+        if answer is not None:
+            response = admin_pb2.CreatePartitionsResponse.FromString(answer)
+            self._note("grow", response.topics)
+
+    async def _shrink(self, name: str) -> None:
+        """No Kafka release can: the controller itself is asked."""
+        image = self._quorum.image
+        topic = image.topics.get(name)
+        if topic is None or len(topic.partitions) == 1 or image.controller is None:
+            return
+        first = self.world.random.randrange(1, len(topic.partitions))
+        highest = admin_pb2.TopicPartitions(
+            topic=name, partitions=range(first, len(topic.partitions))
+        )
+        request = admin_pb2.RemovePartitionsRequest(context=self._context(), topics=[highest])
+        channel = self.clients.process.rpc.open_channel(endpoint_of(image.controller.broker_id))
+        method = channel.unary_unary(
+            "/quorate.v1.Admin/RemovePartitions",
+            admin_pb2.RemovePartitionsRequest.SerializeToString,
+            admin_pb2.RemovePartitionsResponse.FromString,
+        )
+        try:
+            response = await method(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError:
+            return
+        self._note(f"shrink to {first}", response.topics)
+
+    async def _elect(self) -> None:
+        request = admin_pb2.ElectLeadersRequest(context=self._context(), all_partitions=True)
+        answer = await self.call(self.any_broker(), "ElectLeaders", request.SerializeToString())
+        if answer is not None:
+            response = admin_pb2.ElectLeadersResponse.FromString(answer)
+            elected = sum(one.error_code == 0 for one in response.partitions)
+            self.world.note(f"operator: {elected} preferred leaders elected")
 
     def _note(self, what: str, results: Any) -> None:
         for result in results:
