@@ -156,8 +156,8 @@ class CompactingVoter(ElectingVoter):
         least = max(0, position - max(1, self.options.retained_entries))
         room = self.options.retained_bytes
         position -= 1
-        while position > least:
-            room -= len(self.journal[position - 1][0])
+        for command, _, _ in reversed(self.journal[least:position]):
+            room -= len(command)
             if room < 0:
                 break
             position -= 1

@@ -28,6 +28,9 @@ class RunCorrupt(ValueError):
 
 def runs_of(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Cut into runs, in order."""
+    if entries and sum([len(command) for command, _, _ in entries]) < RUN_BYTES:
+        yield entries
+        return
     start, size = 0, 0
     for end, (command, _, _) in enumerate(entries, 1):
         size += len(command)

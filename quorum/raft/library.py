@@ -12,7 +12,7 @@ import pysyncobj.syncobj as library
 from pysyncobj import SyncObj, SyncObjConf
 
 from quorum.raft.clock import clock_s
-from quorum.raft.journal import Journal
+from quorum.raft.journal import Entry, Journal
 from quorum.raft.options import RaftOptions
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.transport import VoterNode, VoterTransport
@@ -176,6 +176,19 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         self._onTick(0)
         if self.election_deadline_s == float("inf"):
             self.election_deadline_s = held
+
+    def _SyncObj__getEntries(
+        self, fromIDx: int | None, count: int | None = None, maxSizeBytes: int | None = None
+    ) -> list[Entry]:
+        """As the library's, which goes through all of them one by one to see if they are few."""
+        first = self.journal.first_index
+        if fromIDx is None or fromIDx < first:
+            return []
+        start = fromIDx - first
+        entries = self.journal[start : None if count is None else start + count]
+        if maxSizeBytes is None or sum([len(entry[0]) for entry in entries]) < maxSizeBytes:
+            return entries
+        return super()._SyncObj__getEntries(fromIDx, count, maxSizeBytes)  # type: ignore[no-any-return]
 
     def send_append_entries(self) -> None:
         self._SyncObj__sendAppendEntries()
