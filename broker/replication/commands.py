@@ -175,14 +175,14 @@ class ControlCommands:
         return errors_pb2.NONE
 
     def _lead(self, hosted: HostedPartition, told: Leadership) -> None:
-        """The epoch begins at the log end, unless it has begun before a restart."""
-        history, replica = hosted.log.leader_epochs, hosted.replica
-        history.assign(told.leader_epoch, hosted.log.log_end_offset)
+        """The epoch begins at the log end, unless it has begun before a restart: then too, what
+        is committed may reach to the log end, and the checkpointed high watermark trails it.
+        """
+        replica, led_from = hosted.replica, hosted.log.log_end_offset
+        hosted.log.leader_epochs.assign(told.leader_epoch, led_from)
         self._table.refresh_min_insync_replicas(hosted)
         replica.flushed_offset = hosted.log.flushed_offset
-        effects = replica.become_leader(
-            told, epoch_start_offset=history.latest_start_offset, now_ms=self._table.now_ms()
-        )
+        effects = replica.become_leader(told, led_from_offset=led_from, now_ms=self._table.now_ms())
         self._table.run(hosted, effects)
 
     def _follow(self, hosted: HostedPartition, told: Leadership) -> None:

@@ -58,9 +58,7 @@ class ReplicaUnderTest:
         command = leadership(
             1, epoch=epoch, isr=isr, version=version, replicas=replicas, adding=adding
         )
-        self._took(
-            self.replica.become_leader(command, epoch_start_offset=start, now_ms=self.now_ms)
-        )
+        self._took(self.replica.become_leader(command, led_from_offset=start, now_ms=self.now_ms))
 
     def learn(self, *, epoch: int, isr: tuple[int, ...], version: int) -> None:
         command = leadership(1, epoch=epoch, isr=isr, version=version)

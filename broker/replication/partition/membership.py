@@ -12,7 +12,7 @@ class AdmissionBar(NamedTuple):
 
     leader_end: int
     high_watermark: int
-    epoch_start_offset: int
+    led_from_offset: int
     now_ms: int
     lag_time_max_ms: int
 
@@ -20,14 +20,15 @@ class AdmissionBar(NamedTuple):
 def belongs_in_isr(follower: FollowerProgress, bar: AdmissionBar, *, is_member: bool) -> bool:
     """A member stays unless it lags; anyone else must have all that is or may be committed.
 
-    That is everything below the high watermark *and* below the start of the leader's epoch: a new
-    leader's high watermark trails what its predecessor had committed.
+    That is everything below the high watermark *and* below the log end with which the leader began
+    to lead, the start of its epoch or beyond: a new leader's high watermark trails what its
+    predecessor had committed, a restarted one's what it had committed itself.
     """
     if follower.is_lagging(bar.leader_end, bar.now_ms, bar.lag_time_max_ms):
         return False
     if is_member:
         return True
-    return follower.flushed_offset >= max(bar.high_watermark, bar.epoch_start_offset)
+    return follower.flushed_offset >= max(bar.high_watermark, bar.led_from_offset)
 
 
 def isr_member(broker_id: BrokerId, follower: FollowerProgress | None) -> IsrMember:

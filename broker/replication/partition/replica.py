@@ -56,7 +56,7 @@ class PartitionReplica(ReplicaState):
         return NOTHING
 
     def become_leader(
-        self, command: Leadership, *, epoch_start_offset: int, now_ms: int
+        self, command: Leadership, *, led_from_offset: int, now_ms: int
     ) -> tuple[Effect, ...]:
         """Adopt the command's ISR and version, then lead, in a new epoch (C6).
 
@@ -65,7 +65,7 @@ class PartitionReplica(ReplicaState):
         self.role = Role.LEADER
         self.leader = self.broker_id
         self.leader_epoch = command.leader_epoch
-        self.epoch_start_offset = epoch_start_offset
+        self.led_from_offset = led_from_offset
         self.replicas, self.adding = command.replicas, command.adding
         self.isr = IsrState(command.isr, command.version)
         self.followers = {}

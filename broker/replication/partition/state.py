@@ -31,7 +31,6 @@ class ReplicaState:
         "_retry_isr_at_ms",
         "adding",
         "broker_id",
-        "epoch_start_offset",
         "flushed_offset",
         "followers",
         "high_watermark",
@@ -39,6 +38,7 @@ class ReplicaState:
         "lag_time_max_ms",
         "leader",
         "leader_epoch",
+        "led_from_offset",
         "min_insync_replicas",
         "replicas",
         "role",
@@ -66,7 +66,7 @@ class ReplicaState:
         self.isr = IsrState(committed=(), version=-1)
         self.high_watermark = high_watermark
         self.flushed_offset = flushed_offset
-        self.epoch_start_offset = -1
+        self.led_from_offset = -1
         self.followers: dict[BrokerId, FollowerProgress] = {}
         self._maximal_others: tuple[BrokerId, ...] = ()
         self._attempts = 0
@@ -90,8 +90,10 @@ class ReplicaState:
 
     @property
     def knows_what_is_committed(self) -> bool:
-        """A new leader's watermark trails its predecessor's until it passes its epoch's start."""
-        return self.high_watermark >= self.epoch_start_offset
+        """A new leader's watermark trails its predecessor's until it passes where it began to lead;
+        and a restarted one's trails its own.
+        """
+        return self.high_watermark >= self.led_from_offset
 
     def is_at_rest(self, now_ms: int) -> bool:
         """Whether time alone changes nothing here, once ``tick`` has looked at the clock.
@@ -139,7 +141,7 @@ class ReplicaState:
         bar = AdmissionBar(
             self.flushed_offset,
             self.high_watermark,
-            self.epoch_start_offset,
+            self.led_from_offset,
             now_ms,
             self.lag_time_max_ms,
         )

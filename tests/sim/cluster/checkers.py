@@ -15,7 +15,7 @@ from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.apply import Applied
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.records import Transaction
-from metadata_log.types import TopicIdPartition
+from metadata_log.types import TopicIdPartition, TopicPartition
 from tests.sim.cluster.lives import Life, Lives
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation, World
@@ -116,6 +116,7 @@ class Checker:
                 f"a controller of epoch {now.controller_epoch} decided on {where} "
                 f"in epoch {before.controller_epoch}"
             )
+        self._check_reassignment(before, after, topic, number, now)
         unclean = by_controller and not set(now.isr) <= set(was.isr)
         self._world.note(
             f"{where}: leader {now.leader} epoch {now.leader_epoch} isr {list(now.isr)}"
@@ -127,6 +128,22 @@ class Checker:
                 raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
             truth = self.truth(TopicIdPartition(topic.topic_id, number), now.leader_epoch, where)
             truth.lossy_from = now.leader_epoch
+
+    def _check_reassignment(
+        self, before: Image, after: Image, topic: Topic, number: int, now: Partition
+    ) -> None:
+        """The replicas a partition had go only once all it is to have are in sync (C11)."""
+        tp = TopicPartition(topic.name, number)
+        pending = before.reassignment(tp)
+        if pending is None or after.reassignment(tp) is not None:
+            return
+        if set(now.replicas) == set(pending.original):
+            return
+        if now.replicas == pending.target and set(now.isr) != set(now.replicas):
+            raise Violation(
+                f"{topic.name}-{number} was moved to {list(now.replicas)} with an ISR of "
+                f"{list(now.isr)}"
+            )
 
     # -- brokers ---------------------------------------------------------------------------------
 

@@ -59,15 +59,20 @@ class Client:
 
     async def call(self, broker: int, name: str, request: Any) -> Any:
         """The broker's answer, None if there is none in time."""
-        channel = self._channels.get(broker)
-        if channel is None:
-            rpc = self.clients.process.rpc
-            channel = self._channels[broker] = rpc.open_channel(endpoint_of(broker))
+        channel = self.channel(broker)
         method = channel.unary_unary(f"/{SERVICE}/{name}", pickle.dumps, pickle.loads)
         try:
             return await method(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError:
             return None
+
+    def channel(self, broker: int) -> Any:
+        """This client's connection to a broker."""
+        channel = self._channels.get(broker)
+        if channel is None:
+            rpc = self.clients.process.rpc
+            channel = self._channels[broker] = rpc.open_channel(endpoint_of(broker))
+        return channel
 
     def any_broker(self) -> int:
         return self.world.random.choice(self.clients.broker_ids)

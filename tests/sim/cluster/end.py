@@ -1,5 +1,6 @@
 """The end of a run: once nothing goes wrong any more, the cluster heals, and all copies agree."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,6 +10,7 @@ from tests.sim.cluster.checkers import Checker, read_all
 from tests.sim.cluster.clients import Clients
 from tests.sim.cluster.machine import Machine
 from tests.sim.cluster.operator import Operator
+from tests.sim.cluster.process import Process
 from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.world import Violation, World
 
@@ -17,6 +19,8 @@ CONSENT_AFTER_S: Final = 12.0
 """So long an operator waits before losses are accepted for partitions that nobody can lead."""
 
 LOOK_EVERY_S: Final = 0.25
+
+_LANES: Final = ("LeaderAndIsr-to-", "StopReplica-to-", "UpdateMetadata-to-")
 
 
 class End:
@@ -66,6 +70,8 @@ class End:
             yield f"{sorted(image.deletions)} are still being deleted"
         if image.additions or image.removals:
             yield f"{sorted({*image.additions, *image.removals})} still change their partitions"
+        if image.reassignments:
+            yield f"{sorted(image.reassignments)} are still being moved"
         for name, topic in sorted(image.topics.items()):
             for number, partition in enumerate(topic.partitions):
                 where = f"{name}-{number}"
@@ -86,6 +92,8 @@ class End:
             serves = elector is not None and elector.active is not None
             if serves != (image.controller_id == broker_id):
                 yield f"broker {broker_id} {'serves' if serves else 'does not serve'} as controller"
+            if not serves and (told_by := _lanes(process)):
+                yield f"broker {broker_id} is not the controller, and still tells: {told_by}"
             told = process.node._cache.topics
             wanted = {
                 name: [(one.leader, one.leader_epoch) for one in topic.partitions]
@@ -143,6 +151,12 @@ class End:
                 if not truth.is_lossy:
                     for batch in batches:
                         truth.check(batch, f"broker {broker_id}")
+
+
+def _lanes(process: Process) -> list[str]:
+    """Control requests that somebody in this process goes on to send."""
+    names = (task.get_name() for task in asyncio.all_tasks(process.loop))
+    return sorted(name for name in names if name.startswith(_LANES))
 
 
 def _lost_for_good(image: Image) -> list[str]:

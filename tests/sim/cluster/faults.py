@@ -59,7 +59,14 @@ class Faults:
             (operator.shrink_and_grow, 2.0),
             (operator.elect, 0.7),
             (operator.remove_controller, 1.5),
+            (operator.resign_controller, 1.0),
+            (operator.reassign, 3.0),
+            (operator.cancel_reassignments, 1.0),
+            (operator.upgrade, 1.0),
+            (operator.change_min_insync, 1.0),
             (self._kill_controller, 1.5),
+            (self._replace_disk, 0.5),
+            (self._crash_in_the_middle, 3.0),
         ]
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]
         self._kinds = [kind for kind, _ in kinds]
@@ -86,6 +93,7 @@ class Faults:
         self.mischief = Mischief()
         for machine in self._machines.values():
             machine.paused_until = min(machine.paused_until, self._world.now + 0.2)
+            machine.spare()
             machine.disk.latency_s = 0.001
             machine.disk.is_full = False
             process = machine.process
@@ -113,6 +121,21 @@ class Faults:
         machine = self._machines.get(self._quorum.image.controller_id)
         if machine is not None:
             machine.kill(power_lost=self._world.chance(0.3))
+
+    def _crash_in_the_middle(self) -> None:
+        """A process ends between any two things that leave it: half of a step is done."""
+        machine = self._any()
+        effects = self._world.random.choice([1, 3, 10, 50])
+        machine.crash_after(
+            self._world.random.randint(1, effects), power_lost=self._world.chance(0.5)
+        )
+
+    def _replace_disk(self) -> None:
+        """The machine comes back with an empty disk (rule 8)."""
+        machine = self._any()
+        machine.kill(power_lost=True)
+        machine.note("gets an empty disk")
+        machine.disk.replace()
 
     def _lose_power(self) -> None:
         self._any().kill(power_lost=True)

@@ -146,7 +146,7 @@ class Host(Generic[P]):
         loop.run_what_is_due()
         if loop.failures:
             raise Violation(f"process {self.voter_id}: {loop.failures[0]}")
-        self.after_run()
+        self.end_of_run()
         if process is self.process:
             timer = loop.next_timer()
             if timer is not None:
@@ -174,6 +174,14 @@ class Host(Generic[P]):
                 action()
         if process is self.process:
             self._run(process, None)
+
+    def has_effect(self) -> bool:
+        """Whether something that is about to leave the process does so."""
+        return True
+
+    def end_of_run(self) -> None:
+        """The process has come to rest."""
+        self.after_run()
 
     def begin(self, process: P) -> None:
         """The host runs this process from now on."""
@@ -218,6 +226,8 @@ class Machine(Host["Process"]):
         super().__init__(world, network, broker_id)
         self.disk = disk
         self.boots = 0
+        self._effects_left: int | None = None
+        self._loses_power = False
         self._start = start
         self.on_down: Callable[[], None] = lambda: None
 
@@ -231,10 +241,33 @@ class Machine(Host["Process"]):
         self.begin(process)
         self.deliver(process, process.start)
 
+    def crash_after(self, effects: int, *, power_lost: bool) -> None:
+        """End the process after so many more messages: what it does from then on has no effect."""
+        self._effects_left = effects
+        self._loses_power = power_lost
+
+    def spare(self) -> None:
+        """No crash is under way any more."""
+        self._effects_left = None
+
+    def has_effect(self) -> bool:
+        """Whether something that is about to leave the process does so."""
+        if self._effects_left is None:
+            return True
+        self._effects_left -= 1
+        return self._effects_left >= 0
+
+    def end_of_run(self) -> None:
+        """The process has come to rest; it ends here if it had to in between."""
+        self.after_run()
+        if self._effects_left is not None and self._effects_left < 0:
+            self.kill(power_lost=self._loses_power)
+
     def kill(self, *, power_lost: bool) -> None:
         """End the process, in the middle of whatever the disk is doing."""
         if self.process is None:
             return
+        self._effects_left = None
         self.note("loses power" if power_lost else "is killed")
         process = self.process
         self.end(power_lost=power_lost)

@@ -6,10 +6,12 @@ removal of each must be noticed within ``WITHIN_SEEDS`` seeds.
 
 from typing import Any, Final
 
+import metadata_log.apply
 import metadata_log.rules.leader_and_isr as isr_rules
-import metadata_log.rules.requirements as requirements
+import metadata_log.rules.reassignment as reassignment_rules
 import metadata_log.rules.topics as topic_rules
 from broker.control.fencing import ControlFence
+from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
 from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
@@ -51,7 +53,7 @@ def _fetch_epoch() -> list[Replacement]:
 
 
 def _isr_cas() -> list[Replacement]:
-    return [(isr_rules, "_require_version", nothing), (isr_rules, "_require_leadership", nothing)]
+    return [(isr_rules, "require_version", nothing)]
 
 
 def _max_broker_epoch() -> list[Replacement]:
@@ -79,14 +81,22 @@ def _controller_epoch() -> list[Replacement]:
 
     return [
         (Office, "operation", operation),
-        (requirements, "require_controller", nothing),
+        (metadata_log.apply, "_require_epoch_given", nothing),
         (isr_rules, "require_controller", nothing),
         (topic_rules, "require_controller", nothing),
+        (reassignment_rules, "require_controller", nothing),
     ]
 
 
 def _init_deletes() -> list[Replacement]:
     return [(ControlCommands, "_set_aside_unlisted", nothing)]
+
+
+def _reassignment_waits() -> list[Replacement]:
+    def at_once(_partition: Any, _target: Any, _brokers: Any) -> bool:
+        return True
+
+    return [(reassignments, "_is_in_sync", at_once)]
 
 
 MUTANTS: Final = [
@@ -96,6 +106,7 @@ MUTANTS: Final = [
     Mutant("max-broker-epoch", "the refusal of stale broker epochs", _max_broker_epoch),
     Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
     Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),
+    Mutant("reassignment-waits", "that a reassignment ends in sync", _reassignment_waits),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
 ]
 

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc.aio
 
 from broker.errors import error_name
+from metadata_log.features import FEATURES
 from metadata_log.image import Image
-from metadata_log.records import ConfigSet, ControllerEpochIs, ControllerRemoved, Operation
+from metadata_log.records import (
+    ConfigSet,
+    ControllerEpochIs,
+    ControllerRemoved,
+    FeatureLevel,
+    Operation,
+)
 from metadata_log.types import NO_BROKER
-from quorate_proto.v1 import admin_pb2
+from quorate_proto.v1 import admin_pb2, admin_pb2_grpc
 from tests.sim.cluster.clients import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.cluster.rpc import endpoint_of
@@ -92,6 +99,73 @@ class Operator(Client):
         config = ConfigSet(entity_type="topic", entity_name=topic, key=key, value=value)
         epoch = ControllerEpochIs(controller_epoch=image.controller_epoch)
         self._quorum.write(Operation(records=(config,), conditions=(epoch,)))
+
+    def upgrade(self) -> None:
+        """Raise a feature to the newest level that this version knows (B4)."""
+        name = self.world.random.choice(sorted(FEATURES))
+        image = self._quorum.image
+        if image.controller is not None:
+            level = FeatureLevel(name=name, level=FEATURES[name].newest)
+            epoch = ControllerEpochIs(controller_epoch=image.controller_epoch)
+            result = self._quorum.write(Operation(records=(level,), conditions=(epoch,)))
+            self.world.note(f"operator raises {name}: {result.results[0].code.name}")
+
+    def change_min_insync(self) -> None:
+        image = self._quorum.image
+        if image.topics and image.controller is not None:
+            name = self.world.random.choice(sorted(image.topics))
+            value = self.world.random.choice(["1", "2", "3"])
+            self.world.note(f"operator sets min.insync.replicas={value} of {name}")
+            self.set_config(name, "min.insync.replicas", value)
+
+    def reassign(self) -> None:
+        """Move some partitions to brokers drawn by lot, whatever moves already (C11)."""
+        draw, image = self.world.random, self._quorum.image
+        request = admin_pb2.AlterPartitionReassignmentsRequest(
+            context=self._context(), allow_replication_factor_change=True
+        )
+        for topic, number in self._some_partitions(image):
+            replicas = draw.sample(
+                self.clients.broker_ids, draw.randint(1, min(3, self._broker_count))
+            )
+            request.partitions.add(topic=topic, partition=number, replicas=replicas)
+        self._begin(self._at_controller("AlterPartitionReassignments", request))
+
+    def cancel_reassignments(self) -> None:
+        image = self._quorum.image
+        request = admin_pb2.AlterPartitionReassignmentsRequest(context=self._context())
+        for name, pending in sorted(image.reassignments.items()):
+            for number in sorted(pending):
+                request.partitions.add(topic=name, partition=number, cancel=True)
+        if request.partitions:
+            self._begin(self._at_controller("AlterPartitionReassignments", request))
+
+    def resign_controller(self) -> None:
+        request = admin_pb2.ResignControllerRequest(context=self._context())
+        self._begin(self._at_controller("ResignController", request))
+
+    def _some_partitions(self, image: Image) -> list[tuple[str, int]]:
+        """The number of them, or one."""
+        every = [
+            (name, number)
+            for name, topic in sorted(image.topics.items())
+            for number in range(len(topic.partitions))
+        ]
+        return [one for one in every if self.world.chance(0.5)] or every[:1]
+
+    async def _at_controller(self, method: str, request: Any) -> None:
+        """As the admin client does: at whom the image names, refused elsewhere (F2)."""
+        controller = int(self._quorum.image.controller_id)
+        if controller < 0:
+            return
+        stub = admin_pb2_grpc.AdminStub(self.channel(controller))
+        try:
+            answer = await getattr(stub, method)(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            self.world.note(f"operator: {method}: {error.code().name}")
+            return
+        codes = [error_name(one.error_code) for one in getattr(answer, "partitions", ())]
+        self.world.note(f"operator: {method}: {error_name(answer.error_code)} {' '.join(codes)}")
 
     def allow_unclean(self, allowed: Callable[[Image], list[str]]) -> None:
         """Accept losses for these topics."""

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from metadata_log.apply import Applied, apply
 from metadata_log.codec import decode_transaction
+from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.records import (
     Operation,
@@ -53,8 +56,10 @@ class SimulatedQuorum:
         self._watchers: dict[SimulatedQuorumClient, None] = {}
         self._before: Image = self.image
         self._applied: dict[MetadataOffset, tuple[Image, Applied]] = {}
+        version = world.random.choice([1, NEWEST_METADATA_VERSION, NEWEST_METADATA_VERSION])
+        begins = msgspec.structs.replace(first_voter_set(), metadata_version=version)
+        self.write(Operation(records=(begins,)))
         self._lead()
-        self.apply(Transaction(operations=(Operation(records=(first_voter_set(),)),)))
         world.after(TICK_S, self._tick)
 
     @property

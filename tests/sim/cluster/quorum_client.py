@@ -169,7 +169,7 @@ class SimulatedQuorumClient:
             timer.cancel()
 
     def _ask(self, request: Callable[[], None]) -> None:
-        if self.process is self.host.process:
+        if self.process is self.host.process and self.host.has_effect():
             self._quorum.ask(self.host.voter_id, request)
 
     # -- transactions ----------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Rpc:
 
     def send(self, link: Link, frame: bytes) -> None:
         process = self.host.process
-        if process is not None and process.rpc is self:
+        if process is not None and process.rpc is self and self.host.has_effect():
             self.host.network.send(link, self.host.voter_id, frame)
 
     def arrived(self, link: Link, frame: bytes | None) -> None:

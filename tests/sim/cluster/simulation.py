@@ -1,5 +1,6 @@
 """One run: a cluster, its clients and operator, so many faults, then peace, and it must be well."""
 
+import gc
 import logging
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from unittest.mock import patch
 
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.clients import Clients
-from tests.sim.cluster.disk import Disk
+from tests.sim.cluster.disk import Disk, DiskFull
 from tests.sim.cluster.end import End
 from tests.sim.cluster.faults import Faults
 from tests.sim.cluster.machine import Machine
@@ -146,7 +147,9 @@ class _Faults(logging.Handler):
         self.found: str | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and self.found is None:
+        if not record.exc_info or isinstance(record.exc_info[1], DiskFull):
+            return
+        if self.found is None:
             formatter = logging.Formatter()
             self.found = f"{record.getMessage()}\n{formatter.formatException(record.exc_info)}"
 
@@ -164,6 +167,8 @@ def simulate(
     violation = None
     faults = _Faults()
     with ExitStack() as stack:
+        stack.callback(gc.enable)
+        gc.disable()  # When a cycle is freed depends on what ran before in this process.
         stack.enter_context(
             patch("broker.metadata_follower.apply", simulation.quorum.applied_again)
         )
@@ -186,6 +191,7 @@ def simulate(
         finally:
             logging.disable(logging.CRITICAL)
             simulation.abandon()
+    gc.collect()
     checker = simulation.checker
     return Outcome(
         seed,

@@ -28,7 +28,7 @@ async def test_c6_a_new_leader_begins_its_epoch_at_its_log_end(broker: BrokerRep
     await broker.lead("orders", isr=(1,), replicas=(1, 2), epoch=4, version=1)
     hosted = broker.hosted("orders")
     assert hosted.log.leader_epochs.entries == [(0, 0), (4, 2)]
-    assert hosted.replica.epoch_start_offset == 2
+    assert hosted.replica.led_from_offset == 2
 
 
 async def test_c6_becoming_leader_stops_fetching_and_becoming_follower_starts_it(

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from metadata_log.types import TopicPartition
+from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
-from tests.support.broker_replicas import BrokerReplicas
+from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
@@ -129,6 +129,21 @@ async def test_c19_a_new_leader_does_not_know_the_latest_offset_yet(
     assert broker.manager.list_offset(orders, -2).error_code == errors_pb2.NONE
     broker.follower(2).send("orders", fetch=1, epoch=1)
     assert broker.manager.list_offset(orders, -1).offset == 1
+
+
+async def test_c19_a_restarted_leader_does_not_know_the_latest_offset_yet(
+    broker: BrokerReplicas,
+) -> None:
+    """It goes on in its old leader epoch, from a high watermark that was checkpointed long ago."""
+    log = broker.store.create(tip_of("orders"), "orders")
+    log.append_as_leader(batch("a", "b", "c"), LeaderEpoch(0))
+    log.flushed_offset, log.checkpointed_high_watermark = 3, 1
+    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    orders = TopicPartition("orders", 0)
+    assert broker.manager.list_offset(orders, -1).error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+    broker.follower(2).send("orders", fetch=3)
+    assert broker.manager.list_offset(orders, -1).offset == 3
 
 
 async def test_kip320_clients_learn_where_an_epoch_ends(broker: BrokerReplicas) -> None:
