@@ -5,6 +5,7 @@ which epoch, of every leadership. It looks into brokers, but only compares; it n
 """
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from broker.log.record_batch import iterate_batches
@@ -30,9 +31,11 @@ REQUEST_ID: Final = re.compile(rb"request-\d{6}")
 class _Seen:
     """What one process was last seen to make of one partition."""
 
-    __slots__ = ("checked", "epoch", "high_watermark", "leads")
+    __slots__ = ("checked", "epoch", "high_watermark", "hosted", "leads")
 
-    def __init__(self) -> None:
+    def __init__(self, hosted: HostedPartition) -> None:
+        self.hosted = hosted
+        """Another one where the replica was deleted and the partition came back."""
         self.leads = False
         self.epoch = -2
         self.high_watermark = 0
@@ -51,6 +54,7 @@ class Checker:
         self._truths: dict[Life, Truth] = {}
         self._lives = Lives()
         self._seen: dict[Process, dict[TopicIdPartition, _Seen]] = {}
+        self._flushed_at_the_end: dict[int, dict[TopicIdPartition, int]] = defaultdict(dict)
         self.acknowledged = 0
         self.consumed = 0
         self.leaderships = 0
@@ -162,8 +166,8 @@ class Checker:
         for hosted in node._replicas.table:
             replica = hosted.replica
             known = seen.get(hosted.tip)
-            if known is None:
-                known = seen[hosted.tip] = _Seen()
+            if known is None or known.hosted is not hosted:
+                known = seen[hosted.tip] = _Seen(hosted)
             leads = replica.role is Role.LEADER
             if (
                 replica.high_watermark != known.high_watermark
@@ -184,7 +188,8 @@ class Checker:
         truth = self.truth_of(hosted)
         epoch, high_watermark = replica.leader_epoch, replica.high_watermark
         who = f"broker {machine.voter_id} ({replica.role.name.lower()}, epoch {epoch})"
-        if leads and known.leads and epoch == known.epoch and high_watermark < known.high_watermark:
+        went_back = high_watermark < known.high_watermark
+        if went_back and ((leads and known.leads and epoch == known.epoch) or not truth.is_lossy):
             raise Violation(
                 f"{who}: high watermark of {hosted.tp} went back from {known.high_watermark} "
                 f"to {high_watermark}"
@@ -255,13 +260,13 @@ class Checker:
     def _check_committed(
         self, hosted: HostedPartition, truth: Truth, begin: int, end: int, who: str
     ) -> None:
-        begin = max(begin, hosted.log.log_start_offset)
+        begin, before = max(begin, hosted.log.log_start_offset), truth.end
         for batch in _read(hosted, begin, end):
             if hosted.leads:
                 truth.extend(batch, who)
             elif not truth.is_lossy:
                 truth.check(batch, who)
-        if hosted.leads and not truth.is_lossy:
+        if truth.end > before and not truth.is_lossy:
             self._isr_has_it(hosted, truth, who)
 
     def _isr_has_it(self, hosted: HostedPartition, truth: Truth, who: str) -> None:
@@ -274,16 +279,42 @@ class Checker:
         mine = self.life(hosted.tip, hosted.replica.leader_epoch)
         if mine != self.life(hosted.tip, partition.leader_epoch):
             return
-        for member in partition.isr:
+        copies = 0
+        for member in partition.replicas:
             process = self._machines[member].process
             other = None if process is None else process.node._replicas.table.get(hosted.tip)
             if process is None or other is None or process.store is None:
+                copies += self._flushed_at_the_end[member].get(hosted.tip, 0) >= truth.end
                 continue
-            if not process.store.log_may_be_lost and other.log.flushed_offset < truth.end:
-                raise Violation(
-                    f"{who} committed {hosted.tp} up to {truth.end}; broker {member} is in the ISR "
-                    f"{list(partition.isr)} and durable up to {other.log.flushed_offset} only"
-                )
+            if process.store.log_may_be_lost:
+                copies += 1  # It may have had it when the leader counted it (rule 8).
+                continue
+            flushed = other.log.flushed_offset
+            copies += flushed >= truth.end
+            if member in partition.isr:
+                self._check_member(hosted, truth, who, member, flushed)
+        if copies < hosted.replica.effective_min_insync_replicas:
+            raise Violation(
+                f"{who} committed {hosted.tp} up to {truth.end} with {copies} copies; "
+                f"min.insync.replicas is {hosted.replica.min_insync_replicas}"
+            )
+
+    def _check_member(
+        self, hosted: HostedPartition, truth: Truth, who: str, member: int, flushed: int
+    ) -> None:
+        if flushed < truth.end:
+            raise Violation(
+                f"{who} committed {hosted.tp} up to {truth.end}; broker {member} is in the ISR "
+                f"and durable up to {flushed} only"
+            )
+
+    def goes_down(self, machine: "Machine") -> None:
+        """What its disk has is remembered until it is up again."""
+        process = machine.process
+        if process is not None:
+            self._flushed_at_the_end[machine.voter_id].update(
+                (hosted.tip, hosted.log.flushed_offset) for hosted in process.node._replicas.table
+            )
 
     # -- what is sent ----------------------------------------------------------------------------
 

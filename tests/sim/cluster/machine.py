@@ -229,6 +229,7 @@ class Machine(Host["Process"]):
         self._effects_left: int | None = None
         self._loses_power = False
         self._start = start
+        self.before_down: Callable[[], None] = lambda: None
         self.on_down: Callable[[], None] = lambda: None
 
     def boot(self) -> None:
@@ -269,6 +270,7 @@ class Machine(Host["Process"]):
             return
         self._effects_left = None
         self.note("loses power" if power_lost else "is killed")
+        self.before_down()
         process = self.process
         self.end(power_lost=power_lost)
         self.disk.crash(power_lost=power_lost)
@@ -279,6 +281,7 @@ class Machine(Host["Process"]):
         """The process ended by itself."""
         if self.process is not None:
             self.note(f"exits: {why}")
+            self.before_down()
             process = self.process
             self.end()
             self.disk.crash(power_lost=False)

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -91,6 +92,7 @@ class Simulation:
         )
         for machine in self.machines.values():
             machine.on_down = self._on_down(machine)
+            machine.before_down = partial(self.checker.goes_down, machine)
 
     def run(self) -> None:
         """All of it; raises ``Violation``."""
