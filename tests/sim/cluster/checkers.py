@@ -280,8 +280,8 @@ class Checker:
         if mine != self.life(hosted.tip, partition.leader_epoch):
             return
         copies = 0
-        for member in partition.replicas:
-            process = self._machines[member].process
+        for member, machine in self._machines.items():
+            process = machine.process
             other = None if process is None else process.node._replicas.table.get(hosted.tip)
             if process is None or other is None or process.store is None:
                 copies += self._flushed_at_the_end[member].get(hosted.tip, 0) >= truth.end
