@@ -32,6 +32,7 @@ from broker.control.controlled_shutdown import request_controlled_shutdown
 from broker.control.fencing import ControlFence
 from broker.control.forwarding import ControllerForwarder
 from broker.control.metadata_cache import MetadataCache
+from broker.control.metadata_view import add_metadata_view_to_server
 from broker.control.ports import ActiveController
 from broker.control.registration import BrokerRegistrar
 from broker.control.service import BrokerControlService, add_broker_control_to_server
@@ -203,6 +204,7 @@ class BrokerNode:
             broker_alerts=self._alerts,
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
+        add_metadata_view_to_server(server, self._quorum)
         add_replication_to_server(server, self._replicas)
         add_range_read_to_server(server, self._replicas, self._cache)
 

@@ -23,7 +23,7 @@ from broker.config import (
     MESSAGE_MAX_BYTES,
     quorum_addresses,
 )
-from broker.control.ports import QuorumStatusSource, Sessions
+from broker.control.ports import QuorumView, Sessions
 from broker.grpc_options import GRPC_OPTIONS
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import KafkaServices
@@ -37,7 +37,7 @@ from quorum.data_folder import claimed_data_folder
 from quorum.security import Security
 
 
-class Quorum(Sessions, QuorumStatusSource, Protocol):
+class Quorum(Sessions, QuorumView, Protocol):
     """A client of the quorum with a session; ``quorum.client.QuorumClient`` is the real one."""
 
     cluster_id: str

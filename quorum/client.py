@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final
 
 import grpc
@@ -280,6 +280,27 @@ class QuorumClient:
         Reconnects to any voter by itself; never skips or repeats a transaction.
         """
         return follow(self._directory, from_offset)
+
+    async def relay_watch(self, request: pb.WatchRequest) -> AsyncGenerator[pb.WatchEvent, None]:
+        """What any one voter sends for ``request``, as it comes; ends when that voter does.
+
+        Raises:
+            QuorumUnavailable: no voter takes it; says what the last one said.
+        """
+        for address in self._directory.in_order_of_preference():
+            call = stub_of(self._directory.channel(address)).Watch(request)
+            begun = False
+            try:
+                async for event in call:
+                    begun = True
+                    yield event
+            except grpc.aio.AioRpcError as error:
+                self._directory.note_error(address, error)
+            finally:
+                call.cancel()
+            if begun:
+                return
+        raise QuorumUnavailable(f"no voter to watch (last error: {self._directory.last_error})")
 
     async def metadata_version_max(self) -> int:
         """The newest metadata version that every voter can read, observers too (B4).

@@ -71,6 +71,17 @@ async def _from_one_voter(
     directory: VoterDirectory, address: str, start: MetadataOffset
 ) -> AsyncIterator[WatchEvent]:
     call = stub_of(directory.channel(address)).Watch(pb.WatchRequest(from_offset=start))
+    async for event in read_events(call, start):
+        yield event
+
+
+async def read_events(call: Any, start: MetadataOffset) -> AsyncIterator[WatchEvent]:  # noqa: ANN401 - a call of Watch, typed nowhere
+    """What a voter sends on the stream of ``call``, which ends with this.
+
+    Raises:
+        grpc.aio.AioRpcError: the voter is gone.
+        TimeoutError: it is silent, as no voter that lives is.
+    """
     told_offset = start - 1
     chunks: list[bytes] = []
     try:

@@ -35,3 +35,7 @@ class TransactionInvalid(QuorumError, ValueError):
 
 class BackupError(QuorumError):
     """A backup cannot be taken, read or restored; the message says why and what to do."""
+
+
+class OffsetUnavailable(QuorumError):
+    """The metadata log is not kept so far back, or has not come so far."""

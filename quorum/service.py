@@ -147,7 +147,7 @@ class QuorumService(QuorumServicer):
     async def Watch(
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncIterator[pb.WatchEvent]:
-        start = MetadataOffset(request.from_offset)
+        start = None if request.from_oldest else MetadataOffset(request.from_offset)
         try:
             events = watch(self._voter, start, frozenset(request.record_kinds))
             async with contextlib.aclosing(events):

@@ -7,7 +7,7 @@ connection buffers, and holds up nobody.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from metadata_log.codec import decode_transaction
@@ -15,6 +15,7 @@ from metadata_log.reader import LogEntry
 from metadata_log.records import kind_of
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
+from quorum.oldest_state import oldest_state
 from quorum.raft.clock import clock_s
 from quorum.voter import Voter
 
@@ -35,15 +36,20 @@ class VoterCutOff(Exception):
 
 
 async def watch(
-    voter: Voter, start: MetadataOffset, record_kinds: frozenset[str]
+    voter: Voter, start: MetadataOffset | None, record_kinds: frozenset[str]
 ) -> AsyncGenerator[pb.WatchEvent, None]:
-    """Events without end, one at least every ``HEARTBEAT_S``.
+    """Events without end, one at least every ``HEARTBEAT_S``; ``start`` None: from the oldest.
 
     Raises:
         VoterCutOff: the watcher should go on at another voter.
     """
     voter.watchers += 1
     try:
+        if start is None:
+            kept = await asyncio.to_thread(oldest_state, voter.config.data_dir)
+            for event in _snapshot_events(kept.chunks, kept.offset):
+                yield event
+            start = kept.next_offset
         async for event in _events(voter, start, record_kinds):
             yield event
     finally:
@@ -60,9 +66,8 @@ async def _events(
             snapshot = await voter.snapshot.of(
                 voter.image, voter.applied_offset, voter.tail.first_offset
             )
-            for chunk in snapshot.chunks:
-                yield pb.WatchEvent(snapshot_chunk=chunk)
-            yield pb.WatchEvent(snapshot_done=True, applied_offset=snapshot.offset)
+            for event in _snapshot_events(snapshot.chunks, snapshot.offset):
+                yield event
             # Go on behind the no-ops after the image's last transaction: they may be compacted
             # away. The watcher is told of them by an event without transactions.
             told_offset, next_offset = snapshot.offset, snapshot.next_offset
@@ -81,6 +86,12 @@ async def _events(
             await asyncio.sleep(voter.watchers * PACE_S)
             while not await _news(voter, through):
                 yield _event((), through)
+
+
+def _snapshot_events(chunks: Sequence[bytes], offset: MetadataOffset) -> Iterator[pb.WatchEvent]:
+    for chunk in chunks:
+        yield pb.WatchEvent(snapshot_chunk=chunk)
+    yield pb.WatchEvent(snapshot_done=True, applied_offset=offset)
 
 
 async def _entries(

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import grpc.aio
 
 from broker.control.cluster_status import cluster_status
-from broker.control.ports import CurrentController, Images, QuorumStatusSource
+from broker.control.ports import CurrentController, Images, QuorumView
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
@@ -40,7 +40,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         cluster_id: Callable[[], str],
         own_epoch: Callable[[], BrokerEpoch | None],
         images: Images,
-        quorum: QuorumStatusSource,
+        quorum: QuorumView,
         controller: CurrentController,
         min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,

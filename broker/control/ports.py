@@ -1,6 +1,6 @@
 """What control and the controller need from the rest of a broker, as narrow as they use it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
 from metadata_log.draft import Changes
@@ -8,7 +8,7 @@ from metadata_log.image import Image
 from metadata_log.records import Operation, TransactionResult
 from metadata_log.types import ControllerEpoch, MetadataOffset, SessionId
 from quorate_proto.v1 import admin_pb2, control_pb2
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
 
 
 class Images(Protocol):
@@ -71,10 +71,17 @@ class Sessions(Transactor, VoterVersions, Protocol):
         """Open a fresh session after a loss."""
 
 
-class QuorumStatusSource(Protocol):
-    """Tells the quorum's state."""
+class QuorumView(Protocol):
+    """Tells the quorum's state, and shows its log."""
 
     async def status(self) -> QuorumStatusResponse: ...
+
+    def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
+        """What a voter sends for ``request``, as it comes.
+
+        Raises:
+            quorum.errors.QuorumUnavailable: no voter takes it.
+        """
 
 
 class ReplicaCommands(Protocol):

@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
+    "metadata": ("quorate.cli.metadata:metadata", "Look at the metadata, now or back then."),
     "features": ("quorate.cli.features:features", "Show feature levels, raise or lower them."),
     "quorum": (
         "quorate.cli.quorum:quorum",

@@ -6,7 +6,7 @@ answer is lost after the transaction was applied.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 from metadata_log.apply import apply
 from metadata_log.codec import decode_transaction, encode_transaction
@@ -19,8 +19,9 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
+from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client import TransactionsApplied, WatchEvent
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
 from tests.support.metadata import first_voter_set
@@ -193,9 +194,15 @@ class LocalQuorumClient:
         self._require_quorum()
         return self._quorum.metadata_version_max
 
-    async def status(self) -> QuorumStatusResponse:
+    async def relay_watch(self, request: pb.WatchRequest) -> AsyncGenerator[pb.WatchEvent, None]:
         self._require_quorum()
-        return QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
+        image = self._quorum.image
+        yield pb.WatchEvent(snapshot_chunk=b"".join(encode_snapshot(image)))
+        yield pb.WatchEvent(snapshot_done=True, applied_offset=image.offset)
+
+    async def status(self) -> pb.QuorumStatusResponse:
+        self._require_quorum()
+        return pb.QuorumStatusResponse(voter_id=1, leader_id=1, cluster_id=CLUSTER_ID, term=1)
 
     def _require_quorum(self) -> None:
         if not self._quorum.available or self.cut_off:

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from quorate_proto.v1 import admin_pb2 as quorate__proto_dot_v1_dot_admin__pb2
+from quorate_proto.v1 import quorum_pb2 as quorate__proto_dot_v1_dot_quorum__pb2
 
 GRPC_GENERATED_VERSION = '1.73.1'
 GRPC_VERSION = grpc.__version__
@@ -574,6 +575,82 @@ class Admin(object):
             '/quorate.v1.Admin/UpdateFeatures',
             quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class MetadataViewStub(object):
+    """Served by every broker for people who cannot reach the quorum.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.WatchMetadata = channel.unary_stream(
+                '/quorate.v1.MetadataView/WatchMetadata',
+                request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.FromString,
+                _registered_method=True)
+
+
+class MetadataViewServicer(object):
+    """Served by every broker for people who cannot reach the quorum.
+    """
+
+    def WatchMetadata(self, request, context):
+        """The metadata log as a voter shows it, passed on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MetadataViewServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'WatchMetadata': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchMetadata,
+                    request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.v1.MetadataView', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.v1.MetadataView', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class MetadataView(object):
+    """Served by every broker for people who cannot reach the quorum.
+    """
+
+    @staticmethod
+    def WatchMetadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quorate.v1.MetadataView/WatchMetadata',
+            quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.FromString,
             options,
             channel_credentials,
             insecure,

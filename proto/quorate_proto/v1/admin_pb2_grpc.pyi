@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import quorate_proto.v1.admin_pb2
+import quorate_proto.v1.quorum_pb2
 import sys
 import typing
 
@@ -511,3 +512,61 @@ class AdminServicer(metaclass=abc.ABCMeta):
         """Raises or lowers the levels of features (B4)."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+
+_MetadataViewWatchMetadataType = typing_extensions.TypeVar(
+    '_MetadataViewWatchMetadataType',
+    grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.WatchRequest,
+        quorate_proto.v1.quorum_pb2.WatchEvent,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.WatchRequest,
+        quorate_proto.v1.quorum_pb2.WatchEvent,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.WatchRequest,
+        quorate_proto.v1.quorum_pb2.WatchEvent,
+    ],
+)
+
+class MetadataViewStub(typing.Generic[_MetadataViewWatchMetadataType]):
+    """Served by every broker for people who cannot reach the quorum."""
+
+    @typing.overload
+    def __init__(self: MetadataViewStub[
+        grpc.UnaryStreamMultiCallable[
+            quorate_proto.v1.quorum_pb2.WatchRequest,
+            quorate_proto.v1.quorum_pb2.WatchEvent,
+        ],
+    ], channel: grpc.Channel) -> None: ...
+
+    @typing.overload
+    def __init__(self: MetadataViewStub[
+        grpc.aio.UnaryStreamMultiCallable[
+            quorate_proto.v1.quorum_pb2.WatchRequest,
+            quorate_proto.v1.quorum_pb2.WatchEvent,
+        ],
+    ], channel: grpc.aio.Channel) -> None: ...
+
+    WatchMetadata: _MetadataViewWatchMetadataType
+    """The metadata log as a voter shows it, passed on."""
+
+MetadataViewAsyncStub: typing_extensions.TypeAlias = MetadataViewStub[
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.quorum_pb2.WatchRequest,
+        quorate_proto.v1.quorum_pb2.WatchEvent,
+    ],
+]
+
+class MetadataViewServicer(metaclass=abc.ABCMeta):
+    """Served by every broker for people who cannot reach the quorum."""
+
+    @abc.abstractmethod
+    def WatchMetadata(
+        self,
+        request: quorate_proto.v1.quorum_pb2.WatchRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[quorate_proto.v1.quorum_pb2.WatchEvent], collections.abc.AsyncIterator[quorate_proto.v1.quorum_pb2.WatchEvent]]:
+        """The metadata log as a voter shows it, passed on."""
+
+def add_MetadataViewServicer_to_server(servicer: MetadataViewServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

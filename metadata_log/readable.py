@@ -1,0 +1,40 @@
+"""Records and transactions as JSON, for people and scripts."""
+
+from typing import Any
+
+import msgspec
+
+from metadata_log.records import Transaction, TransactionResult, kind_of
+from metadata_log.types import Endpoint, MetadataOffset
+
+
+def readable(value: object) -> Any:  # noqa: ANN401 - what ``json.dumps`` takes
+    """Fields by name, bytes in hexadecimal, endpoints as ``host:port``."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Endpoint):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: readable(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple | list):
+        return [readable(one) for one in value]
+    return value
+
+
+def readable_transaction(
+    offset: MetadataOffset, transaction: Transaction, result: TransactionResult
+) -> dict[str, Any]:
+    """One transaction, and what became of each of its operations."""
+    return {
+        "offset": offset,
+        "client": transaction.client_id.hex() or None,
+        "operations": [
+            {
+                "code": outcome.code.name,
+                "detail": outcome.detail,
+                "conditions": [{type(one).__name__: readable(one)} for one in operation.conditions],
+                "records": [{kind_of(one): readable(one)} for one in operation.records],
+            }
+            for operation, outcome in zip(transaction.operations, result.results, strict=True)
+        ],
+    }

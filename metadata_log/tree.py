@@ -1,0 +1,272 @@
+"""The image as a tree of paths, as ZooKeeper users know it: what lies where, and below what.
+
+Values are what JSON can say. Names that may hold a slash (users, for instance) are quoted as in
+URLs; the default of an entity type is ``<default>``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment
+from metadata_log.types import BrokerId, SessionId, TopicPartition
+
+DEFAULT_ENTITY: Final = "<default>"
+
+Value = Any
+"""What ``json.dumps`` takes."""
+
+Below = tuple[str, ...]
+"""Parts of a path below the place in question."""
+
+
+def children(image: Image, path: str) -> list[str] | None:
+    """Names directly below ``path``, sorted; None: nothing is there."""
+    parts = _parts(path)
+    place, below = _place(parts)
+    if place is not None:
+        names = place.names(image, below)
+        if names is None and place.value(image, below) is not None:
+            return []
+        return names
+    between = {prefix[len(parts)] for prefix in _PLACES if prefix[: len(parts)] == parts}
+    return sorted(between) or None
+
+
+def value_at(image: Image, path: str) -> Value | None:
+    """What is recorded at ``path``; None: nothing, or only a place for what lies below."""
+    place, below = _place(_parts(path))
+    return None if place is None else place.value(image, below)
+
+
+def walk(image: Image, path: str = "/") -> Iterator[str]:
+    """Every path at and below ``path`` at which something is recorded, in order."""
+    clean = "/" + "/".join(_parts(path))
+    if value_at(image, clean) is not None:
+        yield clean
+    for name in children(image, clean) or ():
+        yield from walk(image, f"{clean.rstrip('/')}/{name}")
+
+
+def _parts(path: str) -> Below:
+    return tuple(part for part in path.split("/") if part)
+
+
+# --- kinds of places ----------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """A part of the tree that is filled in one way."""
+
+    names: Callable[[Image, Below], list[str] | None]
+    value: Callable[[Image, Below], Value | None]
+
+
+def _record(value: Callable[[Image], Value | None]) -> _Place:
+    """One record, with nothing below."""
+    return _Place(lambda image, below: None, lambda image, below: None if below else value(image))
+
+
+def _table(
+    names: Callable[[Image], Iterable[str]], value: Callable[[Image, str], Value | None]
+) -> _Place:
+    """Records by name."""
+    return _Place(
+        lambda image, below: None if below else list(names(image)),
+        lambda image, below: value(image, below[0]) if len(below) == 1 else None,
+    )
+
+
+def _tables(
+    outer: Callable[[Image], Iterable[str]],
+    inner: Callable[[Image, str], Iterable[str]],
+    value: Callable[[Image, str, str], Value | None],
+) -> _Place:
+    """Tables by name."""
+
+    def names(image: Image, below: Below) -> list[str] | None:
+        if not below:
+            return list(outer(image))
+        return list(inner(image, below[0])) or None if len(below) == 1 else None
+
+    return _Place(names, lambda image, below: value(image, *below) if len(below) == 2 else None)
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _numbers(keys: Iterable[int]) -> list[str]:
+    return [str(number) for number in sorted(keys)]
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="") if name else DEFAULT_ENTITY
+
+
+def _unquoted(name: str) -> str:
+    return "" if name == DEFAULT_ENTITY else unquote(name)
+
+
+def _partition(image: Image, name: str, number: str) -> Partition | None:
+    return image.partition(TopicPartition(name, int(number))) if number.isdecimal() else None
+
+
+def _controller(image: Image) -> Value | None:
+    """Kafka's content of the node, timestamp as text (E1)."""
+    holder = image.controller
+    if holder is None:
+        return None
+    return {"version": 1, "brokerid": holder.broker_id, "timestamp": str(holder.timestamp_ms)}
+
+
+def _broker_at(image: Image, number: str) -> Value | None:
+    broker = image.brokers.get(BrokerId(int(number))) if number.isdecimal() else None
+    return None if broker is None else _broker(broker)
+
+
+def _broker(broker: Broker) -> Value:
+    registration = broker.registration
+    return {
+        "broker_epoch": broker.epoch,
+        "incarnation_id": registration.incarnation_id.hex(),
+        "kafka": str(broker.kafka),
+        "grpc": str(broker.grpc),
+        "rack": registration.rack,
+        "session_id": registration.session_id.hex(),
+        "admitted": broker.admitted,
+        "log_may_be_lost": registration.log_may_be_lost,
+        "inter_broker_protocol_max": registration.inter_broker_protocol_max,
+        "metadata_version_max": registration.metadata_version_max,
+    }
+
+
+def _topic(image: Image, name: str) -> Value | None:
+    topic = image.topics.get(name)
+    if topic is None:
+        return None
+    assigned = {str(number): leaf.replicas for number, leaf in enumerate(topic.partitions)}
+    return {"topic_id": topic.topic_id.hex(), "partitions": assigned, "version": topic.version}
+
+
+def _names_below_topics(image: Image, below: Below) -> list[str] | None:
+    match below:
+        case ():
+            return sorted(image.topics)
+        case (name,) if name in image.topics:
+            return _numbers(range(len(image.topics[name].partitions)))
+        case (name, number) if _partition(image, name, number) is not None:
+            return ["leaderAndISR"]
+    return None
+
+
+def _value_below_topics(image: Image, below: Below) -> Value | None:
+    match below:
+        case (name,):
+            return _topic(image, name)
+        case (name, number, "leaderAndISR"):
+            partition = _partition(image, name, number)
+            return None if partition is None else _leader_and_isr(partition)
+    return None
+
+
+def _leader_and_isr(partition: Partition) -> Value:
+    return {
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+        "controller_id": partition.controller_id,
+        "controller_epoch": partition.controller_epoch,
+        "version": partition.version,
+    }
+
+
+def _deletion(image: Image, name: str) -> Value | None:
+    deletion = image.deletions.get(name)
+    if deletion is None:
+        return None
+    return {"topic_id": deletion.topic_id.hex(), "version": deletion.version}
+
+
+def _reassignment_at(image: Image, name: str, number: str) -> Value | None:
+    if not number.isdecimal():
+        return None
+    pending = image.reassignment(TopicPartition(name, int(number)))
+    return None if pending is None else _reassignment(pending)
+
+
+def _config_names(image: Image, entity_type: str) -> list[str]:
+    return sorted(_quoted(name) for one, name in image.configs if one == entity_type)
+
+
+def _config(image: Image, entity_type: str, name: str) -> Value | None:
+    values = image.configs.get(EntityKey((entity_type, _unquoted(name))))
+    return None if values is None else dict(sorted(values.items()))
+
+
+def _reassignment(pending: Reassignment) -> Value:
+    return {"target": pending.target, "original": pending.original, "version": pending.version}
+
+
+def _voters(image: Image) -> Value | None:
+    voter_set = image.voter_set
+    if not voter_set.version:
+        return None
+    voters = [
+        {
+            "voter_id": voter.voter_id,
+            "raft": str(voter.raft),
+            "grpc": str(voter.grpc),
+            "directory_id": voter.directory_id.hex(),
+            "observer": voter.observer,
+        }
+        for voter in voter_set.voters
+    ]
+    return {"version": voter_set.version, "voters": voters}
+
+
+def _session(image: Image, hexed: str) -> Value | None:
+    try:
+        session = image.sessions.get(SessionId(bytes.fromhex(hexed)))
+    except ValueError:
+        return None
+    if session is None:
+        return None
+    return {"timeout_ms": session.timeout_ms, "description": session.description}
+
+
+# --- the tree -----------------------------------------------------------------------------------
+
+_PLACES: Final[dict[Below, _Place]] = {
+    ("admin", "delete_topics"): _table(lambda image: sorted(image.deletions), _deletion),
+    ("admin", "partitions_reassigned"): _tables(
+        lambda image: sorted(image.reassignments),
+        lambda image, name: _numbers(image.reassignments.get(name, {})),
+        _reassignment_at,
+    ),
+    ("brokers", "ids"): _table(lambda image: _numbers(image.brokers), _broker_at),
+    ("brokers", "topics"): _Place(_names_below_topics, _value_below_topics),
+    ("config",): _tables(
+        lambda image: sorted({entity_type for entity_type, _ in image.configs}),
+        _config_names,
+        _config,
+    ),
+    ("controller",): _record(_controller),
+    ("controller_epoch",): _record(lambda image: image.controller_epoch),
+    ("features",): _table(
+        lambda image: sorted(image.features), lambda image, name: image.features.get(name)
+    ),
+    ("producer_ids",): _record(lambda image: {"next_producer_id": image.next_producer_id}),
+    ("quorum", "voters"): _record(_voters),
+    ("sessions",): _table(
+        lambda image: sorted(session_id.hex() for session_id in image.sessions), _session
+    ),
+}
+
+
+def _place(parts: Below) -> tuple[_Place | None, Below]:
+    """The place that ``parts`` lies in, and the rest of the way."""
+    for length in (1, 2):
+        place = _PLACES.get(parts[:length])
+        if place is not None:
+            return place, parts[length:]
+    return None, ()

@@ -1,0 +1,185 @@
+"""Where ``quorate metadata`` reads: a voter of the quorum, or any broker, which passes it on."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from quorate.cli.quorum_address import QuorumAddress, quorum_address_options
+
+if TYPE_CHECKING:
+    from metadata_log.image import Image
+    from metadata_log.records import Operation, OperationResult
+    from metadata_log.types import MetadataOffset
+    from quorum.client_watch import WatchEvent
+
+READY_TIMEOUT_S: Final = 2.0
+WRITE_TIMEOUT_MS: Final = 10_000
+NOTHING_YET: Final = 1
+
+
+class MetadataAddress(NamedTuple):
+    """Whom to ask: brokers, or else the quorum."""
+
+    bootstrap_server: str | None
+    quorum: QuorumAddress
+
+
+def metadata_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``--bootstrap-server`` or the options of a quorum; the command gets ``where``."""
+
+    @click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="Kafka address of one or more brokers, instead of the quorum's.",
+    )
+    @quorum_address_options
+    @functools.wraps(command)
+    def with_address(
+        where: QuorumAddress,
+        bootstrap_server: str | None,
+        **others: Any,  # noqa: ANN401 - the command's own
+    ) -> None:
+        if bootstrap_server and where.is_given:
+            raise click.UsageError(
+                "give --bootstrap-server, --bootstrap-controller or --data, not two of them"
+            )
+        command(where=MetadataAddress(bootstrap_server, where), **others)
+
+    return with_address
+
+
+async def image_now(where: MetadataAddress) -> "Image":
+    """The newest image."""
+    from quorum.client_watch import SnapshotLoaded
+
+    async with watch(where, from_offset=0) as events:
+        async for event in events:
+            if isinstance(event, SnapshotLoaded):
+                return event.image
+    raise _unavailable(where, "it ended the watch")
+
+
+async def image_at(where: MetadataAddress, offset: "MetadataOffset") -> "Image":
+    """The image after ``offset``.
+
+    Raises:
+        OffsetUnavailable: not kept any more, or not written yet.
+    """
+    from quorum import time_travel
+
+    async with watch(where, from_oldest=True) as events:
+        return await time_travel.image_at(events, offset)
+
+
+async def write(
+    where: QuorumAddress, decide: "Callable[[Image], Operation]"
+) -> "tuple[Image, OperationResult]":
+    """Carry one operation out at the quorum, decided from the newest image; that image too.
+
+    Raises:
+        QuorumError: the quorum does not answer.
+    """
+    from quorum.client import QuorumClient
+
+    client = QuorumClient(
+        where.voters(),
+        description="quorate metadata",
+        session_timeout_ms=WRITE_TIMEOUT_MS,
+        security=where.security(),
+    )
+    await client.start(deadline_ms=WRITE_TIMEOUT_MS)
+    try:
+        image = await image_now(MetadataAddress(None, where))
+        result = await client.transact([decide(image)], timeout_ms=WRITE_TIMEOUT_MS)
+    finally:
+        await client.close()
+    return image, result.results[0]
+
+
+@asynccontextmanager
+async def watch(
+    where: MetadataAddress, *, from_offset: int = NOTHING_YET, from_oldest: bool = False
+) -> "AsyncIterator[AsyncIterator[WatchEvent]]":
+    """Events of a watch, from a voter or through a broker.
+
+    Raises:
+        QuorumUnavailable, ClusterUnreachable, BootstrapError: nobody answers; says who was asked.
+    """
+    import grpc
+
+    from metadata_log.types import MetadataOffset
+    from quorate_proto.v1 import quorum_pb2 as pb
+    from quorum.client_watch import read_events
+
+    request = pb.WatchRequest(from_offset=from_offset, from_oldest=from_oldest)
+    async with AsyncExitStack() as cleanup:
+        with _naming_who(where):
+            if where.bootstrap_server is None:
+                call = await _at_a_voter(where.quorum, request, cleanup)
+            else:
+                call = await _at_a_broker(where.bootstrap_server, request, cleanup)
+            events = read_events(call, MetadataOffset(from_offset))
+            cleanup.push_async_callback(events.aclose)  # type: ignore[attr-defined]  # A generator.
+            try:
+                yield events
+            except grpc.aio.AioRpcError as error:
+                raise _unavailable(where, error.details() or error.code().name) from error
+
+
+async def _at_a_voter(where: QuorumAddress, request: Any, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - typed nowhere in grpc
+    """The leader knows everything first; without one, whoever is there tells what it knows."""
+    from quorum.peers import stub_of
+
+    directory = where.directory()
+    cleanup.push_async_callback(directory.close)
+    await directory.find_leader()
+    for address in directory.in_order_of_preference():
+        channel = directory.channel(address)
+        if await _is_ready(channel):
+            return stub_of(channel).Watch(request)
+    raise _unavailable(MetadataAddress(None, where), directory.last_error)
+
+
+async def _at_a_broker(bootstrap: str, request: Any, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - as above
+    import grpc
+
+    from quorate.client.bootstrap import discover
+    from quorate.client.connection import CHANNEL_OPTIONS
+    from quorate.client.errors import ClusterUnreachable
+    from quorate_proto.v1 import admin_pb2_grpc
+
+    found = await asyncio.to_thread(discover, bootstrap)
+    addresses = [broker.grpc for broker in found.brokers if broker.grpc]
+    for address in addresses:
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        cleanup.push_async_callback(channel.close)
+        if await _is_ready(channel):
+            return admin_pb2_grpc.MetadataViewStub(channel).WatchMetadata(request)
+    raise ClusterUnreachable(f"no broker of {bootstrap} answers at {', '.join(addresses)}")
+
+
+async def _is_ready(channel: Any) -> bool:  # noqa: ANN401 - as above
+    try:
+        await asyncio.wait_for(channel.channel_ready(), READY_TIMEOUT_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+@contextmanager
+def _naming_who(where: MetadataAddress) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise _unavailable(where, "it has fallen silent") from error
+
+
+def _unavailable(where: MetadataAddress, why: str) -> Exception:
+    from quorum.errors import QuorumUnavailable
+
+    asked = where.bootstrap_server or ", ".join(where.quorum.voters())
+    return QuorumUnavailable(f"the metadata cannot be read at {asked}: {why}")
