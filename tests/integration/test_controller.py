@@ -80,7 +80,7 @@ def test_e5_the_controller_resigns_and_another_broker_follows(cluster: RunningCl
     create(cluster, "after", (1, 2, 3))
 
 
-def test_b3_a_broker_that_stops_hands_over_first(cluster: RunningCluster) -> None:
+def test_b3_scenario_11_a_broker_that_stops_hands_over_first(cluster: RunningCluster) -> None:
     """Scenario 11: nobody ever sees an offline partition, and the stop is quick."""
     create(cluster, "orders", (2, 1, 3), (2, 3, 1))
     begin = time.monotonic()

@@ -52,7 +52,9 @@ async def test_b2_the_epoch_is_unknown_until_the_quorum_has_answered() -> None:
     await process.stop()
 
 
-async def test_b3_a_new_incarnation_waits_for_the_old_session_and_gets_a_greater_epoch() -> None:
+async def test_b3_scenario_10_a_new_incarnation_waits_for_the_old_session_and_gets_a_greater_epoch() -> (
+    None
+):
     """Scenario 10."""
     quorum = LocalQuorum()
     first, second = Process(quorum, 1), Process(quorum, 2)
@@ -66,7 +68,7 @@ async def test_b3_a_new_incarnation_waits_for_the_old_session_and_gets_a_greater
     await second.stop()
 
 
-async def test_b3_the_same_incarnation_keeps_its_epoch_while_it_is_registered() -> None:
+async def test_b3_scenario_10_the_same_incarnation_keeps_its_epoch_while_it_is_registered() -> None:
     """Scenario 10: an answer was lost, and the registration sent again."""
     quorum = LocalQuorum()
     process = Process(quorum, 1)

@@ -80,7 +80,9 @@ async def test_b3_a_bounce_while_there_is_no_controller_is_noticed(cluster: Clus
     assert cluster.brokers[2].replicas.led[0].is_init, "its controller is new"
 
 
-async def test_b3_the_old_incarnations_shutdown_request_is_refused(cluster: Cluster) -> None:
+async def test_b3_scenario_11_the_old_incarnations_shutdown_request_is_refused(
+    cluster: Cluster,
+) -> None:
     await cluster.create_topic("orders", (2, 3))
     old = cluster.brokers[2].epoch
     await cluster.bounce(2)
@@ -91,7 +93,7 @@ async def test_b3_the_old_incarnations_shutdown_request_is_refused(cluster: Clus
     assert answer.error_code == errors_pb2.STALE_BROKER_EPOCH
 
 
-async def test_b3_leaders_move_before_a_broker_stops(cluster: Cluster) -> None:
+async def test_b3_scenario_11_leaders_move_before_a_broker_stops(cluster: Cluster) -> None:
     """Scenario 11."""
     await cluster.create_topic("orders", (2, 3), (2, 1), (3, 2))
     await cluster.create_topic("alone", (2,))

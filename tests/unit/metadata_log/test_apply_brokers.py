@@ -121,7 +121,7 @@ def test_e5_controllers_session_takes_the_office_along(log: MetadataLogBuilder) 
 # --- registrations ------------------------------------------------------------------------------
 
 
-def test_b3_same_incarnation_keeps_its_epoch_and_a_new_one_gets_a_greater(
+def test_b3_scenario_10_same_incarnation_keeps_its_epoch_and_a_new_one_gets_a_greater(
     log: MetadataLogBuilder,
 ) -> None:
     first = log.image.brokers[ONE]
@@ -176,7 +176,15 @@ def test_closing_a_session_twice_is_no_error(log: MetadataLogBuilder) -> None:
     assert log.stop_broker(1).ok
 
 
-def test_late_expiry_cannot_hit_the_next_incarnation(log: MetadataLogBuilder) -> None:
+def test_rule_9_a_session_takes_along_only_what_hangs_on_it(log: MetadataLogBuilder) -> None:
+    log.elect_controller(1)
+    log.stop_broker(2)
+    assert BrokerId(1) in log.image.brokers
+    assert BrokerId(2) not in log.image.brokers
+    assert log.image.controller_id == 1
+
+
+def test_rule_9_late_expiry_cannot_hit_the_next_incarnation(log: MetadataLogBuilder) -> None:
     """Expiry names the session it was proposed for (rule 9)."""
     log.elect_controller(1)
     log.stop_broker(1)
@@ -204,7 +212,7 @@ def test_registration_moves_to_the_renewed_session_of_its_process(
     assert ONE not in log.image.brokers
 
 
-def test_dead_session_can_neither_register_nor_claim_again(log: MetadataLogBuilder) -> None:
+def test_rule_9_dead_session_can_neither_register_nor_claim_again(log: MetadataLogBuilder) -> None:
     """Requests of a broker that was declared dead may still be under way (rule 9)."""
     before = log.image.brokers[ONE].registration
     log.stop_broker(1)

@@ -127,14 +127,16 @@ def test_c1_two_writers_at_one_version_the_second_conflicts(log: MetadataLogBuil
         ((), ResultCode.INVALID),
     ],
 )
-def test_c1_isr_must_hold_the_leader_and_only_replicas(
+def test_c1_scenario_6_isr_must_hold_the_leader_and_only_replicas(
     log: MetadataLogBuilder, isr: tuple[int, ...], code: ResultCode
 ) -> None:
     assert code_of_isr(log, isr_change(log, *isr)) is code
     assert state(log) == (1, 0, (1, 2, 3), 0)
 
 
-def test_c1_isr_change_of_a_broker_that_does_not_lead_is_invalid(log: MetadataLogBuilder) -> None:
+def test_c1_scenario_6_isr_change_of_a_broker_that_does_not_lead_is_invalid(
+    log: MetadataLogBuilder,
+) -> None:
     assert code_of_isr(log, isr_change(log, 1, 2, leader=2)) is ResultCode.INVALID
 
 
@@ -142,7 +144,7 @@ def test_c1_isr_change_of_a_broker_that_does_not_lead_is_invalid(log: MetadataLo
     ("leader_epoch", "code"),
     [(4, ResultCode.FENCED_LEADER_EPOCH), (6, ResultCode.NEWER_LEADER_EPOCH)],
 )
-def test_c1_isr_change_carries_exactly_the_leader_epoch(
+def test_c1_scenario_6_isr_change_carries_exactly_the_leader_epoch(
     log: MetadataLogBuilder, leader_epoch: int, code: ResultCode
 ) -> None:
     log.write_as_controller(
@@ -152,7 +154,7 @@ def test_c1_isr_change_carries_exactly_the_leader_epoch(
     assert code_of_isr(log, change) is code
 
 
-def test_c1_isr_change_at_an_old_version_conflicts(log: MetadataLogBuilder) -> None:
+def test_c1_scenario_6_isr_change_at_an_old_version_conflicts(log: MetadataLogBuilder) -> None:
     stale = isr_change(log, 1)
     log.write(isr_change(log, 1, 2))
     assert code_of_isr(log, stale) is ResultCode.VERSION_CONFLICT
@@ -179,13 +181,15 @@ def test_c15_leader_whose_process_was_replaced_cannot_commit(log: MetadataLogBui
     assert code_of_isr(log, isr_change(log, 1, 2, 3)) is ResultCode.OK
 
 
-def test_dead_member_cannot_be_added(log: MetadataLogBuilder) -> None:
+def test_scenario_6_dead_member_cannot_be_added(log: MetadataLogBuilder) -> None:
     log.write(isr_change(log, 1, 2))
     log.stop_broker(3)
     assert code_of_isr(log, isr_change(log, 1, 2, 3)) is ResultCode.INELIGIBLE_REPLICA
 
 
-def test_restarted_member_cannot_be_added_under_its_old_epoch(log: MetadataLogBuilder) -> None:
+def test_scenario_6_restarted_member_cannot_be_added_under_its_old_epoch(
+    log: MetadataLogBuilder,
+) -> None:
     log.write(isr_change(log, 1, 2))
     seen_before_the_restart = isr_change(log, 1, 2, 3)
     log.stop_broker(3)

@@ -8,9 +8,9 @@ from metadata_log.image import Image
 from metadata_log.records import (
     BrokerRegistration,
     ConfigSet,
+    ControllerRemoved,
     FeatureLevel,
     Operation,
-    Record,
     ResultCode,
     SessionOpened,
 )
@@ -147,12 +147,13 @@ class TestRecordsOfALaterLevel:
         """A voter of the version before passes such a transaction over: so must all."""
         before = log.image
         later = Operation(records=(SessionOpened(session_id=session_of(5), timeout_ms=1),))
-        known = Operation(records=(_config("k"),), conditions=())
-        result = log.transact(later, known, atomic=False, client_id=session_of(1), sequence=1)
+        known = Operation(records=(ControllerRemoved(broker_id=BrokerId(1)),))
+        result = log.transact(known, later, atomic=False, client_id=session_of(1), sequence=1)
         assert [one.code for one in result.results] == [ResultCode.INVALID] * 2
         assert "needs metadata_version 2, and 1 is in force" in result.results[0].detail
         assert not log.image.results[session_of(1)].by_sequence, "no result is kept for a retry"
         assert log.image.sessions == before.sessions
+        assert log.image.controller == before.controller, "nor is what stands beside them obeyed"
 
     def test_b4_a_retry_takes_effect_once_the_level_is_raised(
         self, log: MetadataLogBuilder
@@ -166,10 +167,6 @@ class TestRecordsOfALaterLevel:
 
 
 _session_opened = table.RULES[SessionOpened].apply
-
-
-def _config(key: str) -> Record:
-    return ConfigSet(entity_type="topic", entity_name="orders", key=key, value="v")
 
 
 def test_b4_every_feature_says_what_its_levels_mean() -> None:
