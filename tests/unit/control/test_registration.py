@@ -52,9 +52,7 @@ async def test_b2_the_epoch_is_unknown_until_the_quorum_has_answered() -> None:
     await process.stop()
 
 
-async def test_b3_scenario_10_a_new_incarnation_waits_for_the_old_session_and_gets_a_greater_epoch() -> (
-    None
-):
+async def test_b3_scenario_10_a_new_incarnation_waits_and_gets_a_greater_epoch() -> None:
     """Scenario 10."""
     quorum = LocalQuorum()
     first, second = Process(quorum, 1), Process(quorum, 2)
