@@ -49,17 +49,23 @@ class LeaderEpochHistory:
         return self._starts[-1] if self._starts else NO_OFFSET
 
     def assign(self, epoch: LeaderEpoch, start_offset: int) -> None:
-        """Begin ``epoch`` at ``start_offset``; nothing to do if it has begun at or before it.
+        """``epoch`` is in force at ``start_offset``: it begins there, unless it has begun before.
 
-        Entries that contradict the new one (a later epoch, or a start at or beyond it) come from a
-        leader that lost, and go. A negative epoch means "unknown" and is ignored.
+        Entries that contradict it go: later epochs, and starts beyond it. They come from leaders
+        that lost; this replica itself may have led without writing anything, and then follow one
+        that goes on with an older epoch, which keeps the start it has. A negative epoch means
+        "unknown" and is ignored.
         """
         if epoch < 0:
             return
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
             return
-        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        keep = min(bisect_right(self._epochs, epoch), bisect_right(self._starts, start_offset))
         del self._epochs[keep:], self._starts[keep:]
+        if self._epochs and self._epochs[-1] == epoch:
+            return
+        if self._starts and self._starts[-1] == start_offset:
+            del self._epochs[-1], self._starts[-1]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
 

@@ -54,7 +54,11 @@ class Consuming:
     def list_offset(
         self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
     ) -> OffsetOutcome:
-        """Latest (-1: high watermark), earliest (-2), or the first at or after a timestamp."""
+        """Latest (-1: high watermark), earliest (-2), or the first at or after a timestamp.
+
+        OFFSET_NOT_AVAILABLE where the answer may lie beyond the watermark of a leader that does not
+        know yet how much is committed: what a client was told once must not be taken back (C19).
+        """
         hosted, code = self._led(tp, current_leader_epoch)
         if hosted is None:
             return OffsetOutcome(code)
@@ -62,15 +66,17 @@ class Consuming:
         epoch = replica.leader_epoch
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
+        not_yet = errors_pb2.NONE
         if not replica.knows_what_is_committed:
-            return OffsetOutcome(errors_pb2.OFFSET_NOT_AVAILABLE, leader_epoch=epoch)
+            not_yet = errors_pb2.OFFSET_NOT_AVAILABLE
         if timestamp_ms == LATEST_TIMESTAMP_MS:
-            return OffsetOutcome(offset=replica.high_watermark, leader_epoch=epoch)
+            offset = -1 if not_yet else replica.high_watermark
+            return OffsetOutcome(not_yet, offset=offset, leader_epoch=epoch)
         if timestamp_ms < 0:
             return OffsetOutcome(errors_pb2.INVALID_REQUEST, leader_epoch=epoch)
         found = partition_log.offset_for_timestamp(timestamp_ms, replica.high_watermark)
         if found is None:
-            return OffsetOutcome(leader_epoch=epoch)
+            return OffsetOutcome(not_yet, leader_epoch=epoch)
         return OffsetOutcome(offset=found[0], timestamp_ms=found[1], leader_epoch=epoch)
 
     def offset_for_leader_epoch(

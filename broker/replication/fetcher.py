@@ -281,8 +281,9 @@ class ReplicaFetcher:
         if len(records):
             try:
                 hosted.log.append_as_follower(records)
-            except KafkaError as error:
-                log.error("cannot append to %s as a follower: %s", hosted.tp, error)
+            except Exception as error:  # One partition's fault stops no other (KIP-461).
+                unforeseen = not isinstance(error, KafkaError)
+                log.error("cannot append to %s: %s", hosted.tp, error, exc_info=unforeseen)
                 self._back_off(following)
                 return
             self._changed[following.tip] = following

@@ -4,6 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from broker.replication.hosted import HostedPartition
+from broker.replication.partition.follower_progress import UNKNOWN_OFFSET
 from metadata_log.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import replication_pb2
 
@@ -66,14 +67,18 @@ class Following:
         return -1 if self.start_over else self.hosted.log.log_end_offset
 
     def tell_position(self, request: replication_pb2.ReplicaFetchRequest) -> None:
-        """What the leader must know: what to send next, and what is durable here."""
+        """What the leader must know: what to send next, and what is durable here.
+
+        What is about to be dropped counts for nothing.
+        """
         partition_log = self.hosted.log
+        flushed_offset = UNKNOWN_OFFSET if self.start_over else partition_log.flushed_offset
         request.positions.add(
             topic_id=self.tip.topic_id,
             partition=self.tip.partition,
             current_leader_epoch=self.leader_epoch,
             fetch_offset=self.fetch_offset,
-            flushed_offset=partition_log.flushed_offset,
+            flushed_offset=flushed_offset,
             log_start_offset=partition_log.log_start_offset,
         )
 

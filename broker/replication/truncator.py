@@ -63,7 +63,7 @@ class Truncator:
         questions = []
         for following in due:
             if following.restart_at is not None:
-                await self._restart(following, following.restart_at)
+                await self._alone(following, self._restart(following, following.restart_at))
             elif _is_empty(following) or following.start_over:
                 self._done(following)
             else:
@@ -71,7 +71,15 @@ class Truncator:
         if questions:
             response = await ask(self._request(questions))
             for following, answer in zip(questions, response.answers, strict=True):
-                await self._on_answer(following, answer)
+                await self._alone(following, self._on_answer(following, answer))
+
+    async def _alone(self, following: Following, step: Awaitable[None]) -> None:
+        """Whatever is wrong with one partition, the others go on (KIP-461)."""
+        try:
+            await step
+        except Exception:
+            log.exception("preparing %s to be fetched failed", following.hosted.tp)
+            following.back_off(self._now_ms())
 
     def _request(
         self, questions: Iterable[Following]

@@ -1,11 +1,13 @@
 """Two and three replica managers over loopback gRPC, with logs on disk."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from broker.log import Appended, LogRead, Records
 from broker.replication.api import ProduceEntry
 from broker.replication.partition.effects import Role
 from quorate_proto.v1 import errors_pb2
@@ -81,6 +83,58 @@ async def test_kip101_a_divergent_follower_is_cut_by_epoch_and_loses_nothing_com
     assert cluster.nodes[1].log_bytes("orders", up_to=10) == committed
     assert cluster.nodes[1].hosted("orders").log.log_end_offset == 14
     await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+
+
+async def test_kip101_having_led_without_writing_spoils_no_history(
+    cluster: ReplicaCluster,
+) -> None:
+    """Broker 2 begins epoch 1 at offset 1 and writes nothing; 3, next, has more of epoch 0.
+
+    Following it, broker 2 gets a record of epoch 0 where its own epoch 1 began. Were epoch 0 to
+    begin there in its history, it would leave to others what it should have them cut.
+    """
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", batch("everywhere"))
+    await cluster.elect("orders", 2, isr=(1, 2, 3), tell=[2])
+    await cluster.nodes[1].produce("orders", batch("on 1 and 3"), acks=1)
+    third = cluster.nodes[3].hosted("orders").log
+    await eventually(lambda: third.log_end_offset == 2)
+    await cluster.elect("orders", 3, isr=(1, 2, 3))
+    await cluster.nodes[3].produce("orders", batch("by the successor"))
+    await cluster.settled("orders", 1, 2, 3)
+    histories = [cluster.nodes[b].hosted("orders").log.leader_epochs.entries for b in (1, 2, 3)]
+    assert histories == [[(0, 0), (2, 2)]] * 3
+
+
+async def test_c12_a_failed_partition_does_not_stop_its_fetcher(
+    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What arrives of one of two partitions is corrupt, and then makes the follower's code fail."""
+    caplog.set_level(logging.INFO, "broker.replication")
+    for topic in ("good", "bad"):
+        await cluster.create_topic(topic, (1, 2))
+        await cluster.nodes[1].produce(topic, batch("before"))
+    bad, follower = cluster.nodes[1].hosted("bad").log, cluster.nodes[2].hosted("bad").log
+    whole, append = bad.read, follower.append_as_follower
+
+    def damaged(start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
+        read = whole(start_offset, max_bytes, up_to_offset)
+        chunks = [bytes(chunk)[:-1] + bytes([bytes(chunk)[-1] ^ 1]) for chunk in read.chunks]
+        return LogRead(chunks, read.next_offset, read.size)
+
+    def failing(records: Records) -> Appended:
+        raise ZeroDivisionError(f"a mistake of ours, met with {len(records)} bytes")
+
+    bad.read = damaged  # type: ignore[method-assign]
+    await cluster.nodes[1].produce("bad", batch("damaged on its way"), acks=1)
+    await cluster.nodes[1].produce("good", *batches("meanwhile", 5))
+    await eventually(lambda: "header says" in caplog.text)
+    bad.read, follower.append_as_follower = whole, failing  # type: ignore[method-assign]
+    await cluster.nodes[1].produce("good", *batches("meanwhile", 5))
+    await eventually(lambda: "ZeroDivisionError" in caplog.text)
+    follower.append_as_follower = append  # type: ignore[method-assign]
+    await cluster.settled("bad", 1, 2)
+    assert "fetching from broker 1" not in caplog.text, "the stream went on all the time"
 
 
 async def test_c15_a_deposed_leader_cannot_commit_and_steps_down(

@@ -52,9 +52,9 @@ class ReplicaUnderTest:
         version: int = 0,
         replicas: tuple[int, ...] = (1, 2, 3),
         adding: tuple[int, ...] = (),
-        epoch_start: int | None = None,
+        led_from: int | None = None,
     ) -> None:
-        start = self.replica.flushed_offset if epoch_start is None else epoch_start
+        start = self.replica.flushed_offset if led_from is None else led_from
         command = leadership(
             1, epoch=epoch, isr=isr, version=version, replicas=replicas, adding=adding
         )

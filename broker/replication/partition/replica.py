@@ -6,8 +6,9 @@ Rules kept here, whatever order events come in:
   it never goes back, and stays while the committed ISR is below min.insync.replicas (C12, C16).
 - Only a compare-and-set changes the ISR; one is in flight at most; a change whose outcome is not
   known keeps counting until a newer version of the record settles it (rule 5, C1).
-- A follower joins the ISR only when it has reached the high watermark *and* the start of the
-  leader's epoch; it leaves after replica.lag.time.max.ms without having caught up (C13).
+- A follower joins the ISR only when it has reached the high watermark *and* the log end with which
+  its leader began to lead: the start of the epoch, or where a restarted leader resumed it. It
+  leaves after replica.lag.time.max.ms without having caught up (C13).
 - A command is obeyed only if (leader epoch, record version) is newer than what is known (C17).
 - A leader that sees a newer epoch leads no longer, but its waiting produces are answered only when
   it is told who does lead: it may well be itself (rule 6, C15).
@@ -60,6 +61,8 @@ class PartitionReplica(ReplicaState):
     ) -> tuple[Effect, ...]:
         """Adopt the command's ISR and version, then lead, in a new epoch (C6).
 
+        ``led_from_offset``: the log end now. The epoch begins there; or, if this broker resumes
+        an epoch after a restart, whatever was committed in it before lies below.
         Nothing known of the followers holds any more: they may have truncated in between.
         """
         self.role = Role.LEADER

@@ -24,7 +24,7 @@ LOG_END = 30
         (-1, (NO_EPOCH, NO_OFFSET)),
     ],
 )
-def test_end_of_an_epoch_is_where_the_next_known_one_begins(
+def test_scenario_12_an_epoch_ends_where_the_next_known_one_begins(
     epoch: int, expected: tuple[int, int]
 ) -> None:
     history = LeaderEpochHistory([(0, 10), (2, 13), (4, 17)])
@@ -40,7 +40,7 @@ def test_empty_history_knows_no_end() -> None:
     assert LeaderEpochHistory().end_offset_for(LeaderEpoch(0), LOG_END) == (NO_EPOCH, NO_OFFSET)
 
 
-def test_truncating_the_end_forgets_epochs_that_begin_there_or_later() -> None:
+def test_scenario_12_truncating_the_end_forgets_epochs_that_begin_there_or_later() -> None:
     history = LeaderEpochHistory([(2, 6), (3, 8), (4, 11)])
     history.truncate_from_end(9)
     assert history.entries == [(2, 6), (3, 8)]
@@ -48,7 +48,7 @@ def test_truncating_the_end_forgets_epochs_that_begin_there_or_later() -> None:
     assert history.entries == [(2, 6)]
 
 
-def test_truncating_the_start_keeps_the_epoch_in_force_there() -> None:
+def test_scenario_12_truncating_the_start_keeps_the_epoch_in_force_there() -> None:
     history = LeaderEpochHistory([(2, 6), (3, 8), (4, 11)])
     history.truncate_from_start(9)
     assert history.entries == [(3, 9), (4, 11)]
@@ -76,6 +76,20 @@ def test_entries_that_contradict_a_new_one_go() -> None:
     history = LeaderEpochHistory([(1, 5), (4, 8), (6, 12)])
     history.assign(LeaderEpoch(5), 7)
     assert history.entries == [(1, 5), (5, 7)]
+
+
+def test_kip101_an_older_epoch_goes_on_where_a_later_one_began_and_wrote_nothing() -> None:
+    """This replica led in epoch 5 for a moment; the leader of 6 has more of epoch 4."""
+    history = LeaderEpochHistory([(2, 20), (4, 50), (5, 100)])
+    history.assign(LeaderEpoch(4), 100)
+    assert history.entries == [(2, 20), (4, 50)]
+    assert history.end_offset_for(LeaderEpoch(2), 101) == (2, 50)
+
+
+def test_an_epoch_that_begins_earlier_than_was_known_begins_there() -> None:
+    history = LeaderEpochHistory([(1, 5), (4, 50)])
+    history.assign(LeaderEpoch(4), 40)
+    assert history.entries == [(1, 5), (4, 40)]
 
 
 def test_unknown_epoch_is_ignored() -> None:

@@ -146,6 +146,27 @@ async def test_c19_a_restarted_leader_does_not_know_the_latest_offset_yet(
     assert broker.manager.list_offset(orders, -1).offset == 3
 
 
+async def test_c19_a_new_leader_says_what_it_finds_below_its_watermark(
+    broker: BrokerReplicas,
+) -> None:
+    """The first record at or after a time stays the first; "none" might be taken back."""
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    await broker.produce("orders", batch("a", "b"), acks=0)
+    broker.store.flush()
+    broker.follower(2).send("orders", fetch=2)
+    await broker.produce("orders", batch("c"), acks=0)
+    broker.store.flush()
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2), epoch=1, version=1)
+    orders = TopicPartition("orders", 0)
+    log = broker.store.logs[broker.hosted("orders").tip]
+    assert broker.manager.list_offset(orders, 1_000).offset == 0
+    log.offset_for_timestamp = lambda *_: None  # type: ignore[method-assign]
+    unknown = broker.manager.list_offset(orders, 1_000)
+    assert (unknown.error_code, unknown.offset) == (errors_pb2.OFFSET_NOT_AVAILABLE, -1)
+    broker.follower(2).send("orders", fetch=3, epoch=1)
+    assert broker.manager.list_offset(orders, 1_000).error_code == errors_pb2.NONE
+
+
 async def test_kip320_clients_learn_where_an_epoch_ends(broker: BrokerReplicas) -> None:
     await committed(broker, "a", "b")
     await broker.lead("orders", isr=(1,), replicas=(1,), epoch=3, version=1)

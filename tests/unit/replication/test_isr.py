@@ -105,7 +105,7 @@ def test_c13_an_idle_follower_at_the_log_end_stays_and_has_the_full_time_after_a
 def test_scenario_15_at_the_old_watermark_but_below_the_epochs_start_is_not_admitted() -> None:
     replica = ReplicaUnderTest(high_watermark=4)
     replica.replica.flushed_offset = 8
-    replica.lead(epoch=5, isr=(1, 2), epoch_start=10)
+    replica.lead(epoch=5, isr=(1, 2), led_from=10)
     replica.fetch(3, 8)
     assert not replica.proposals, "8 is beyond the watermark 4, but epoch 5 begins at 10"
     replica.flush(10)

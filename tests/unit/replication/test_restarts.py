@@ -1,0 +1,74 @@
+"""What a restarted broker may say: its watermark is a checkpoint, and trails (C10, C19)."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+from tests.support.broker_replicas import BrokerReplicas
+from tests.support.replica_cluster import batch
+
+ORDERS = TopicPartition("orders", 0)
+CHECKPOINTED, COMMITTED = 1, 3
+
+
+@pytest.fixture
+async def restarted() -> AsyncIterator[BrokerReplicas]:
+    """Led with ISR {1, 2}, checkpointed 1, told clients of 3 committed records; not told yet."""
+    before = await BrokerReplicas().start()
+    await before.lead("orders", isr=(1, 2), replicas=(1, 2, 3))
+    for value in ("a", "b", "c"):
+        await before.produce("orders", batch(value), acks=0)
+    before.store.flush()
+    before.follower(2).send("orders", fetch=CHECKPOINTED)
+    before.manager._checkpoint()
+    before.follower(2).send("orders", fetch=COMMITTED)
+    assert before.manager.list_offset(ORDERS, -1).offset == COMMITTED
+    after = BrokerReplicas()
+    for tip, log in before.store.logs.items():
+        log.checkpointed_high_watermark = before.store.checkpoints[tip]
+        after.store.logs[tip] = log
+    await before.close()
+    await after.start()
+    yield after
+    await after.close()
+
+
+async def test_c10_a_replica_starts_from_its_checkpointed_watermark(
+    restarted: BrokerReplicas,
+) -> None:
+    assert restarted.hosted("orders").replica.high_watermark == CHECKPOINTED
+    await restarted.command("orders", leader=2, isr=(1, 2))
+    assert restarted.hosted("orders").replica.high_watermark == CHECKPOINTED
+
+
+@pytest.mark.parametrize(("epoch", "version"), [(0, 0), (1, 1)])
+async def test_c19_a_restarted_leader_takes_no_offset_back(
+    restarted: BrokerReplicas, epoch: int, version: int
+) -> None:
+    """Whether it resumes its epoch or is elected again: it has to hear from the ISR first."""
+    await restarted.lead("orders", isr=(1, 2), epoch=epoch, version=version)
+    assert restarted.manager.list_offset(ORDERS, -1).error_code == errors_pb2.OFFSET_NOT_AVAILABLE
+    for offset in range(CHECKPOINTED, COMMITTED + 1):
+        outcome = await restarted.fetch("orders", offset)
+        assert (outcome.error_code, outcome.size) == (errors_pb2.NONE, 0)
+    restarted.follower(2).send("orders", fetch=COMMITTED, epoch=epoch)
+    assert restarted.manager.list_offset(ORDERS, -1).offset == COMMITTED
+
+
+async def test_c19_a_restarted_sole_leader_knows_at_once(restarted: BrokerReplicas) -> None:
+    await restarted.lead("orders", isr=(1,), version=1)
+    assert restarted.manager.list_offset(ORDERS, -1).offset == COMMITTED
+
+
+async def test_scenario_15_a_restarted_leader_admits_nobody_who_lacks_what_it_had_committed(
+    restarted: BrokerReplicas,
+) -> None:
+    """In the epoch of before: its start, and the checkpoint, lie below what was committed in it."""
+    await restarted.lead("orders", isr=(1, 2))
+    restarted.follower(3).send("orders", fetch=COMMITTED - 1)
+    isr = restarted.hosted("orders").replica.isr
+    assert isr.in_flight is None, "broker 3 lacks a record that was acknowledged"
+    restarted.follower(3).send("orders", fetch=COMMITTED)
+    assert restarted.hosted("orders").replica.isr.proposed == {1, 2, 3}
