@@ -39,7 +39,7 @@ from broker.control.service import BrokerControlService, add_broker_control_to_s
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
-from broker.kafka.services import KafkaServices
+from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.peers import PeerChannels
@@ -151,6 +151,7 @@ class BrokerNode:
                 metadata=self._cache,
                 forwarder=forwarder,
                 producer_ids=ProducerIds(forwarder),
+                features=self._features_in_force,
             )
         )
         server = self._surroundings.grpc_server()
@@ -262,6 +263,10 @@ class BrokerNode:
             f"broker {self._broker_id} has not heard from the quorum for {silent_ms} ms: "
             "it goes on leading, and its ISRs are frozen until the quorum answers"
         ]
+
+    def _features_in_force(self) -> FeaturesInForce:
+        image = self._follower.image
+        return FeaturesInForce(image.offset, dict(image.features))
 
     def _min_insync_replicas(self, topic: str) -> int:
         image = self._follower.image

@@ -1,9 +1,7 @@
 """Who holds /controller, changed by hand: each change is one whole operation (E5)."""
 
 from metadata_log.image import Image
-from metadata_log.paths import CONTROLLER
 from metadata_log.records import (
-    Absent,
     ControllerClaim,
     ControllerEpochIs,
     ControllerRemoved,
@@ -40,7 +38,7 @@ def hand_over(image: Image, to: BrokerId, timestamp_ms: int) -> Operation:
         timestamp_ms=timestamp_ms,
         controller_epoch=ControllerEpoch(image.controller_epoch + 1),
     )
+    # The claim itself is refused if anything changed since: its epoch would not follow.
     if image.controller is None:
-        return Operation(records=(claim,), conditions=(Absent(path=CONTROLLER),))
-    held = ControllerEpochIs(controller_epoch=image.controller_epoch)
-    return Operation(records=(ControllerRemoved(broker_id=NO_BROKER), claim), conditions=(held,))
+        return Operation(records=(claim,))
+    return Operation(records=(ControllerRemoved(broker_id=NO_BROKER), claim))

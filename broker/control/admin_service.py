@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import grpc.aio
 
 from broker.control.cluster_status import cluster_status
-from broker.control.ports import CurrentController, Images, QuorumView
+from broker.control.ports import ActiveController, CurrentController, Images, QuorumView, in_office
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
@@ -56,7 +56,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CreateTopics(
         self, request: admin_pb2.CreateTopicsRequest, context: Context
     ) -> admin_pb2.CreateTopicsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.create_topics(request)
@@ -64,7 +64,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def DeleteTopics(
         self, request: admin_pb2.DeleteTopicsRequest, context: Context
     ) -> admin_pb2.DeleteTopicsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.delete_topics(request)
@@ -88,7 +88,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ElectLeaders(
         self, request: admin_pb2.ElectLeadersRequest, context: Context
     ) -> admin_pb2.ElectLeadersResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.elect_leaders(request)
@@ -96,7 +96,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def AlterPartitionReassignments(
         self, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.AlterPartitionReassignmentsResponse(
                 error_code=errors_pb2.NOT_CONTROLLER
@@ -106,7 +106,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListPartitionReassignments(
         self, request: admin_pb2.ListPartitionReassignmentsRequest, context: Context
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.ListPartitionReassignmentsResponse(
                 error_code=errors_pb2.NOT_CONTROLLER
@@ -116,7 +116,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def AllocateProducerIds(
         self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
     ) -> admin_pb2.AllocateProducerIdsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.AllocateProducerIdsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.allocate_producer_ids(request)
@@ -124,7 +124,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ResignController(
         self, request: admin_pb2.ResignControllerRequest, context: Context
     ) -> admin_pb2.ResignControllerResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.ResignControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
         epoch = controller.controller_epoch
@@ -135,7 +135,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def MoveController(
         self, request: admin_pb2.MoveControllerRequest, context: Context
     ) -> admin_pb2.MoveControllerResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.MoveControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
         who = request.context.principal_name or "a direct client"
@@ -145,7 +145,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def UpdateFeatures(
         self, request: admin_pb2.UpdateFeaturesRequest, context: Context
     ) -> admin_pb2.UpdateFeaturesResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.UpdateFeaturesResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.update_features(request)
@@ -164,6 +164,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         status.alerts.extend(controller.alerts if controller is not None else ())
         status.alerts.extend(self._broker_alerts())
         return status
+
+    def _meant(self, context: admin_pb2.RequestContext) -> ActiveController | None:
+        return in_office(self._controller(), context.controller_epoch)
 
     async def _quorum_leader(self) -> int:
         """Voter id of the quorum's leader; 0 while it has none or does not answer."""
@@ -184,7 +187,7 @@ class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
     async def ControlledShutdown(
         self, request: control_pb2.ControlledShutdownRequest, context: Context
     ) -> control_pb2.ControlledShutdownResponse:
-        controller = self._controller()
+        controller = in_office(self._controller(), request.controller_epoch)
         if controller is None:
             return control_pb2.ControlledShutdownResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.controlled_shutdown(request)

@@ -37,7 +37,11 @@ async def request_controlled_shutdown(
         epoch = broker_epoch()
         if epoch is None or set(images.image.brokers) <= {broker_id}:
             return
-        request = control_pb2.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch)
+        request = control_pb2.ControlledShutdownRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            controller_epoch=images.image.controller_epoch,
+        )
         answer = await _ask(request, broker_id, images, channels, local, left_s)
         if answer is not None and answer.error_code == errors_pb2.NONE:
             if answer.remaining_partitions == 0:

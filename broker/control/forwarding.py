@@ -165,6 +165,23 @@ class ControllerForwarder:
             failed,
         )
 
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        """Raise or lower features; one result per feature."""
+
+        def failed(code: int, message: str) -> admin_pb2.UpdateFeaturesResponse:
+            return admin_pb2.UpdateFeaturesResponse(
+                results=[
+                    admin_pb2.FeatureResult(name=one.name, error_code=code, error_message=message)
+                    for one in request.updates
+                ]
+            )
+
+        return await self._carry_out(
+            request, lambda at: at.update_features, lambda stub: stub.UpdateFeatures, failed
+        )
+
     async def allocate_producer_ids(
         self, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> admin_pb2.AllocateProducerIdsResponse:
@@ -240,6 +257,7 @@ class ControllerForwarder:
         forwarded = type(request)()
         forwarded.CopyFrom(request)
         forwarded.context.forwarded_by = self._broker_id
+        forwarded.context.controller_epoch = self._images.image.controller_epoch
         forwarded.context.timeout_ms = max(1, int(left_ms))
         return forwarded
 

@@ -153,8 +153,25 @@ class ActiveController(Protocol):
     ) -> admin_pb2.MoveControllerResponse:
         """Give the office to another broker (E5)."""
 
+    def meet(self, controller_epoch: ControllerEpoch) -> None:
+        """Somebody knows of a controller of that epoch: a newer one ends this tenure (E3)."""
+
     async def resign(self) -> None:
         """Give up the office; another broker takes it (E5)."""
+
+
+def in_office(
+    controller: ActiveController | None, controller_epoch: int
+) -> ActiveController | None:
+    """``controller``, if that is whom the sender of a request means (E3).
+
+    One that means an earlier controller is to look again; one that knows of a later one has told
+    this one that its time is over. 0: it does not say.
+    """
+    if controller is None or controller_epoch in (0, controller.controller_epoch):
+        return controller
+    controller.meet(ControllerEpoch(controller_epoch))
+    return None
 
 
 CurrentController = Callable[[], ActiveController | None]

@@ -82,6 +82,7 @@ class Controller:
         self._images = images
         self._resign = resign
         self._hand_over = hand_over
+        self._deposed = deposed
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
         self._brokers_due = False
         timeout_ms = config[CONTROL_REQUEST_TIMEOUT_MS]
@@ -184,6 +185,11 @@ class Controller:
         self._elections.close()
         await self._events.close()
         log.info("broker %d is no longer the controller of epoch %d", *self._office)
+
+    def meet(self, controller_epoch: ControllerEpoch) -> None:
+        """Somebody knows of a controller of that epoch (E3)."""
+        if controller_epoch > self.controller_epoch:
+            self._deposed(self.controller_epoch)
 
     async def resign(self) -> None:
         """Give up the office; another broker takes it (E5)."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from broker.kafka import (
     cluster,
     elections,
+    features,
     fetch,
     groups,
     offsets,
@@ -123,6 +124,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=0,
             first_flexible_version=0,
             handle=reassignments.list_partition_reassignments,
+        ),
+        Api(
+            key=57,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=0,
+            handle=features.update_features,
         ),
         Api(
             key=60,

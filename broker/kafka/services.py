@@ -4,9 +4,10 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from broker.replication.api import (
     EpochEnd,
@@ -76,6 +77,17 @@ class Forwarder(Protocol):
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse: ...
 
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest
+    ) -> admin_pb2.UpdateFeaturesResponse: ...
+
+
+class FeaturesInForce(NamedTuple):
+    """Levels by feature, and how new they are: clients keep the newest."""
+
+    metadata_offset: int = 0
+    levels: Mapping[str, int] = MappingProxyType({})
+
 
 class ProducerIdSource(Protocol):
     """``coordinator.producer_ids.ProducerIds``."""
@@ -94,3 +106,4 @@ class KafkaServices:
     metadata: ToldMetadata
     forwarder: Forwarder
     producer_ids: ProducerIdSource
+    features: Callable[[], FeaturesInForce] = FeaturesInForce

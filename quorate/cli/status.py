@@ -1,6 +1,6 @@
 """``quorate status``: what a cluster says about itself."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ def status(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
     with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
-        found = admin.cluster_status()
+        found = replace(admin.cluster_status(), alerts=tuple(admin.cluster_alerts()))
     if as_json:
         print_json(as_document(found))
     else:

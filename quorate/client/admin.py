@@ -244,6 +244,28 @@ class AdminClient:
         )
         return ClusterStatus.from_proto(answer)
 
+    def cluster_alerts(self) -> list[str]:
+        """What needs an operator's eye, asked of every live broker (C18, rule 6).
+
+        The controller alone knows which control requests have no answer, each broker whether it
+        has lost sight of the quorum; one that does not answer is an alert itself.
+        """
+        brokers = {broker.grpc: broker for broker in self.cluster_status().brokers}
+        answers = self._connection.on_each(
+            brokers,
+            lambda stubs, timeout_s: stubs.admin.ClusterStatus(
+                admin_pb2.ClusterStatusRequest(), timeout=timeout_s
+            ),
+            timeout_ms=self._timeout_ms,
+        )
+        alerts = {alert for answer in answers.values() if answer for alert in answer.alerts}
+        alerts |= {
+            f"broker {brokers[address].id} does not answer at {address}"
+            for address, answer in answers.items()
+            if answer is None
+        }
+        return sorted(alerts)
+
     def resign_controller(self) -> int:
         """Makes the controller give up its office (E5); the controller epoch it gave up."""
         request = admin_pb2.ResignControllerRequest(context=self._context("ResignController"))

@@ -6,6 +6,7 @@ Any gRPC address once seen is kept as a way back in, so that a client outlives i
 import logging
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import grpc
@@ -31,6 +32,8 @@ PROBE_TIMEOUT_MS: Final = 2_000
 """How long one broker may take to say who the controller is."""
 
 RETRY_PAUSE_MS: Final = 100
+
+ASKED_AT_ONCE_MAX: Final = 16
 
 _RETRIABLE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -87,6 +90,28 @@ class ClusterConnection:
                     failures.append(_say(address, error))
             self._addresses.clear()
             deadline.pause_or_raise(f"no broker of {self._description} answers", failures)
+
+    def on_each(
+        self,
+        addresses: Iterable[str],
+        call: Callable[[BrokerStubs, float], Answer],
+        *,
+        timeout_ms: int,
+    ) -> dict[str, Answer | None]:
+        """The answers of the brokers at ``addresses``, asked at once; None: it gave none."""
+        timeout_s = min(PROBE_TIMEOUT_MS, timeout_ms) / 1000
+
+        def ask(stubs: BrokerStubs) -> Answer | None:
+            try:
+                return call(stubs, timeout_s)
+            except grpc.RpcError as error:
+                log.info("%s", error)
+                return None
+
+        stubs = [self._stub(address) for address in addresses]
+        with ThreadPoolExecutor(max(1, min(len(stubs), ASKED_AT_ONCE_MAX))) as pool:
+            answers = list(pool.map(ask, stubs))
+        return {one.address: answer for one, answer in zip(stubs, answers, strict=True)}
 
     def on_controller(
         self,

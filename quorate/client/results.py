@@ -278,6 +278,7 @@ class ClusterStatus:
     """The cluster as one broker knows it.
 
     Under its minimum, a partition refuses acks=all; at it, it would after one more failure.
+    ``alerts`` are those of that broker alone: see ``AdminClient.cluster_alerts``.
     ``controller_id`` -1: none; ``quorum_leader`` 0: unknown; ``metadata_offset``: the image this
     was made from.
     """

@@ -11,7 +11,7 @@ from uuid import uuid4
 from broker.config import BROKER_SPEC
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
-from broker.kafka.services import KafkaServices
+from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.log.record_batch import check_produced, iterate_batches
 from broker.replication.api import (
     EARLIEST_TIMESTAMP_MS,
@@ -213,6 +213,8 @@ class FakeForwarder:
         self.deletions: list[admin_pb2.DeleteTopicsRequest] = []
         self.additions: list[admin_pb2.CreatePartitionsRequest] = []
         self.elections: list[admin_pb2.ElectLeadersRequest] = []
+        self.features: list[admin_pb2.UpdateFeaturesRequest] = []
+        self.in_force = FeaturesInForce()
         self.reassignments: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
         self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
         self.ongoing: list[admin_pb2.OngoingReassignment] = []
@@ -302,6 +304,23 @@ class FakeForwarder:
             ]
         )
 
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        self.features.append(request)
+        return admin_pb2.UpdateFeaturesResponse(
+            results=[
+                admin_pb2.FeatureResult(name=one.name, level=one.level)
+                if one.level < 3
+                else admin_pb2.FeatureResult(
+                    name=one.name,
+                    error_code=errors_pb2.FEATURE_UPDATE_FAILED,
+                    error_message="not understood",
+                )
+                for one in request.updates
+            ]
+        )
+
     async def alter_partition_reassignments(
         self, request: admin_pb2.AlterPartitionReassignmentsRequest
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
@@ -377,5 +396,6 @@ def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: A
         metadata=metadata,
         forwarder=forwarder,
         producer_ids=FakeProducerIds(),
+        features=lambda: forwarder.in_force,
     )
     return FakeBrokerInside(metadata, replicas, forwarder, services, KafkaServer(services))

@@ -52,6 +52,7 @@ class RequestContext(google.protobuf.message.Message):
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     FORWARDED_BY_FIELD_NUMBER: builtins.int
     API_NAME_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     principal_name: builtins.str
     """The original principal."""
     client_host: builtins.str
@@ -64,6 +65,8 @@ class RequestContext(google.protobuf.message.Message):
     """Broker that proxied it; -1: a direct request. Never forwarded twice."""
     api_name: builtins.str
     """Original API, for the audit log."""
+    controller_epoch: builtins.int
+    """As the broker that proxied it knows it; 0: a direct request (E3)."""
     def __init__(
         self,
         *,
@@ -73,8 +76,9 @@ class RequestContext(google.protobuf.message.Message):
         timeout_ms: builtins.int = ...,
         forwarded_by: builtins.int = ...,
         api_name: builtins.str = ...,
+        controller_epoch: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["api_name", b"api_name", "client_host", b"client_host", "client_id", b"client_id", "forwarded_by", b"forwarded_by", "principal_name", b"principal_name", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["api_name", b"api_name", "client_host", b"client_host", "client_id", b"client_id", "controller_epoch", b"controller_epoch", "forwarded_by", b"forwarded_by", "principal_name", b"principal_name", "timeout_ms", b"timeout_ms"]) -> None: ...
 
 Global___RequestContext: typing_extensions.TypeAlias = RequestContext
 

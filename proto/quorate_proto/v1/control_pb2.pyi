@@ -495,17 +495,21 @@ class ControlledShutdownRequest(google.protobuf.message.Message):
 
     BROKER_ID_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Who."""
     broker_epoch: builtins.int
     """Its registration: an old incarnation's request is refused (B3)."""
+    controller_epoch: builtins.int
+    """As it knows it (E3); 0: it does not say."""
     def __init__(
         self,
         *,
         broker_id: builtins.int = ...,
         broker_epoch: builtins.int = ...,
+        controller_epoch: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch"]) -> None: ...
 
 Global___ControlledShutdownRequest: typing_extensions.TypeAlias = ControlledShutdownRequest
 

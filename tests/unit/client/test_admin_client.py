@@ -58,6 +58,7 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
                 for broker in self.cluster.brokers
             ],
             offline_partitions=[admin_pb2.PartitionRef(topic="t", partition=2)],
+            alerts=[f"alert of {self.broker_id}"],
         )
 
     def CreateTopics(
@@ -253,3 +254,18 @@ def test_exactly_one_way_in() -> None:
 def test_an_error_code_from_the_future_is_still_shown() -> None:
     assert error_name(errors_pb2.NOT_CONTROLLER) == "NOT_CONTROLLER"
     assert error_name(31_999) == "error 31999"
+
+
+def test_c18_alerts_are_those_of_all_brokers_and_who_is_silent_is_one(
+    cluster: FakeCluster,
+) -> None:
+    with AdminClient(grpc_addresses=cluster.addresses) as admin:
+        assert admin.cluster_alerts() == ["alert of 1", "alert of 2"]
+        silent = FakeBroker(3, cluster)  # type: ignore[abstract]  # As in FakeCluster.
+        silent.port = 1
+        cluster.brokers.append(silent)
+        assert admin.cluster_alerts() == [
+            "alert of 1",
+            "alert of 2",
+            "broker 3 does not answer at 127.0.0.1:1",
+        ]

@@ -1,5 +1,6 @@
 """The Admin service: who answers, and what status says."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -7,13 +8,14 @@ import pytest
 
 from broker.control.admin_service import AdminService, ControllerDutyService
 from broker.control.cluster_status import cluster_status
+from broker.control.metadata_view import MetadataViewService
 from broker.controller.managers.brokers import leadership_changes
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Liveness
 from broker.metadata_follower import MetadataFollower
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
 from quorum.errors import QuorumUnavailable
 from tests.support.metadata import MetadataLogBuilder
 
@@ -37,6 +39,11 @@ class Quorum:
         if not self.available:
             raise QuorumUnavailable("no voter answers")
         return QuorumStatusResponse(leader_id=2)
+
+    async def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
+        if not self.available:
+            raise QuorumUnavailable("no voter answers")
+        yield WatchEvent(applied_offset=request.from_offset)
 
 
 class Here:
@@ -90,6 +97,49 @@ async def test_f2_a_forwarded_request_is_never_forwarded_again() -> None:
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
 
+class InOffice:
+    """Controller of epoch 5."""
+
+    controller_epoch = 5
+
+    def __init__(self) -> None:
+        self.met: list[int] = []
+        self.asked = 0
+
+    def meet(self, controller_epoch: int) -> None:
+        self.met.append(controller_epoch)
+
+    async def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse:
+        self.asked += 1
+        return admin_pb2.CreateTopicsResponse()
+
+    async def controlled_shutdown(
+        self, request: control_pb2.ControlledShutdownRequest
+    ) -> control_pb2.ControlledShutdownResponse:
+        self.asked += 1
+        return control_pb2.ControlledShutdownResponse()
+
+
+@pytest.mark.parametrize(("epoch", "obeyed"), [(0, True), (5, True), (4, False), (6, False)])
+async def test_e3_brokers_say_which_controller_they_mean(epoch: int, *, obeyed: bool) -> None:
+    """Lower: they mean an earlier one, and are to look again. Higher: this one is deposed."""
+    controller: Any = InOffice()
+    here = Here()
+    here.service._controller = lambda: controller
+    request = admin_pb2.CreateTopicsRequest(
+        context=admin_pb2.RequestContext(controller_epoch=epoch)
+    )
+    created = await here.service.CreateTopics(request, NO_CONTEXT)
+    leave = control_pb2.ControlledShutdownRequest(controller_epoch=epoch)
+    left = await ControllerDutyService(lambda: controller).ControlledShutdown(leave, NO_CONTEXT)
+    expected = errors_pb2.NONE if obeyed else errors_pb2.NOT_CONTROLLER
+    assert [created.error_code, left.error_code] == [expected, expected]
+    assert controller.asked == (2 if obeyed else 0)
+    assert controller.met == ([] if obeyed else [epoch, epoch])
+
+
 async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
     status = await Here().status()
     assert (status.cluster_id, status.quorum_leader) == ("a-cluster", 2)
@@ -97,6 +147,16 @@ async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
     assert [broker.broker_id for broker in status.brokers] == [1, 2, 3]
     assert (status.topics, status.partitions) == (1, 2)
     assert list(status.alerts) == ["the ISR of orders-0 is frozen"]
+
+
+async def test_the_metadata_log_is_passed_on_as_it_comes() -> None:
+    quorum, context = Quorum(), Context()
+    view, request = MetadataViewService(quorum), WatchRequest(from_offset=7)
+    events = [event async for event in view.WatchMetadata(request, context)]  # type: ignore[arg-type]
+    assert [event.applied_offset for event in events] == [7]
+    quorum.available = False
+    with pytest.raises(Aborted, match="no voter answers"):
+        [event async for event in view.WatchMetadata(request, context)]  # type: ignore[arg-type]
 
 
 async def test_d1_status_is_told_without_a_quorum_too() -> None:

@@ -97,6 +97,7 @@ async def test_f2_one_hop_that_says_so_and_keeps_the_principal() -> None:
     ((endpoint, request),) = here.channels.calls
     assert endpoint == Endpoint("grpc3", 9192)
     assert request.context.forwarded_by == 2
+    assert request.context.controller_epoch == here.log.image.controller_epoch > 0, "E3"
     assert request.context.principal_name == "User:ann"
     assert 0 < request.context.timeout_ms <= 5_000
     assert CREATE.context.forwarded_by == -1, "the original is left alone"

@@ -6,7 +6,7 @@ import pytest
 
 from broker.controller.transport import ControlKind
 from metadata_log.records import ControllerRemoved, Operation
-from metadata_log.types import NO_BROKER, BrokerId
+from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster, new_topic
 
@@ -217,3 +217,13 @@ async def test_e4_a_request_that_outlives_the_tenure_is_not_told_of(cluster: Clu
     assert {one.request.header.controller_epoch for one in cluster.sent} <= {2}
     lanes = [one for one in asyncio.all_tasks() if one.get_name().startswith("StopReplica-to-")]
     assert len(lanes) == 3, "those of the controller in office"
+
+
+async def test_e3_a_broker_that_knows_a_later_controller_deposes_this_one(cluster: Cluster) -> None:
+    controller = cluster.active
+    controller.meet(ControllerEpoch(1))
+    assert cluster.controller is not None, "its own epoch is no news"
+    controller.meet(ControllerEpoch(2))
+    assert cluster.brokers[1].controller is None
+    await cluster.at_rest()
+    assert cluster.image.controller_epoch == 2

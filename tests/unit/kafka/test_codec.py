@@ -105,6 +105,18 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],
         "timeout": 1234,
     },
+    57: {
+        "timeout": 1234,
+        "feature_updates": [
+            {
+                "feature": "inter_broker_protocol",
+                "max_version_level": 2,
+                "allow_downgrade": True,
+                "upgrade_type": 2,
+            }
+        ],
+        "validate_only": True,
+    },
     45: {
         "timeout": 1234,
         "allow_replication_factor_change": False,
