@@ -145,7 +145,15 @@ def _topic(image: Image, name: str) -> Value | None:
     if topic is None:
         return None
     assigned = {str(number): leaf.replicas for number, leaf in enumerate(topic.partitions)}
-    return {"topic_id": topic.topic_id.hex(), "partitions": assigned, "version": topic.version}
+    return {
+        "topic_id": topic.topic_id.hex(),
+        "partitions": assigned,
+        "leader_epoch_floor": topic.leader_epoch_floor,
+        "removals": [
+            {"first_partition": one.first_partition, "offset": one.offset} for one in topic.removals
+        ],
+        "version": topic.version,
+    }
 
 
 def _names_below_topics(image: Image, below: Below) -> list[str] | None:
@@ -185,6 +193,35 @@ def _deletion(image: Image, name: str) -> Value | None:
     if deletion is None:
         return None
     return {"topic_id": deletion.topic_id.hex(), "version": deletion.version}
+
+
+def _added_numbers(image: Image, name: str) -> list[str]:
+    pending = image.additions.get(name)
+    if pending is None:
+        return []
+    first = pending.first_partition
+    return _numbers(range(first, first + len(pending.replicas)))
+
+
+def _addition(image: Image, name: str, number: str) -> Value | None:
+    if number not in _added_numbers(image, name):
+        return None
+    pending = image.additions[name]
+    replicas = pending.replicas[int(number) - pending.first_partition]
+    return {"replicas": replicas, "version": pending.version}
+
+
+def _removed_numbers(image: Image, name: str) -> list[str]:
+    pending, topic = image.removals.get(name), image.topics.get(name)
+    if pending is None or topic is None:
+        return []
+    return _numbers(range(pending.first_partition, len(topic.partitions)))
+
+
+def _removal(image: Image, name: str, number: str) -> Value | None:
+    if number not in _removed_numbers(image, name):
+        return None
+    return {"version": image.removals[name].version}
 
 
 def _reassignment_at(image: Image, name: str, number: str) -> Value | None:
@@ -238,6 +275,12 @@ def _session(image: Image, hexed: str) -> Value | None:
 
 _PLACES: Final[dict[Below, _Place]] = {
     ("admin", "delete_topics"): _table(lambda image: sorted(image.deletions), _deletion),
+    ("admin", "partitions_add"): _tables(
+        lambda image: sorted(image.additions), _added_numbers, _addition
+    ),
+    ("admin", "partitions_remove"): _tables(
+        lambda image: sorted(image.removals), _removed_numbers, _removal
+    ),
     ("admin", "partitions_reassigned"): _tables(
         lambda image: sorted(image.reassignments),
         lambda image, name: _numbers(image.reassignments.get(name, {})),

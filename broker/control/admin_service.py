@@ -72,7 +72,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CreatePartitions(
         self, request: admin_pb2.CreatePartitionsRequest, context: Context
     ) -> admin_pb2.CreatePartitionsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.create_partitions(request)
@@ -80,7 +80,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def RemovePartitions(
         self, request: admin_pb2.RemovePartitionsRequest, context: Context
     ) -> admin_pb2.RemovePartitionsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.remove_partitions(request)

@@ -32,6 +32,10 @@ def log() -> MetadataLogBuilder:
     log.create_topic("orders", (1, 2), (2, 10))
     log.create_topic("doomed", (1,))
     log.write_as_controller(TopicDeletionPending(name="doomed", topic_id=topic_id_of("doomed")))
+    log.create_topic("grows", (1, 2))
+    assert log.add_partitions("grows", (2, 1), (1, 10)).ok
+    log.create_topic("shrinks", (1,), (2,), (10,))
+    assert log.remove_partitions("shrinks", 1).ok
     log.reassign(TopicPartition("orders", 1), replicas=(2, 10, 1), target=(2, 1))
     for name in ("orders", "", "a/b"):
         log.write_as_controller(
@@ -45,13 +49,20 @@ def log() -> MetadataLogBuilder:
 @pytest.mark.parametrize(
     ("path", "names"),
     [
-        ("/admin", ["delete_topics", "partitions_reassigned"]),
+        (
+            "/admin",
+            ["delete_topics", "partitions_add", "partitions_reassigned", "partitions_remove"],
+        ),
+        ("/admin/partitions_add", ["grows"]),
+        ("/admin/partitions_add/grows", ["1", "2"]),
+        ("/admin/partitions_remove", ["shrinks"]),
+        ("/admin/partitions_remove/shrinks", ["1", "2"]),
         ("/admin/delete_topics", ["doomed"]),
         ("/admin/partitions_reassigned", ["orders"]),
         ("/admin/partitions_reassigned/orders", ["1"]),
         ("/brokers", ["ids", "topics"]),
         ("/brokers/ids", ["1", "2", "10"]),
-        ("/brokers/topics", ["doomed", "orders"]),
+        ("/brokers/topics", ["doomed", "grows", "orders", "shrinks"]),
         ("/brokers/topics/orders", ["0", "1"]),
         ("/brokers/topics/orders/1", ["leaderAndISR"]),
         ("/config", ["topic"]),
@@ -94,6 +105,9 @@ def test_names_below_a_path(log: MetadataLogBuilder, path: str, names: list[str]
                 "version": 0,
             },
         ),
+        ("/admin/partitions_add/grows/0", None),
+        ("/admin/partitions_add/orders/1", None),
+        ("/admin/partitions_remove/shrinks/0", None),
         ("/brokers", None),
         ("/brokers/ids/x", None),
         ("/brokers/topics/orders/0", None),
@@ -110,6 +124,9 @@ def test_a_topic_tells_its_replicas_and_a_broker_its_epoch(log: MetadataLogBuild
     topic: Any = value_at(log.image, "/brokers/topics/orders")
     assert topic["topic_id"] == ORDERS_ID
     assert topic["partitions"] == {"0": (1, 2), "1": (2, 10, 1)}
+    assert (topic["leader_epoch_floor"], topic["removals"]) == (0, [])
+    addition: Any = value_at(log.image, "/admin/partitions_add/grows/2")
+    assert addition["replicas"] == (1, 10)
     broker: Any = value_at(log.image, "/brokers/ids/10")
     assert broker["broker_epoch"] == log.image.max_broker_epoch
     assert broker["kafka"] == "kafka10:9092"
@@ -127,7 +144,11 @@ def test_walking_finds_all_that_is_recorded_and_everything_is_json(
         assert name in (children(log.image, parent or "/") or ())
     assert [one for one in paths if one.startswith("/admin")] == [
         "/admin/delete_topics/doomed",
+        "/admin/partitions_add/grows/1",
+        "/admin/partitions_add/grows/2",
         "/admin/partitions_reassigned/orders/1",
+        "/admin/partitions_remove/shrinks/1",
+        "/admin/partitions_remove/shrinks/2",
     ]
     assert list(walk(log.image, "/brokers/topics/orders")) == [
         "/brokers/topics/orders",
