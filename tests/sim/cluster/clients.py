@@ -14,7 +14,8 @@ from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.front_door import SERVICE
 from tests.sim.cluster.lives import Life
 from tests.sim.cluster.machine import Host, ProcessLoop, raise_failure
-from tests.sim.cluster.rpc import Rpc, endpoint_of
+from tests.sim.cluster.rpc import Rpc
+from tests.sim.cluster.rpc_frames import endpoint_of
 from tests.sim.network import Network
 from tests.sim.world import Violation, World
 from tests.support.record_batches import assemble
@@ -143,8 +144,8 @@ class Producer(Client):
     def _acknowledged(self, tip: TopicIdPartition, offset: int, value: bytes, epoch: int) -> None:
         checker = self.clients.checker
         checker.acked(tip, offset, value, epoch)
-        life = checker.life(tip, epoch)
-        if offset <= self._last.get(life, -1) and not checker.truth(tip, epoch).is_lossy:
+        life = checker.truths.lives.of(tip, epoch)
+        if offset <= self._last.get(life, -1) and not checker.truths.of(tip, epoch).is_lossy:
             raise Violation(f"{value!r} was acknowledged at {offset}, behind an earlier one")
         self._last[life] = offset
 
@@ -178,7 +179,7 @@ class Consumer(Client):
         topic_id, leader, epoch = known
         tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
         epoch = self._epochs[tip] = max(epoch, self._epochs.get(tip, -1))
-        life = self.clients.checker.life(tip, epoch)
+        life = self.clients.checker.truths.lives.of(tip, epoch)
         position = self._positions.get(life, 0)
         if self.world.chance(0.05):
             await self._look_for_the_end(tp, tip, leader, epoch)
@@ -190,7 +191,7 @@ class Consumer(Client):
         if served is None or TopicIdPartition(*served) != tip:
             return False
         if code == errors_pb2.OFFSET_OUT_OF_RANGE:
-            if not self.clients.checker.truth(tip, epoch).is_lossy:
+            if not self.clients.checker.truths.of(tip, epoch).is_lossy:
                 raise Violation(
                     f"a consumer at {position} of {tp} was told by broker {leader}, epoch {epoch}, "
                     "that this offset is out of range"
@@ -211,9 +212,9 @@ class Consumer(Client):
         if answer is None or answer[0] != errors_pb2.NONE or TopicIdPartition(*answer[2]) != tip:
             return
         checker = self.clients.checker
-        life = checker.life(tip, epoch)
+        life = checker.truths.lives.of(tip, epoch)
         latest = self._latest.get(life, 0)
-        if answer[1] < latest and not checker.truth(tip, epoch).is_lossy:
+        if answer[1] < latest and not checker.truths.of(tip, epoch).is_lossy:
             raise Violation(f"the end of {tp} went back from {latest} to {answer[1]}")
         self._latest[life] = answer[1]
 

@@ -6,25 +6,20 @@ the machine: after a power loss, segments that were never synced are gone (rule 
 """
 
 import contextlib
-from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from broker.log.group_commit import GroupCommit, InlineCommit, OnDone, OnFault
 from broker.log.journal import Journal
 from broker.log.options import LogOptions
-from broker.log.record_batch import read_header
 from broker.log.recovery import recover_logs
-from broker.log.segment import StoredBatch, StoredEpoch
 from broker.log.store import LogStore, OnFailed, OnFlushed
-from broker.log.table import Run, Void
-from broker.log.work import PartitionRow, PendingBatch, Truncation, Work
+from broker.log.work import Work
+from tests.sim.cluster.disk_files import SimulatedSegment, SimulatedTable
 from tests.sim.world import SimulatedCrash, World
 
 if TYPE_CHECKING:
@@ -35,167 +30,6 @@ BOOT_ID = "boot"
 
 class DiskFull(OSError):
     """What a full disk answers."""
-
-
-class SimulatedSegment:
-    """The surface of ``broker.log.segment.Segment``."""
-
-    def __init__(self, disk: "Disk", segment_id: int) -> None:
-        self.id = segment_id
-        self.path = Path(f"segment-{segment_id}")
-        self.live_batches = 0
-        self.used_bytes = 0
-        self._disk = disk
-        self._batches: dict[int, dict[int, bytes]] = {}
-        self._epochs: dict[int, dict[int, int]] = {}
-        self._recorded_epochs: dict[int, int] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(self._batches.values()) and not any(self._epochs.values())
-
-    def append(self, batches: Sequence[PendingBatch]) -> None:
-        self._disk.write()
-        for batch in batches:
-            number = batch.number
-            if self._recorded_epochs.get(number) != batch.leader_epoch:
-                self._recorded_epochs[number] = batch.leader_epoch
-                starts = self._epochs.setdefault(number, {})
-                starts[batch.leader_epoch] = batch.epoch_start_offset
-            self._batches.setdefault(number, {})[batch.base_offset] = bytes(batch.records)
-            self.used_bytes += batch.size
-
-    def delete_from(self, truncations: Sequence[tuple[int, int]]) -> None:
-        self._disk.write()
-        for number, offset in truncations:
-            self._recorded_epochs.pop(number, None)
-            held = self._batches.get(number, {})
-            for base_offset in [base for base in held if base >= offset]:
-                del held[base_offset]
-            starts = self._epochs.get(number, {})
-            for epoch in [epoch for epoch, start in starts.items() if start >= offset]:
-                del starts[epoch]
-
-    def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self._batches[number][base_offset] for base_offset, _ in wanted]
-
-    def scan(self) -> Iterator[StoredBatch]:
-        for number, held in sorted(self._batches.items()):
-            for base_offset, data in sorted(held.items()):
-                yield StoredBatch(number, base_offset, len(data), read_header(data))
-
-    def scan_epochs(self) -> list[StoredEpoch]:
-        found = [
-            StoredEpoch(number, epoch, start)
-            for number, starts in sorted(self._epochs.items())
-            for epoch, start in sorted(starts.items())
-        ]
-        for epoch in found:
-            self._recorded_epochs[epoch.number] = epoch.leader_epoch
-        return found
-
-    def reopened(self) -> "SimulatedSegment":
-        """As another process finds it."""
-        self.live_batches = 0
-        self._recorded_epochs = {}
-        return self
-
-    def sync(self) -> None:
-        """The table says what is durable."""
-
-    def close(self) -> None:
-        """Its contents stay."""
-
-    def unlink(self) -> None:
-        self._disk.segments.pop(self.id, None)
-
-
-class SimulatedTable:
-    """The surface of ``broker.log.table.StoreTable``; every call is a synced transaction."""
-
-    def __init__(self, disk: "Disk") -> None:
-        self._disk = disk
-        self._rows: dict[int, PartitionRow] = {}
-        self._next_number = 0
-        self._voids: dict[int, list[Void]] = {}
-        self._segments: dict[int, bool] = {}
-        self._last_segment_id = 0
-        self._high_watermarks: dict[int, int] = {}
-        self._run: Run | None = None
-        self._loss = False
-
-    def partitions(self) -> list[PartitionRow]:
-        return [row for _, row in sorted(self._rows.items())]
-
-    def next_number(self) -> int:
-        return self._next_number
-
-    def add_partitions(self, rows: Sequence[PartitionRow]) -> None:
-        self._disk.write()
-        self._rows.update((row.number, row) for row in rows)
-        self._next_number = max(row.number for row in rows) + 1
-
-    def remove_partitions(self, numbers: Iterable[int]) -> None:
-        self._disk.write()
-        for number in numbers:
-            self._rows.pop(number, None)
-            self._voids.pop(number, None)
-
-    def voids(self) -> dict[int, list[Void]]:
-        return {number: list(voids) for number, voids in self._voids.items() if voids}
-
-    def record_truncations(self, truncations: Sequence[Truncation], sealed_segment_id: int) -> None:
-        self._disk.write()
-        for truncation in truncations:
-            number = truncation.number
-            if truncation.lowest_segment_id <= sealed_segment_id:
-                insort(
-                    self._voids.setdefault(number, []), Void(sealed_segment_id, truncation.offset)
-                )
-            if truncation.log_start_offset is not None and number in self._rows:
-                self._rows[number] = msgspec.structs.replace(
-                    self._rows[number], log_start_offset=truncation.log_start_offset
-                )
-
-    def drop_voids_before(self, oldest_segment_id: int) -> None:
-        for number, voids in self._voids.items():
-            self._voids[number] = [v for v in voids if v.through_segment_id >= oldest_segment_id]
-
-    def segments(self) -> dict[int, bool]:
-        return dict(sorted(self._segments.items()))
-
-    def last_segment_id(self) -> int:
-        return self._last_segment_id
-
-    def record_segments(self, durable_by_id: Mapping[int, bool]) -> None:
-        self._disk.write()
-        self._segments.update(durable_by_id)
-        self._last_segment_id = max(self._last_segment_id, *durable_by_id)
-
-    def forget_segments(self, segment_ids: Iterable[int]) -> None:
-        for segment_id in segment_ids:
-            self._segments.pop(segment_id, None)
-
-    def high_watermarks(self) -> dict[int, int]:
-        return dict(self._high_watermarks)
-
-    def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
-        self._high_watermarks = dict(offsets)
-
-    def record_run(self, run: Run) -> None:
-        self._run = run
-
-    def last_run(self) -> Run | None:
-        return self._run
-
-    def loss_is_unhandled(self) -> bool:
-        return self._loss
-
-    def record_loss(self, *, unhandled: bool) -> None:
-        self._loss = unhandled
-
-    def close(self) -> None:
-        """Its contents stay."""
 
 
 class Executor:
@@ -310,7 +144,7 @@ class Disk:
     def replace(self) -> None:
         """An empty disk in place of the old one."""
         self.segments: dict[int, SimulatedSegment] = {}
-        self.table = SimulatedTable(self)
+        self.table = SimulatedTable(self.write)
 
     def write(self) -> None:
         """Something is about to be written."""
@@ -369,6 +203,10 @@ class Disk:
         )
 
     def _create(self, segment_id: int) -> Any:
-        segment = self.segments[segment_id] = SimulatedSegment(self, segment_id)
+        segment = SimulatedSegment(segment_id, self.write, self._unlinked)
+        self.segments[segment_id] = segment
         self.table.record_segments({segment_id: self._flush == "sync"})
         return segment
+
+    def _unlinked(self, segment_id: int) -> None:
+        self.segments.pop(segment_id, None)

@@ -126,7 +126,7 @@ class End:
                     f"own, and lacks {len(assigned - held)}"
                 )
             for hosted in process.node._replicas.table:
-                log, truth = hosted.log, self._checker.truth_of(hosted)
+                log, truth = hosted.log, self._checker.truths.of_replica(hosted)
                 if log.flushed_offset != log.log_end_offset:
                     yield f"broker {broker_id} has not flushed {hosted.tp}"
                 if hosted.replica.high_watermark != log.log_end_offset:
@@ -147,7 +147,7 @@ class End:
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))
                 if same != batches:
                     raise Violation(f"brokers {other} and {broker_id} differ on {hosted.tp}")
-                truth = self._checker.truth_of(hosted)
+                truth = self._checker.truths.of_replica(hosted)
                 if not truth.is_lossy:
                     for batch in batches:
                         truth.check(batch, f"broker {broker_id}")

@@ -5,7 +5,9 @@ What tells them apart is the leader epoch: it goes on above that of the removed 
 
 from typing import NamedTuple
 
+from broker.replication.hosted import HostedPartition
 from metadata_log.types import TopicIdPartition
+from tests.sim.cluster.truth import Truth
 
 
 class Life(NamedTuple):
@@ -29,3 +31,35 @@ class Lives:
         """The one that had this leader epoch."""
         floors = self._floors.get(tip, ())
         return Life(tip, max((floor for floor in floors if floor <= epoch), default=0))
+
+
+class Truths:
+    """What was committed, of every life of every partition."""
+
+    def __init__(self) -> None:
+        self.lives = Lives()
+        self._truths: dict[Life, Truth] = {}
+
+    def of(self, tip: TopicIdPartition, epoch: int, name: str = "") -> Truth:
+        """Of the partition that had this leader epoch."""
+        life = self.lives.of(tip, epoch)
+        found = self._truths.get(life)
+        if found is None:
+            found = self._truths[life] = Truth(tip, f"{name}/{tip.topic_id.hex()[:4]}")
+        return found
+
+    def of_replica(self, hosted: HostedPartition) -> Truth:
+        """Of the partition that this is a replica of."""
+        return self.of(hosted.tip, epoch_of(hosted), str(hosted.tp))
+
+    def newest_life(self, tip: TopicIdPartition) -> int:
+        """First leader epoch of the newest partition of that id and number that had records."""
+        return max((one.tip == tip and one.first_epoch for one in self._truths), default=0)
+
+
+def epoch_of(hosted: HostedPartition) -> int:
+    """The leader epoch that a replica is in, or was in when its process ended."""
+    if hosted.replica.leader_epoch >= 0:
+        return hosted.replica.leader_epoch
+    entries = hosted.log.leader_epochs.entries
+    return int(entries[-1][0]) if entries else 0

@@ -22,7 +22,7 @@ from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import admin_pb2, admin_pb2_grpc
 from tests.sim.cluster.clients import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum
-from tests.sim.cluster.rpc import endpoint_of
+from tests.sim.cluster.rpc_frames import endpoint_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster.clients import Clients

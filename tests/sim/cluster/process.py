@@ -17,7 +17,8 @@ from quorum.errors import QuorumError
 from tests.sim.cluster.front_door import FrontDoor
 from tests.sim.cluster.machine import Machine, MachineLoop, raise_failure
 from tests.sim.cluster.quorum_client import SimulatedQuorumClient
-from tests.sim.cluster.rpc import Rpc, endpoint_of
+from tests.sim.cluster.rpc import Rpc
+from tests.sim.cluster.rpc_frames import endpoint_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster.quorum import SimulatedQuorum

@@ -71,7 +71,7 @@ class Simulation:
         }
         segment_bytes = draw.choice([600, 4_000, 1 << 20])
         self.checker = Checker(world, self.machines)
-        self.quorum.on_applied = self.checker.applied
+        self.quorum.on_applied = self.checker.metadata.applied
         world.note(f"seed {seed}: {self._brokers} brokers, {self._config}")
         for broker_id in range(1, self._brokers + 1):
             disk = Disk(world, flush=self._flush, segment_bytes=segment_bytes)
@@ -92,7 +92,7 @@ class Simulation:
         )
         for machine in self.machines.values():
             machine.on_down = self._on_down(machine)
-            machine.before_down = partial(self.checker.goes_down, machine)
+            machine.before_down = partial(self.checker.copies.goes_down, machine)
 
     def run(self) -> None:
         """All of it; raises ``Violation``."""

@@ -1,0 +1,69 @@
+"""Where what is committed must be: on every member of the ISR, and on enough disks."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from broker.replication.hosted import HostedPartition
+from metadata_log.image import Image
+from metadata_log.types import TopicIdPartition
+from tests.sim.cluster.lives import Lives
+from tests.sim.cluster.truth import Truth
+from tests.sim.world import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.machine import Machine
+
+
+class CopiesChecker:
+    """Counts copies when something more is committed."""
+
+    def __init__(self, machines: "dict[int, Machine]", lives: Lives) -> None:
+        self._machines = machines
+        self._lives = lives
+        self._flushed_at_the_end: dict[int, dict[TopicIdPartition, int]] = defaultdict(dict)
+
+    def committed(self, image: Image, hosted: HostedPartition, truth: Truth, who: str) -> None:
+        """What is committed is durable on every member of the true ISR, and on enough of them."""
+        topic = image.topic_by_id(hosted.tip.topic_id)
+        if topic is None or hosted.tip.partition >= image.kept(topic):
+            return
+        partition = topic.partitions[hosted.tip.partition]
+        mine = self._lives.of(hosted.tip, hosted.replica.leader_epoch)
+        if mine != self._lives.of(hosted.tip, partition.leader_epoch):
+            return
+        copies = 0
+        for member, machine in self._machines.items():
+            process = machine.process
+            other = None if process is None else process.node._replicas.table.get(hosted.tip)
+            if process is None or other is None or process.store is None:
+                copies += self._flushed_at_the_end[member].get(hosted.tip, 0) >= truth.end
+                continue
+            if process.store.log_may_be_lost:
+                copies += 1  # It may have had it when the leader counted it (rule 8).
+                continue
+            flushed = other.log.flushed_offset
+            copies += flushed >= truth.end
+            if member in partition.isr:
+                self._check_member(hosted, truth, who, member, flushed)
+        if copies < hosted.replica.effective_min_insync_replicas:
+            raise Violation(
+                f"{who} committed {hosted.tp} up to {truth.end} with {copies} copies; "
+                f"min.insync.replicas is {hosted.replica.min_insync_replicas}"
+            )
+
+    def _check_member(
+        self, hosted: HostedPartition, truth: Truth, who: str, member: int, flushed: int
+    ) -> None:
+        if flushed < truth.end:
+            raise Violation(
+                f"{who} committed {hosted.tp} up to {truth.end}; broker {member} is in the ISR "
+                f"and durable up to {flushed} only"
+            )
+
+    def goes_down(self, machine: "Machine") -> None:
+        """What its disk has is remembered until it is up again."""
+        process = machine.process
+        if process is not None:
+            self._flushed_at_the_end[machine.voter_id].update(
+                (hosted.tip, hosted.log.flushed_offset) for hosted in process.node._replicas.table
+            )

@@ -1,0 +1,92 @@
+"""What the metadata log may say next: epochs and versions only grow, by the rules alone."""
+
+from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
+from metadata_log.apply import Applied
+from metadata_log.image import Image, Partition, Topic
+from metadata_log.records import Transaction
+from metadata_log.types import TopicIdPartition, TopicPartition
+from tests.sim.cluster.lives import Truths
+from tests.sim.world import Violation, World
+
+
+class MetadataChecker:
+    """Looks at every applied transaction."""
+
+    def __init__(self, world: World, truths: Truths) -> None:
+        self.image = Image()
+        self._world = world
+        self._truths = truths
+
+    def applied(self, before: Image, applied: Applied, transaction: Transaction) -> None:
+        """Offsets, epochs and versions only grow; leader and ISR change by the rules alone."""
+        after = self.image = applied.image
+        if after.controller_epoch < before.controller_epoch:
+            raise Violation(f"controller epoch {after.controller_epoch} after a greater one")
+        for name in applied.changes.topics:
+            old, new = before.topics.get(name), after.topics.get(name)
+            if old is None or new is None or old.topic_id != new.topic_id:
+                continue
+            self._count_changed(old, new)
+            for number, (was, now) in enumerate(zip(old.partitions, new.partitions, strict=False)):
+                if was is not now:
+                    self._partition_changed(before, after, new, number, was, now)
+
+    def _count_changed(self, old: Topic, new: Topic) -> None:
+        """Removed partitions end; those that are added begin above them (C14)."""
+        for number in range(len(new.partitions), len(old.partitions)):
+            tip = TopicIdPartition(new.topic_id, number)
+            floor = new.leader_epoch_floor
+            if floor <= old.partitions[number].leader_epoch:
+                raise Violation(f"{new.name}-{number} was removed above the floor of {floor}")
+            self._truths.lives.ended(tip, floor)
+        for number in range(len(old.partitions), len(new.partitions)):
+            tip = TopicIdPartition(new.topic_id, number)
+            epoch = new.partitions[number].leader_epoch
+            ended = self._truths.newest_life(tip)
+            if self._truths.lives.of(tip, epoch).first_epoch < ended:
+                raise Violation(f"{new.name}-{number} was added in an old leader epoch, {epoch}")
+
+    def _partition_changed(
+        self, before: Image, after: Image, topic: Topic, number: int, was: Partition, now: Partition
+    ) -> None:
+        where = f"{topic.name}-{number}"
+        if now.leader_epoch < was.leader_epoch or now.version <= was.version:
+            raise Violation(f"leaderAndISR of {where} went back: {was} to {now}")
+        if now.leader != was.leader and now.leader_epoch == was.leader_epoch:
+            raise Violation(f"two leaders of {where} in leader epoch {now.leader_epoch}")
+        by_controller = now.leader_epoch > was.leader_epoch
+        if by_controller and now.controller_epoch != before.controller_epoch:
+            raise Violation(
+                f"a controller of epoch {now.controller_epoch} decided on {where} "
+                f"in epoch {before.controller_epoch}"
+            )
+        self._check_reassignment(before, after, topic, number, now)
+        unclean = by_controller and not set(now.isr) <= set(was.isr)
+        self._world.note(
+            f"{where}: leader {now.leader} epoch {now.leader_epoch} isr {list(now.isr)}"
+            f"{' UNCLEAN' if unclean else ''}"
+        )
+        if unclean:
+            allowed = before.config("topic", topic.name).get(TOPIC_UNCLEAN_LEADER_ELECTION.key.name)
+            if allowed != "true":
+                raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
+            truth = self._truths.of(
+                TopicIdPartition(topic.topic_id, number), now.leader_epoch, where
+            )
+            truth.lossy_from = now.leader_epoch
+
+    def _check_reassignment(
+        self, before: Image, after: Image, topic: Topic, number: int, now: Partition
+    ) -> None:
+        """The replicas a partition had go only once all it is to have are in sync (C11)."""
+        tp = TopicPartition(topic.name, number)
+        pending = before.reassignment(tp)
+        if pending is None or after.reassignment(tp) is not None:
+            return
+        if set(now.replicas) == set(pending.original):
+            return
+        if now.replicas == pending.target and set(now.isr) != set(now.replicas):
+            raise Violation(
+                f"{topic.name}-{number} was moved to {list(now.replicas)} with an ISR of "
+                f"{list(now.isr)}"
+            )
