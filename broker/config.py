@@ -190,6 +190,20 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = ConfigKey(
     at_least=0,
     doc="How long a stopping broker waits for its leaderships to move; 0: not at all.",
 )
+LEADER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
+    name="leader.replication.throttled.rate",
+    type=int,
+    default=2**63 - 1,
+    at_least=0,
+    doc="Bytes per second that this broker sends of throttled replicas that are not in sync.",
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
+    name="follower.replication.throttled.rate",
+    type=int,
+    default=2**63 - 1,
+    at_least=0,
+    doc="Bytes per second that this broker takes of throttled replicas that are not in sync.",
+)
 
 _DECLARED_HERE = [value for value in list(globals().values()) if isinstance(value, ConfigKey)]
 

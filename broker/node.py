@@ -48,6 +48,7 @@ from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
 from broker.surroundings import KafkaListener, Surroundings
+from broker.throttle_config import throttles
 from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.image import Image
@@ -246,6 +247,7 @@ class BrokerNode:
             confirm_unassigned=self._confirm_unassigned,
             now_ms=self._surroundings.now_ms,
             open_channel=self._surroundings.open_channel,
+            throttles=throttles(lambda: self._follower.image, config, self._broker_id),
         )
 
     def _broker_epoch(self) -> BrokerEpoch | None:

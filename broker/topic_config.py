@@ -44,10 +44,34 @@ TOPIC_MAX_MESSAGE_BYTES: Final = _over(
     "max.message.bytes", MESSAGE_MAX_BYTES, "Largest record batch accepted."
 )
 
+
+def _throttled(side: str, doc: str) -> TopicKey:
+    """Replicas of a topic, as Kafka names them for throttling (KIP-73)."""
+    return TopicKey(
+        ConfigKey(
+            name=f"{side}.replication.throttled.replicas",
+            type=str,
+            default="",
+            doc=doc,
+            pattern=r"\*|(\d+:\d+(,\d+:\d+)*)?",
+            form="* or partition:broker,partition:broker,…",
+        )
+    )
+
+
+TOPIC_LEADER_THROTTLED_REPLICAS: Final = _throttled(
+    "leader", "Replicas whose data is throttled where it is sent from: 0:1,0:2 or *."
+)
+TOPIC_FOLLOWER_THROTTLED_REPLICAS: Final = _throttled(
+    "follower", "Replicas whose data is throttled where it is taken: 0:1,0:2 or *."
+)
+
 _KEYS: Final = (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
     TOPIC_MAX_MESSAGE_BYTES,
+    TOPIC_LEADER_THROTTLED_REPLICAS,
+    TOPIC_FOLLOWER_THROTTLED_REPLICAS,
 )
 
 TOPIC_SPEC: Final = ConfigSpec("topic", [topic_key.key for topic_key in _KEYS])

@@ -5,6 +5,7 @@ values out of range are refused with the key, the value and what would be right.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
@@ -29,6 +30,9 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
     at_least: float | None = None
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
+    pattern: str = ""
+    """Regular expression that the whole of a text must match; ``form`` says it in words."""
+    form: str = ""
 
     @property
     def required(self) -> bool:
@@ -47,6 +51,8 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
             raise ConfigError(f"{self.name}={value}: must be at most {self.at_most:g}")
         if self.one_of and typed not in self.one_of:
             raise ConfigError(f"{self.name}={value}: must be one of {', '.join(self.one_of)}")
+        if self.pattern and not re.fullmatch(self.pattern, str(typed), re.ASCII):
+            raise ConfigError(f"{self.name}={value}: must be {self.form}")
         return cast("T", typed)
 
     def _converted(self, value: object) -> object:

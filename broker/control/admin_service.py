@@ -113,6 +113,14 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             )
         return await controller.list_partition_reassignments(request)
 
+    async def IncrementalAlterConfigs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        controller = self._controller()
+        if controller is None:
+            return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.incremental_alter_configs(request)
+
     async def AllocateProducerIds(
         self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
     ) -> admin_pb2.AllocateProducerIdsResponse:

@@ -136,6 +136,10 @@ class ActiveController(Protocol):
         self, request: admin_pb2.ListPartitionReassignmentsRequest
     ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
 
+    async def incremental_alter_configs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest
+    ) -> admin_pb2.IncrementalAlterConfigsResponse: ...
+
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest
     ) -> admin_pb2.AllocateProducerIdsResponse: ...

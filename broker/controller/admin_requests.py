@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from broker.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from broker.controller import outcomes
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import producer_ids, topics
@@ -16,7 +17,6 @@ from broker.controller.publisher import Publisher
 from broker.controller.writer import Writer
 from broker.errors import CODE_OF_RESULT
 from metadata_log.configuration import Configuration
-from metadata_log.records import OperationResult
 from metadata_log.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import QuorumError, SessionLost
@@ -155,19 +155,7 @@ async def carry_out(
     Raises:
         LeftOffice, SessionLost: another controller is in office, or will be.
     """
-    wanted = [one for one in decisions if one.operation is not None]
-    try:
-        outcomes = await writer.commit([one.operation for one in wanted if one.operation])
-    except SessionLost:
-        raise
-    except QuorumError as error:
-        log.warning("%d topic changes without an answer: %s", len(wanted), error)
-        for decision in wanted:
-            decision.result.error_code = errors_pb2.REQUEST_TIMED_OUT
-            decision.result.error_message = f"the metadata quorum did not answer: {error}"
-        outcomes = []
-    for decision, outcome in zip(wanted, outcomes, strict=False):
-        _note(decision.result, outcome)
+    await outcomes.carry_out(writer, decisions)
     return [decision.result for decision in decisions]
 
 
@@ -175,12 +163,6 @@ def without_id(result: admin_pb2.TopicResult) -> admin_pb2.TopicResult:
     """What was only validated has no id."""
     result.ClearField("topic_id")
     return result
-
-
-def _note(result: admin_pb2.TopicResult, outcome: OperationResult) -> None:
-    if not outcome.ok:
-        result.error_code = CODE_OF_RESULT[outcome.code]
-        result.error_message = outcome.detail
 
 
 def pieces(wanted: Sequence[T], partitions: Callable[[T], int]) -> Iterator[Sequence[T]]:

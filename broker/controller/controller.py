@@ -13,6 +13,7 @@ from typing import Final
 from broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROL_REQUEST_TIMEOUT_MS
 from broker.control.ports import ControllerQuorum, Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
+from broker.controller.config_requests import ConfigRequests
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
@@ -111,6 +112,7 @@ class Controller:
         self._reassignments = ReassignmentAgent(
             office, self._writer, self._publisher, self._events, self._staying
         )
+        self._configs = ConfigRequests(office, self._writer, self._events)
         self._admin = AdminRequests(
             office=office,
             config=config,
@@ -367,6 +369,11 @@ class Controller:
         self, request: admin_pb2.UpdateFeaturesRequest
     ) -> admin_pb2.UpdateFeaturesResponse:
         return await self._features.update(request)
+
+    async def incremental_alter_configs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        return await self._configs.alter(request)
 
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest

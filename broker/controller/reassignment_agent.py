@@ -17,10 +17,10 @@ from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Brokers
-from broker.controller.managers.reassignments import Candidates, ReassignmentDecision, Wanted
+from broker.controller.managers.reassignments import Candidates, Wanted
+from broker.controller.outcomes import carry_out
 from broker.controller.publisher import Publisher
 from broker.controller.writer import Writer
-from broker.errors import CODE_OF_RESULT
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import ResultCode
@@ -157,38 +157,16 @@ class ReassignmentAgent:
                 candidates=self._candidates(image),
                 allow_replication_factor_change=allow_replication_factor_change,
             )
-            lost = await self._written(decisions)
-            done.update(
-                (one.tp, decision.result) for one, decision in zip(left, decisions, strict=True)
-            )
+            outcomes = await carry_out(self._writer, decisions)
+            lost = set()
+            for one, decision, outcome in zip(left, decisions, outcomes, strict=True):
+                done[one.tp] = decision.result
+                if outcome is not None and outcome.code is ResultCode.VERSION_CONFLICT:
+                    lost.add(one.tp)
             left = [one for one in left if one.tp in lost]
             if not left:
                 break
         return [done[one.tp] for one in wanted]
-
-    async def _written(self, decisions: Sequence[ReassignmentDecision]) -> set[TopicPartition]:
-        """Write what was decided, note refusals; those that lost their compare-and-set."""
-        written = [one for one in decisions if one.operation is not None]
-        try:
-            outcomes = await self._writer.commit(
-                [one.operation for one in written if one.operation]
-            )
-        except SessionLost:
-            raise
-        except QuorumError as error:
-            log.warning("%d reassignments without an answer: %s", len(written), error)
-            for decision in written:
-                decision.result.error_code = errors_pb2.REQUEST_TIMED_OUT
-                decision.result.error_message = f"the metadata quorum did not answer: {error}"
-            return set()
-        lost = set()
-        for decision, outcome in zip(written, outcomes, strict=True):
-            if not outcome.ok:
-                decision.result.error_code = CODE_OF_RESULT[outcome.code]
-                decision.result.error_message = outcome.detail
-            if outcome.code is ResultCode.VERSION_CONFLICT:
-                lost.add(TopicPartition(decision.result.topic, decision.result.partition))
-        return lost
 
     def list(
         self, request: admin_pb2.ListPartitionReassignmentsRequest

@@ -57,7 +57,8 @@ class ReplicationService:
             return None
         if session.has_news:
             return 0.0
-        return (session.asked_at_ms + session.max_wait_ms - self._table.now_ms()) / 1000
+        left_ms = session.asked_at_ms + session.max_wait_ms - self._table.now_ms()
+        return min(left_ms, session.throttled_ms or left_ms) / 1000
 
     async def offsets_for_leader_epoch(
         self, request: replication_pb2.OffsetsForLeaderEpochRequest, context: Context

@@ -18,7 +18,14 @@ from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from broker.replication.partition_table import PartitionTable
-from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicIdPartition
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    TopicId,
+    TopicIdPartition,
+)
 from quorate_proto.v1 import errors_pb2, replication_pb2
 
 log = logging.getLogger(__name__)
@@ -50,8 +57,11 @@ class FetchSession:
         self._wake = wake
         self._positions: dict[TopicIdPartition, _Position] = {}
         self._readable: dict[TopicIdPartition, _Position] = {}
+        self._held: dict[TopicIdPartition, _Position] = {}
+        """Would be readable, but the throttle keeps them waiting."""
         self._watermarks: dict[TopicIdPartition, _Position] = {}
         self._refusals: list[replication_pb2.FetchedPartition] = []
+        self._replica_id = NO_BROKER
         self._max_bytes = 0
         self.max_wait_ms = 0
         self.wants_data = False
@@ -61,13 +71,22 @@ class FetchSession:
     @property
     def has_news(self) -> bool:
         """Data or errors. High watermarks alone can wait: they ride along, or end the long poll."""
+        if self._held and not self.throttled_ms:
+            self._readable.update(self._held)
+            self._held.clear()
         return bool(self._readable or self._refusals)
+
+    @property
+    def throttled_ms(self) -> int:
+        """How long positions that are held back have to wait still; 0: none has to."""
+        return self._table.throttles.leader.wait_ms(self._table.now_ms()) if self._held else 0
 
     def close(self) -> None:
         for position in self._positions.values():
             position.hosted.watchers.pop(self, None)
         self._positions.clear()
         self._readable.clear()
+        self._held.clear()
         self._watermarks.clear()
 
     # -- requests --------------------------------------------------------------------------------
@@ -80,7 +99,7 @@ class FetchSession:
         """
         request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
         now_ms = self._table.now_ms()
-        replica_id = BrokerId(request.replica_id)
+        self._replica_id = replica_id = BrokerId(request.replica_id)
         broker_epoch = BrokerEpoch(request.broker_epoch)
         for told in request.positions:
             tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
@@ -128,8 +147,7 @@ class FetchSession:
             self._watermarks[tip] = position
         position.fetch_offset = told.fetch_offset
         position.sent = False
-        if position.is_readable:
-            self._readable[tip] = position
+        self._mark_readable(position)
 
     def _refusal(
         self, hosted: HostedPartition | None, leader_epoch: int, replica_id: BrokerId
@@ -155,15 +173,28 @@ class FetchSession:
         if position is not None:
             position.hosted.watchers.pop(self, None)
             self._readable.pop(tip, None)
+            self._held.pop(tip, None)
             self._watermarks.pop(tip, None)
 
     # -- news ------------------------------------------------------------------------------------
 
     def on_readable(self, hosted: HostedPartition) -> None:
         position = self._positions.get(hosted.tip)
-        if position is not None and position.is_readable:
-            self._readable[hosted.tip] = position
+        if position is not None and self._mark_readable(position):
             self._wake()
+
+    def _mark_readable(self, position: _Position) -> bool:
+        """Whether there is something to send to the follower, now or once the throttle lets it."""
+        tip = position.hosted.tip
+        if not position.is_readable or tip in self._held:
+            return False
+        self._readable[tip] = position
+        return True
+
+    def _is_throttled(self, hosted: HostedPartition) -> bool:
+        """A member of the ISR never is: it holds up the high watermark."""
+        covered = self._table.throttles.leader.covers(hosted.tp)
+        return covered and self._replica_id not in hosted.replica.isr.committed
 
     def on_high_watermark(self, hosted: HostedPartition) -> None:
         position = self._positions.get(hosted.tip)
@@ -195,10 +226,17 @@ class FetchSession:
         for tip in tuple(self._readable):
             if room <= 0:
                 break
-            room -= self._take_data(self._readable.pop(tip), room, response, chunks)
+            position = self._readable.pop(tip)
+            if self._is_throttled(position.hosted) and self._must_wait():
+                self._held[tip] = position
+            else:
+                room -= self._take_data(position, room, response, chunks)
         for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
             _add_partition(response, self._watermarks.pop(tip), 0)
         return pack_frame(response.SerializeToString(), chunks)
+
+    def _must_wait(self) -> bool:
+        return self._table.throttles.leader.wait_ms(self._table.now_ms()) > 0
 
     def _take_data(
         self,
@@ -216,6 +254,8 @@ class FetchSession:
             return 0
         if not read.size:
             return 0
+        if self._is_throttled(hosted):
+            self._table.throttles.leader.take(read.size, self._table.now_ms())
         position.sent = True
         chunks.extend(read.chunks)
         _add_partition(response, position, read.size)

@@ -8,7 +8,7 @@ the stream goes on for the others.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import grpc.aio
 
@@ -75,6 +75,7 @@ class ReplicaFetcher:
         self._writer_wakeup = Wakeup()
         self._reconnect = Wakeup()
         self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked)
+        self._resumption: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     # -- partitions ------------------------------------------------------------------------------
@@ -100,14 +101,20 @@ class ReplicaFetcher:
 
     def position_changed(self, following: Following) -> None:
         """Its log grew or became durable: the leader is told with the next frame."""
-        self._changed[following.tip] = following
-        self._writer_wakeup.wake()
+        if not following.held:
+            self._changed[following.tip] = following
+            self._writer_wakeup.wake()
 
     def _on_checked(self, following: Following) -> None:
         self._fetching += 1
         self.position_changed(following)
+        self._hold_back([following])
 
     def _forget(self, following: Following) -> None:
+        """The leader is to forget its position, if it has it."""
+        if following.held:
+            following.held = False
+            return
         self._fetching -= 1
         self._forgotten.append(following.tip)
         self._writer_wakeup.wake()
@@ -120,12 +127,60 @@ class ReplicaFetcher:
         following.back_off(self._table.now_ms())
         self._truncator.add(following)
 
+    # -- the throttle ----------------------------------------------------------------------------
+
+    def _took_in(self, throttled_bytes: int) -> None:
+        """An answer brought so much of throttled replicas: perhaps they have to wait now."""
+        if throttled_bytes:
+            self._table.throttles.follower.take(throttled_bytes, self._table.now_ms())
+            self._hold_back(self._followings.values())
+
+    def _hold_back(self, followings: Iterable[Following]) -> None:
+        """Those of ``followings`` that are throttled wait while too much has come in already.
+
+        The leader forgets their positions, so at most the answer under way comes in too much.
+        """
+        wait_ms = self._table.throttles.follower.wait_ms(self._table.now_ms())
+        if not wait_ms:
+            return
+        for following in followings:
+            fetches = following.phase is Phase.FETCHING and not following.held
+            if fetches and self._is_throttled(following):
+                self._forget(following)
+                self._changed.pop(following.tip, None)
+                following.held = True
+        if self._resumption is None:
+            self._resume_in(wait_ms)
+
+    def _is_throttled(self, following: Following) -> bool:
+        """What is in sync never is: it holds up the high watermark, or may do so soon."""
+        covered = self._table.throttles.follower.covers(following.hosted.tp)
+        return covered and not following.is_in_sync
+
+    def _resume_in(self, wait_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._resumption = loop.call_later(wait_ms / 1000, self._resume)
+
+    def _resume(self) -> None:
+        """Who was held back goes on, unless it is too early still."""
+        self._resumption = None
+        wait_ms = self._table.throttles.follower.wait_ms(self._table.now_ms())
+        if wait_ms:
+            self._resume_in(wait_ms)
+            return
+        for following in self._followings.values():
+            if following.held:
+                following.held = False
+                self._on_checked(following)
+
     # -- the stream ------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"replica-fetcher-{self.leader}")
 
     async def close(self) -> None:
+        if self._resumption is not None:
+            self._resumption.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -210,6 +265,7 @@ class ReplicaFetcher:
         self._asked_at_ms = None
         for following in self._followings.values():
             following.phase = Phase.CHECKING
+            following.held = False
             self._truncator.add(following)
 
     # -- requests --------------------------------------------------------------------------------
@@ -262,7 +318,7 @@ class ReplicaFetcher:
     def _on_frame(self, frame: bytes) -> None:
         header, records = unpack_frame(frame)
         response = replication_pb2.ReplicaFetchResponse.FromString(header)
-        begin = 0
+        begin = throttled_bytes = 0
         for fetched in response.partitions:
             end = begin + fetched.records_size
             if end > len(records):
@@ -273,8 +329,12 @@ class ReplicaFetcher:
                 if fetched.error_code != errors_pb2.NONE:
                     self._on_error(following, fetched)
                 elif fetched.leader_epoch == following.leader_epoch:
+                    following.leader_high_watermark = fetched.high_watermark
+                    if begin < end and self._is_throttled(following):
+                        throttled_bytes += end - begin
                     self._append(following, records[begin:end], fetched.high_watermark)
             begin = end
+        self._took_in(throttled_bytes)
 
     def _append(self, following: Following, records: memoryview, high_watermark: int) -> None:
         hosted = following.hosted
@@ -286,7 +346,8 @@ class ReplicaFetcher:
                 log.error("cannot append to %s: %s", hosted.tp, error, exc_info=unforeseen)
                 self._back_off(following)
                 return
-            self._changed[following.tip] = following
+            if not following.held:
+                self._changed[following.tip] = following
         following.failures = 0
         hosted.replica.follow_high_watermark(high_watermark, hosted.log.log_end_offset)
 

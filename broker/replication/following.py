@@ -30,8 +30,10 @@ class Following:
     __slots__ = (
         "failures",
         "fetcher",
+        "held",
         "hosted",
         "leader_epoch",
+        "leader_high_watermark",
         "phase",
         "restart_at",
         "retry_at_ms",
@@ -49,6 +51,10 @@ class Following:
         self.phase = Phase.CHECKING
         self.failures = 0
         self.retry_at_ms = 0
+        self.held = False
+        """The throttle keeps it waiting: the leader has been told to forget its position."""
+        self.leader_high_watermark: int | None = None
+        """As the leader last told it, in this epoch."""
         self.start_over = False
         """Nothing of the local log is known to the leader: ask it where its own begins."""
         self.restart_at: int | None = None
@@ -60,6 +66,12 @@ class Following:
         self.failures += 1
         self.retry_at_ms = now_ms + wait_ms
         self.phase = Phase.CHECKING
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it has all that is committed, as far as the leader has told."""
+        known = self.leader_high_watermark
+        return known is not None and self.hosted.log.log_end_offset >= known
 
     @property
     def fetch_offset(self) -> int:

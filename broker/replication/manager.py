@@ -24,6 +24,7 @@ from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import Producing
 from broker.replication.strays import ConfirmUnassigned
+from broker.replication.throttle import Throttles
 from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -63,6 +64,7 @@ class ReplicaManager:
         confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
         open_channel: Callable[[Endpoint], grpc.aio.Channel],
+        throttles: Throttles | None = None,
     ) -> None:
         """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered.
 
@@ -74,6 +76,7 @@ class ReplicaManager:
             lag_time_max_ms=options.replica_lag_time_max_ms,
             min_insync_replicas=min_insync_replicas,
             now_ms=now_ms,
+            throttles=throttles,
         )
         self._metadata = metadata
         self._configs = metadata.image.configs

@@ -14,6 +14,7 @@ from broker.replication.partition.effects import (
     SteppedDown,
 )
 from broker.replication.partition.replica import PartitionReplica
+from broker.replication.throttle import Throttles, unthrottled
 from metadata_log.types import BrokerId, TopicIdPartition, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -35,10 +36,12 @@ class PartitionTable:
         lag_time_max_ms: int,
         min_insync_replicas: Callable[[str], int],
         now_ms: Callable[[], int],
+        throttles: Throttles | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.now_ms = now_ms
         self.isr_proposals: IsrProposals | None = None
+        self.throttles = throttles or unthrottled()
         self._lag_time_max_ms = lag_time_max_ms
         self._min_insync_replicas = min_insync_replicas
         self._store: LogStore | None = None

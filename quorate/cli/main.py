@@ -21,6 +21,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.elect_leaders:elect_leaders",
         "Elect preferred leaders, or unclean ones.",
     ),
+    "brokers": ("quorate.cli.brokers:brokers", "List brokers, or empty one."),
+    "reassign": ("quorate.cli.reassign:reassign", "Move replicas from broker to broker."),
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),

@@ -8,6 +8,8 @@ from quorate.client.connection import ClusterConnection
 from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     ClusterStatus,
+    ConfigChange,
+    ConfigResult,
     CreatePartitionsOptions,
     ElectionType,
     FeatureResult,
@@ -215,6 +217,22 @@ class AdminClient:
         )
         _check(answer.error_code, "listing reassignments")
         return [OngoingReassignment.from_proto(one) for one in answer.partitions]
+
+    def alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]:
+        """Set and remove configuration keys; one result per entity, in order."""
+        request = admin_pb2.IncrementalAlterConfigsRequest(
+            context=self._context("IncrementalAlterConfigs"),
+            changes=[change.to_proto() for change in changes],
+        )
+        answer = self._connection.on_controller(
+            lambda stubs, timeout_s: stubs.admin.IncrementalAlterConfigs(
+                request, timeout=timeout_s
+            ),
+            lambda answer: answer.error_code,
+            timeout_ms=self._timeout_ms,
+        )
+        _check(answer.error_code, "changing configurations")
+        return [ConfigResult.from_proto(result) for result in answer.results]
 
     def list_topics(self) -> list[str]:
         """Names of all topics, sorted."""

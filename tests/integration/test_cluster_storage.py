@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from broker.log import LogOptions, LogStore
 from metadata_log.apply import apply
 from metadata_log.image import Image
 from metadata_log.types import MetadataOffset, TopicId, TopicIdPartition, TopicPartition
@@ -15,6 +13,7 @@ from quorate.client.results import NewTopic, TopicInfo
 from quorate.testing import RunningCluster, running_cluster
 from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
 from tests.support.acked_load import consume_all
+from tests.support.stored_logs import stored_bytes
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -56,25 +55,6 @@ def produce(cluster: RunningCluster, topic: str, records: int) -> None:
             producer.flush(20)
     assert producer.flush(20) == 0
     assert not failed
-
-
-async def stored_bytes(folder: Path) -> dict[TopicIdPartition, bytes]:
-    """Every log in the folder of a stopped broker, by reading it as the broker would."""
-    store = await LogStore.open(
-        folder, LogOptions(), on_flushed=lambda logs: None, on_failed=lambda error: None
-    )
-    try:
-        found = {}
-        for tip, log in store.logs.items():
-            data, at = bytearray(), log.log_start_offset
-            while at < log.log_end_offset:
-                read = log.read(at, 1 << 20, log.log_end_offset)
-                data += b"".join(read.chunks)
-                at = read.next_offset
-            found[tip] = bytes(data)
-        return found
-    finally:
-        await store.close()
 
 
 # --- partition logs -----------------------------------------------------------------------------

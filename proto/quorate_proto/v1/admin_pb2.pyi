@@ -798,6 +798,137 @@ class ListPartitionReassignmentsResponse(google.protobuf.message.Message):
 Global___ListPartitionReassignmentsResponse: typing_extensions.TypeAlias = ListPartitionReassignmentsResponse
 
 @typing.final
+class ConfigChange(google.protobuf.message.Message):
+    """Changes some keys of one entity; the others stay."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ValuesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    REMOVED_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"topic" or "broker"."""
+    entity_name: builtins.str
+    """Topic name or broker id; of brokers, "" is all without a value of their own."""
+    @property
+    def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Keys to set."""
+
+    @property
+    def removed(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Keys to remove; one that is not set is no error."""
+
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        values: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        removed: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "removed", b"removed", "values", b"values"]) -> None: ...
+
+Global___ConfigChange: typing_extensions.TypeAlias = ConfigChange
+
+@typing.final
+class IncrementalAlterConfigsRequest(google.protobuf.message.Message):
+    """Changes configurations."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    CHANGES_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigChange]:
+        """One per entity."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        changes: collections.abc.Iterable[Global___ConfigChange] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "context", b"context"]) -> None: ...
+
+Global___IncrementalAlterConfigsRequest: typing_extensions.TypeAlias = IncrementalAlterConfigsRequest
+
+@typing.final
+class ConfigResult(google.protobuf.message.Message):
+    """Outcome for one entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """As in the request."""
+    entity_name: builtins.str
+    """As in the request."""
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___ConfigResult: typing_extensions.TypeAlias = ConfigResult
+
+@typing.final
+class IncrementalAlterConfigsResponse(google.protobuf.message.Message):
+    """Outcome per entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___ConfigResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___IncrementalAlterConfigsResponse: typing_extensions.TypeAlias = IncrementalAlterConfigsResponse
+
+@typing.final
 class AllocateProducerIdsRequest(google.protobuf.message.Message):
     """A broker wants producer ids."""
 

@@ -138,6 +138,22 @@ _AdminListPartitionReassignmentsType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminIncrementalAlterConfigsType = typing_extensions.TypeVar(
+    '_AdminIncrementalAlterConfigsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
+    ],
+)
+
 _AdminAllocateProducerIdsType = typing_extensions.TypeVar(
     '_AdminAllocateProducerIdsType',
     grpc.UnaryUnaryMultiCallable[
@@ -218,7 +234,7 @@ _AdminUpdateFeaturesType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -250,6 +266,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
             quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+            quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -304,6 +324,10 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+            quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
             quorate_proto.v1.admin_pb2.AllocateProducerIdsResponse,
         ],
@@ -345,6 +369,9 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     ListPartitionReassignments: _AdminListPartitionReassignmentsType
     """The reassignments under way."""
+
+    IncrementalAlterConfigs: _AdminIncrementalAlterConfigsType
+    """Sets and removes configuration keys of topics and brokers."""
 
     AllocateProducerIds: _AdminAllocateProducerIdsType
     """Hands out a block of producer ids."""
@@ -389,6 +416,10 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.ListPartitionReassignmentsRequest,
         quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.AllocateProducerIdsRequest,
@@ -470,6 +501,14 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ListPartitionReassignmentsResponse]]:
         """The reassignments under way."""
+
+    @abc.abstractmethod
+    def IncrementalAlterConfigs(
+        self,
+        request: quorate_proto.v1.admin_pb2.IncrementalAlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.IncrementalAlterConfigsResponse]]:
+        """Sets and removes configuration keys of topics and brokers."""
 
     @abc.abstractmethod
     def AllocateProducerIds(

@@ -1,0 +1,119 @@
+"""``quorate brokers``: which there are, what they hold, and emptying one."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+
+@click.group()
+def brokers() -> None:
+    """List brokers, or empty one so that it may stop for good.
+
+    \b
+    Example:
+      quorate brokers list
+      quorate brokers decommission 3
+    """
+
+
+@brokers.command("list")
+@cluster_options
+@timeout_option(10_000)
+@json_option
+def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
+    """List brokers with what they lead and hold; also those that are away.
+
+    \b
+    Example:
+      quorate brokers list --bootstrap-server 127.0.0.1:9092
+    """
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        status = admin.cluster_status()
+        topics = admin.describe_topics()
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    held = Counter(one for partition in partitions for one in partition.replicas)
+    led = Counter(partition.leader for partition in partitions)
+    live = {broker.id: broker for broker in status.brokers}
+    rows = [
+        {
+            "id": one,
+            "live": one in live,
+            "kafka": live[one].kafka if one in live else "",
+            "rack": live[one].rack if one in live else "",
+            "leaders": led[one],
+            "replicas": held[one],
+        }
+        for one in sorted({*live, *held})
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        rack = f", rack {row['rack']}" if row["rack"] else ""
+        where = f"{row['kafka']}{rack}" if row["live"] else "away"
+        click.echo(
+            f"broker {row['id']:<4} {where}: leads {row['leaders']} of {row['replicas']} replicas"
+        )
+
+
+@brokers.command()
+@cluster_options
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES/S",
+    help="Limit what each broker sends and takes for it.",
+)
+@timeout_option(24 * 3600 * 1000)
+@json_option
+def decommission(
+    bootstrap_server: str | None,
+    data: Path | None,
+    broker_id: int,
+    dry_run: bool,
+    throttle: int | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Move everything away from broker ID; then it may stop for good.
+
+    Interrupted, it goes on where it was when it is called again. A broker that is gone already can
+    be emptied as well, as long as other replicas are in sync.
+
+    \b
+    Example:
+      quorate brokers decommission 3 --dry-run
+      quorate brokers decommission 3 --throttle 50000000
+    """
+    from quorate.client.admin import AdminClient
+    from quorate.reassignment.emptying import empty, next_pass
+    from quorate.reassignment.plan import plan_text
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, client_id="quorate-cli") as admin:
+        if dry_run:
+            click.echo(plan_text(next_pass(admin, broker_id).plan))
+            return
+        moved = 0
+        for progress in empty(admin, broker_id, throttle, timeout_ms):
+            moved = progress.moved
+            if not as_json:
+                click.echo(progress.text)
+    if as_json:
+        print_json({"broker_id": broker_id, "moved": moved})
+    else:
+        click.echo(f"Broker {broker_id} holds no replica any more: it may stop.")
