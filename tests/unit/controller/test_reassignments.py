@@ -11,7 +11,13 @@ from broker.controller.managers.office import Office
 from broker.controller.managers.reassignments import Candidates, Wanted
 from metadata_log.features import METADATA_VERSION
 from metadata_log.image import Image, Partition
-from metadata_log.records import BrokerAdmitted, IsrChange, IsrMember, TopicDeletionPending
+from metadata_log.records import (
+    BrokerAdmitted,
+    IsrChange,
+    IsrMember,
+    PartitionRemovalPending,
+    TopicDeletionPending,
+)
 from metadata_log.types import NO_BROKER, BrokerId, TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
@@ -204,6 +210,15 @@ def test_c11_a_topic_that_is_being_deleted_is_left_alone(moves: Moves) -> None:
     assert moves.alter(0, 2) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert not moves.complete()
     assert not moves.listed()
+
+
+def test_c11_c14_a_partition_that_is_being_removed_is_left_alone(moves: Moves) -> None:
+    moves.log.create_topic("b", (1, 2), (2, 1))
+    removal = PartitionRemovalPending(topic="b", topic_id=topic_id_of("b"), first_partition=1)
+    assert moves.log.write_as_controller(removal).ok
+    assert moves.alter(0, 2, tp=TopicPartition("b", 1)) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert moves.message == "b-1 is being deleted"
+    assert moves.alter(0, 2, tp=TopicPartition("b", 0)) == "NONE"
 
 
 def test_c11_the_replication_factor_changes_only_where_that_is_allowed(moves: Moves) -> None:

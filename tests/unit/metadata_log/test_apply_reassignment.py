@@ -8,6 +8,7 @@ from metadata_log.records import (
     IsrChange,
     IsrMember,
     PartitionReassignment,
+    PartitionRemovalPending,
     ResultCode,
     TopicRemoved,
 )
@@ -194,6 +195,16 @@ def test_c11_only_the_controller_writes_it(log: MetadataLogBuilder) -> None:
         controller_epoch=ControllerEpoch(1),
     )
     assert log.write(record).results[0].code is ResultCode.INVALID
+
+
+def test_c11_c14_a_partition_that_goes_is_not_moved(log: MetadataLogBuilder) -> None:
+    removal = PartitionRemovalPending(
+        topic="orders", topic_id=topic_id_of("orders"), first_partition=1
+    )
+    assert log.write_as_controller(removal).ok
+    refused = log.reassign(TopicPartition("orders", 1), replicas=(1, 2, 3, 0), target=(0,))
+    assert refused.results[0].code is ResultCode.UNKNOWN_TOPIC
+    begin(log)
 
 
 def test_c11_a_topic_takes_its_pending_reassignments_with_it(log: MetadataLogBuilder) -> None:

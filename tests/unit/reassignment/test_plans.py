@@ -116,6 +116,17 @@ def test_c11_preferred_leaders_are_spread_too() -> None:
     assert sorted(replicas[0] for replicas in plan.values()) == [3, 3, 4, 4]
 
 
+def test_c11_new_replicas_are_spread_over_all_that_can_take_them() -> None:
+    current = {named("a", number): (1, 2) for number in range(4)}
+    plan = emptied(current, 2, NO_RACKS)
+    assert sorted(replicas[1] for replicas in plan.values()) == [3, 3, 4, 4]
+
+
+def test_c11_of_two_that_hold_as_much_the_one_that_leads_less_is_taken() -> None:
+    current = {named("a"): (3, 1), named("b"): (1, 4), named("c"): (2, 1)}
+    assert emptied(current, 2, NO_RACKS) == {named("c"): (4, 1)}
+
+
 def test_c11_a_rack_is_used_twice_only_where_there_is_no_other() -> None:
     racks = {1: "x", 2: "y", 3: "x", 4: "y", 5: "x"}
     assert emptied({named("a"): (1, 2)}, 2, racks) == {named("a"): (1, 4)}
