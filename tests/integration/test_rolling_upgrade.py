@@ -41,6 +41,7 @@ def levels(cluster: RunningCluster) -> tuple[int, int]:
     raise AssertionError("the feature is not shown")
 
 
+@pytest.mark.slow
 def test_b4_scenario_21_nothing_is_lost_in_a_rolling_upgrade(cluster: RunningCluster) -> None:
     with cluster.admin() as admin:
         new = NewTopic(name="load", num_partitions=PARTITIONS, replication_factor=3)
