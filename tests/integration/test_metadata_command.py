@@ -35,7 +35,7 @@ def test_paths_are_listed_read_and_found(cluster: RunningCluster, at: tuple[str,
     record = quorate_json("metadata", "get", leader_and_isr, *at)
     assert (record["leader"], record["isr"]) == (2, [2, 1])
     assert quorate("metadata", "tree", "/brokers/topics/orders", *at).count("leaderAndISR") == 2
-    found = quorate_json("metadata", "find", "*/leaderAndISR", "--where", "leader=2", *at)
+    found = quorate_json("metadata", "find", "*/orders/*/leaderAndISR", "--where", "leader=2", *at)
     assert found == [leader_and_isr]
     assert "nothing is recorded at /brokers" in quorate_error("metadata", "get", "/brokers", *at)
     assert "there is nothing at /nowhere" in quorate_error("metadata", "ls", "/nowhere", *at)
