@@ -6,8 +6,11 @@ removal of each must be noticed within ``WITHIN_SEEDS`` seeds.
 
 from typing import Any, Final
 
+import msgspec
+
 import metadata_log.apply
 import metadata_log.rules.leader_and_isr as isr_rules
+import metadata_log.rules.partition_count as count_rules
 import metadata_log.rules.reassignment as reassignment_rules
 import metadata_log.rules.topics as topic_rules
 from broker.control.fencing import ControlFence
@@ -17,7 +20,9 @@ from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
 from broker.replication.partition.state import ReplicaState
 from broker.replication.truncator import Truncator
+from metadata_log.image import Topic
 from metadata_log.records import Operation, Record
+from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import errors_pb2
 from tests.sim.mutants import Mutant, Replacement, nothing
 
@@ -99,6 +104,22 @@ def _reassignment_waits() -> list[Replacement]:
     return [(reassignments, "_is_in_sync", at_once)]
 
 
+def _former_log() -> list[Replacement]:
+    async def keep(_self: ControlCommands, _tip: Any, _removed_at: int) -> int:
+        return errors_pb2.NONE
+
+    return [(ControlCommands, "_discard_former", keep)]
+
+
+def _epoch_floor() -> list[Replacement]:
+    def _without(draft: Any, topic: Topic, first: int, offset: MetadataOffset) -> Topic:
+        cut = without(draft, topic, first, offset)
+        return msgspec.structs.replace(cut, leader_epoch_floor=topic.leader_epoch_floor)
+
+    without = count_rules._without
+    return [(count_rules, "_without", _without)]
+
+
 MUTANTS: Final = [
     Mutant("truncate-to-hw", "truncation by leader-epoch history", _truncate_to_high_watermark),
     Mutant("fetch-epoch", "the leader-epoch check on fetch", _fetch_epoch),
@@ -107,6 +128,8 @@ MUTANTS: Final = [
     Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
     Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),
     Mutant("reassignment-waits", "that a reassignment ends in sync", _reassignment_waits),
+    Mutant("former-log", "the end of a removed partition's log", _former_log),
+    Mutant("epoch-floor", "leader epochs above those of removed partitions", _epoch_floor),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
 ]
 
