@@ -51,6 +51,7 @@ class Faults:
             (self._slow_network, 1.0),
             (self._reset_links, 1.5),
             (self._harm_control_requests, 2.0),
+            (self._miss_a_removal, 0.7),
             (operator.create, 2.0),
             (operator.delete, 1.0),
             (operator.replace, 1.5),
@@ -224,6 +225,14 @@ class Faults:
         self._world.note(f"control requests: {mischief}")
         self._set_mischief(mischief)
         self._world.after(self._seconds(), partial(self._set_mischief, Mischief()))
+
+    def _miss_a_removal(self) -> None:
+        """Nobody hears a word of the controller while partitions go and come again."""
+        self._world.note("control requests are lost while partitions are removed")
+        self._set_mischief(Mischief(1.0, 0.0))
+        self._operator.shrink_and_grow()
+        seconds = self._world.random.choice([1.0, 6.0])
+        self._world.after(seconds, partial(self._set_mischief, Mischief()))
 
     def _set_mischief(self, mischief: Mischief) -> None:
         self.mischief = mischief

@@ -71,10 +71,14 @@ class Operator(Client):
         self._on_any_topic(self._shrink)
 
     def shrink_and_grow(self) -> None:
-        """Partitions come again under the numbers of removed ones, at once."""
+        """Partitions come again under the numbers of removed ones, as soon as those are gone."""
 
         async def both(name: str) -> None:
             await self._shrink(name)
+            for _ in range(40):
+                if name not in self._quorum.image.removals:
+                    break
+                await self.pause(0.2)
             await self._grow(name)
 
         self._on_any_topic(both)
