@@ -148,6 +148,20 @@ class Operator(Client):
         request = admin_pb2.ResignControllerRequest(context=self._context())
         self._begin(self._at_controller("ResignController", request))
 
+    def move_controller(self) -> None:
+        """Hand the office to a broker drawn by lot, live or not (E5)."""
+        request = admin_pb2.MoveControllerRequest(
+            context=self._context(), broker_id=self.any_broker()
+        )
+        self._begin(self._at_controller("MoveController", request))
+
+    def risk_losses(self) -> None:
+        """Availability before safety, for one topic (C2)."""
+        names = sorted(self._quorum.image.topics)
+        if names and self._quorum.image.controller is not None:
+            name = self.world.random.choice(names)
+            self.allow_unclean(lambda _: [name])
+
     def _some_partitions(self, image: Image) -> list[tuple[str, int]]:
         """The number of them, or one."""
         every = [

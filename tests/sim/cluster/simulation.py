@@ -70,6 +70,8 @@ class Simulation:
             "min.insync.replicas": draw.choice([1, 1, 2]),
         }
         segment_bytes = draw.choice([600, 4_000, 1 << 20])
+        self._old_software = draw.random() < 0.3
+        """Brokers understand inter_broker_protocol 1 until they are started with newer software."""
         self.checker = Checker(world, self.machines)
         self.quorum.on_applied = self.checker.metadata.applied
         world.note(f"seed {seed}: {self._brokers} brokers, {self._config}")
@@ -124,7 +126,7 @@ class Simulation:
         process = Process(
             machine,
             self.quorum,
-            simulated_config(machine.voter_id, self._config),
+            simulated_config(machine.voter_id, {**self._config, **self._software(machine)}),
             session_timeout_ms=self._session_ms,
             patience=self._patience,
         )
@@ -133,6 +135,14 @@ class Simulation:
             machine.voter_id, method, body
         )
         return process
+
+    def _software(self, machine: Machine) -> dict[str, Any]:
+        """A rolling upgrade: what is started again may be newer than it was (B4)."""
+        if self._old_software and machine.is_old and machine.boots > 1:
+            machine.is_old = self.world.chance(0.5)
+        if not (self._old_software and machine.is_old):
+            return {}
+        return {"inter.broker.protocol.version": 1}
 
     def _after_run(self, machine: Machine) -> Callable[[], None]:
         return lambda: self.checker.after(machine)
