@@ -35,7 +35,9 @@ def cluster_status(
         for number, partition in enumerate(topic.partitions):
             if partition.offline or partition.under_replicated:
                 tp = TopicPartition(name, number)
-                _note_trouble(status, tp, partition, min_insync_replicas)
+                pending = image.reassignment(tp)
+                wanted = len(partition.replicas) - len(pending.adding if pending else ())
+                _note_trouble(status, tp, partition, wanted, min_insync_replicas)
     return status
 
 
@@ -43,16 +45,21 @@ def _note_trouble(
     status: admin_pb2.ClusterStatusResponse,
     tp: TopicPartition,
     partition: Partition,
+    wanted: int,
     min_insync_replicas: Callable[[str], int],
 ) -> None:
-    """At the minimum is only who could have more: a whole ISR is as good as it gets."""
+    """At the minimum is only who could have more: a whole ISR is as good as it gets.
+
+    ``wanted``: how many replicas there are to be in sync. Those that a reassignment is adding are
+    on their way, and no trouble (C11).
+    """
     reference = admin_pb2.PartitionRef(topic=tp.topic, partition=tp.partition)
     if partition.offline:
         status.offline_partitions.append(reference)
-    if not partition.under_replicated:
+    if len(partition.isr) >= wanted:
         return
     status.under_replicated_partitions.append(reference)
-    needed = min(min_insync_replicas(tp.topic), len(partition.replicas))
+    needed = min(min_insync_replicas(tp.topic), wanted)
     if len(partition.isr) < needed:
         status.under_min_isr_partitions.append(reference)
     elif len(partition.isr) == needed:

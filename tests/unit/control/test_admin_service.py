@@ -13,7 +13,7 @@ from broker.controller.managers.brokers import leadership_changes
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Liveness
 from broker.metadata_follower import MetadataFollower
-from metadata_log.types import BrokerEpoch
+from metadata_log.types import BrokerEpoch, TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
 from quorum.errors import QuorumUnavailable
@@ -193,3 +193,23 @@ def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
     assert [(one.topic, one.partition) for one in hurt.under_replicated_partitions] == [
         ("orders", 0)
     ]
+
+
+def test_c11_replicas_on_their_way_are_no_trouble() -> None:
+    log = MetadataLogBuilder()
+    for broker_id in (1, 2, 3):
+        log.start_broker(broker_id)
+    log.elect_controller(1)
+    log.create_topic("t", (1, 2))
+    assert log.reassign(TopicPartition("t", 0), replicas=(1, 2, 3), target=(3, 2)).ok
+    moving = cluster_status(log.image, lambda _: 2)
+    assert not moving.under_replicated_partitions
+    assert not moving.at_min_isr_partitions
+    log.stop_broker(2)
+    office = Office(log.image.controller_id, log.image.controller_epoch)
+    live = Liveness(frozenset(log.image.brokers))
+    changes = leadership_changes(log.image, office, live, unclean=lambda _topic: False)
+    assert log.transact(*changes, atomic=False).ok
+    hurt = cluster_status(log.image, lambda _: 2)
+    assert [one.topic for one in hurt.under_replicated_partitions] == ["t"]
+    assert [one.topic for one in hurt.under_min_isr_partitions] == ["t"]
