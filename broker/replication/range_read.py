@@ -47,7 +47,16 @@ class RangeReadService:
     async def describe_topics(
         self, request: replication_pb2.DescribeTopicsRequest, context: Context
     ) -> replication_pb2.DescribeTopicsResponse:
-        """Topics, leaders, and where to reach them."""
+        """Topics, leaders, and where to reach them.
+
+        UNAVAILABLE from a broker that was told nothing yet: an empty answer would say that there
+        are no topics.
+        """
+        if not self._metadata.brokers:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "this broker was not told of the cluster yet",
+            )
         names = sorted(self._metadata.topics) if request.all else request.topics
         return replication_pb2.DescribeTopicsResponse(
             topics=[self._describe(name) for name in names],

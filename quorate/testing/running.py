@@ -105,6 +105,10 @@ class RunningCluster:
         """SIGTERM: a controlled shutdown; waits until the process is gone."""
         self._cluster.stop_node(self._cluster.node("broker", broker_id))
 
+    def stop_voter(self, voter_id: int) -> None:
+        """SIGTERM: what it leads is handed over; waits until the process is gone."""
+        self._cluster.stop_node(self._cluster.node("quorum", voter_id))
+
     def restart_broker(self, broker_id: int, *, wait: bool = True) -> None:
         """Starts a broker again, killing it first if it runs; waits until it has registered."""
         node = self._restart("broker", broker_id)

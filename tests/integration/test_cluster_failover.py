@@ -13,7 +13,9 @@ import pytest
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus, NewTopic
 from quorate.testing import RunningCluster, running_cluster
+from quorate_proto.v1 import errors_pb2
 from tests.support.acked_load import Acknowledged, acked_load, assert_nothing_lost, consume_all
+from tests.support.raw_client import RawClient, receive_produced, record_batch, send_produce
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -22,6 +24,7 @@ PARTITIONS = 6
 RECOVERY_LIMIT_S = 3.0
 RECORDS_AROUND = 30
 """Records per partition acknowledged before and after each kill."""
+REFUSALS_OF_A_SLEEPER = (errors_pb2.NOT_LEADER_OR_FOLLOWER, errors_pb2.REQUEST_TIMED_OUT)
 
 _topics = (f"load-{number}" for number in count())
 
@@ -53,7 +56,7 @@ def check_load(cluster: RunningCluster, topic: str, acknowledged: Acknowledged) 
     assert acknowledged.longest_silence_s() < RECOVERY_LIMIT_S
 
 
-def test_c2_killed_leader_hands_over_to_live_isr_members(
+def test_c2_scenario_18_killed_leader_hands_over_to_live_isr_members(
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
@@ -74,7 +77,7 @@ def test_c2_killed_leader_hands_over_to_live_isr_members(
     wait_until_whole(cluster)
 
 
-def test_e2_e5_killed_controller_is_succeeded_with_one_epoch_more(
+def test_e2_e5_scenario_18_killed_controller_is_succeeded_with_one_epoch_more(
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
@@ -92,7 +95,7 @@ def test_e2_e5_killed_controller_is_succeeded_with_one_epoch_more(
     wait_until_whole(cluster)
 
 
-def test_d1_killed_quorum_leader_is_succeeded_without_a_change_of_controller(
+def test_d1_scenario_18_killed_quorum_leader_is_succeeded_without_a_change_of_controller(
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
@@ -121,7 +124,7 @@ def test_d1_killed_quorum_leader_is_succeeded_without_a_change_of_controller(
     wait_until_whole(cluster)
 
 
-def test_killed_leader_controller_and_quorum_leader_at_once_lose_nothing(
+def test_scenario_18_killed_leader_controller_and_quorum_leader_at_once_lose_nothing(
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
@@ -142,7 +145,7 @@ def test_killed_leader_controller_and_quorum_leader_at_once_lose_nothing(
     wait_until_whole(cluster)
 
 
-def test_b3_bounced_broker_comes_back_with_a_greater_epoch_and_catches_up(
+def test_b3_scenario_18_bounced_broker_comes_back_with_a_greater_epoch_and_catches_up(
     cluster: RunningCluster, topic: str
 ) -> None:
     """Killed and started again faster than its session expires."""
@@ -162,7 +165,7 @@ def test_b3_bounced_broker_comes_back_with_a_greater_epoch_and_catches_up(
     assert_nothing_lost(acknowledged, consume_all(cluster.bootstrap, topic, PARTITIONS))
 
 
-def test_c10_everything_killed_at_once_comes_back_with_every_acknowledged_record(
+def test_c10_scenario_18_everything_killed_at_once_comes_back_with_every_acknowledged_record(
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
@@ -186,7 +189,7 @@ def test_c10_everything_killed_at_once_comes_back_with_every_acknowledged_record
     assert_nothing_lost(acknowledged, consume_all(cluster.bootstrap, topic, PARTITIONS))
 
 
-def test_stopped_broker_moves_its_leaderships_before_it_goes(
+def test_scenario_18_stopped_broker_moves_its_leaderships_before_it_goes(
     cluster: RunningCluster, topic: str
 ) -> None:
     """SIGTERM is a controlled shutdown: clients see a new leader, not a silence."""
@@ -203,28 +206,38 @@ def test_stopped_broker_moves_its_leaderships_before_it_goes(
     wait_until_whole(cluster)
 
 
-def test_c15_paused_leader_is_replaced_and_cannot_harm_when_it_wakes(
+def test_c15_scenario_20_paused_leader_is_replaced_and_cannot_harm_when_it_wakes(
     cluster: RunningCluster, topic: str
 ) -> None:
     """A leader that sleeps past its session wakes up believing that it leads.
 
-    Its connections stay open, so the client has to give up on it by itself: the library's default
+    A produce request is among the first things it finds then; it must not acknowledge it. Its
+    connections stay open, so the client has to give up on it by itself: the library's default
     would be a minute.
     """
     before = wait_until_whole(cluster)
-    victim = next(b for b in leaders(cluster, topic) if b != before.controller_id)
-    with acked_load(cluster.bootstrap, topic, PARTITIONS, socket_timeout_ms=1_000) as load:
+    led = leaders(cluster, topic)
+    victim = next(b for b in led if b != before.controller_id)
+    with (
+        acked_load(cluster.bootstrap, topic, PARTITIONS, socket_timeout_ms=1_000) as load,
+        RawClient(cluster.broker_address(victim)) as early,
+    ):
         load.wait_for_more(RECORDS_AROUND)
+        assert early.is_served()
         cluster.pause_broker(victim)
         try:
             load.wait_for_more(RECORDS_AROUND, timeout_s=40.0)
             assert victim not in [broker.id for broker in other_view(cluster, victim).brokers]
+            send_produce(early, topic, led.index(victim), record_batch(b"for a sleeper"))
         finally:
             cluster.resume_broker(victim)
+        assert receive_produced(early, topic).error_code in REFUSALS_OF_A_SLEEPER
         load.wait_for_more(RECORDS_AROUND)
         acknowledged = load.stop()
     wait_until_whole(cluster)
-    assert_nothing_lost(acknowledged, consume_all(cluster.bootstrap, topic, PARTITIONS))
+    consumed = consume_all(cluster.bootstrap, topic, PARTITIONS)
+    assert_nothing_lost(acknowledged, consumed)
+    assert b"" not in consumed, "what the sleeper was sent has no key, and is nowhere"
 
 
 def other_view(cluster: RunningCluster, without: int) -> ClusterStatus:

@@ -80,7 +80,7 @@ async def test_d3_replicas_are_byte_equal_in_lmdb(
     assert len(consume_all(cluster.bootstrap, topic.name, PARTITIONS)) == 500
 
 
-async def test_c5_deleted_topic_leaves_no_data_also_on_a_broker_that_was_down(
+async def test_c5_scenario_19_deleted_topic_leaves_no_data_also_on_a_broker_that_was_down(
     cluster: RunningCluster, topic: TopicInfo
 ) -> None:
     produce(cluster, topic.name, 90)

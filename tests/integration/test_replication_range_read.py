@@ -165,6 +165,23 @@ async def test_d2_topics_leaders_and_brokers_are_described(reader: RangeReader) 
     assert [topic.topic for topic in everything.topics] == ["bills", "orders"]
 
 
+async def test_c19_a_broker_that_was_told_nothing_says_nothing(reader: RangeReader) -> None:
+    """It has just started: "no such topic" would be wrong, and so would "no topics"."""
+    describe = reader.channel.unary_unary(
+        "/quorate.v1.RangeRead/DescribeTopics",
+        request_serializer=replication_pb2.DescribeTopicsRequest.SerializeToString,
+        response_deserializer=replication_pb2.DescribeTopicsResponse.FromString,
+    )
+    reader.cluster.nodes[1].cache.brokers = {}
+    for request in (
+        replication_pb2.DescribeTopicsRequest(topics=["orders"]),
+        replication_pb2.DescribeTopicsRequest(all=True),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await describe(request)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_d2_offsets_come_from_the_leader_alone(reader: RangeReader) -> None:
     list_offsets = reader.channel.unary_unary(
         "/quorate.v1.RangeRead/ListOffsets",

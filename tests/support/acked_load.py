@@ -192,3 +192,19 @@ def assert_nothing_lost(acknowledged: Acknowledged, consumed: Consumed) -> None:
     assert not lost, f"{len(lost)} of {len(acknowledged.offsets)} acknowledged are lost: " + str(
         Counter(partition for partition, _ in lost.values())
     )
+
+
+def assert_order_kept(acknowledged: Acknowledged) -> None:
+    """Of each partition, what was sent later lies behind what was sent before it.
+
+    Only where the load had one request in flight at a time: without idempotence a record that is
+    sent again may otherwise be overtaken.
+    """
+    last: dict[int, tuple[bytes, int]] = {}
+    for key, (partition, offset) in sorted(acknowledged.offsets.items()):
+        before = last.get(partition)
+        assert before is None or before[1] < offset, (
+            f"partition {partition}: record {before[0]!r} is at offset {before[1]}, "
+            f"record {key!r}, sent after it, at {offset}"
+        )
+        last[partition] = key, offset

@@ -38,9 +38,17 @@ class RawClient:
 
     def call(self, api_key: int, version: int, body: bytes) -> bytes:
         """The response's body, behind its correlation id."""
+        self.send(api_key, version, body)
+        return self.receive()
+
+    def send(self, api_key: int, version: int, body: bytes) -> None:
+        """A request whose answer is received later: one at a time."""
         self._correlation_id += 1
         header = struct.pack(">hhi", api_key, version, self._correlation_id) + string("test")
         self._socket.sendall(frame(header + body))
+
+    def receive(self) -> bytes:
+        """The body of the answer to the last request."""
         (size,) = struct.unpack(">i", self._receive(4))
         answer = self._receive(size)
         (correlation_id,) = struct.unpack_from(">i", answer)
@@ -116,9 +124,21 @@ def produce(
     client: RawClient, topic: str, partition: int, records: bytes | bytearray, *, acks: int = -1
 ) -> ProduceAnswer:
     """Produce v3 of one partition."""
+    send_produce(client, topic, partition, records, acks=acks)
+    return receive_produced(client, topic)
+
+
+def send_produce(
+    client: RawClient, topic: str, partition: int, records: bytes | bytearray, *, acks: int = -1
+) -> None:
+    """Produce v3 of one partition, to be answered by ``receive_produced``."""
     body = struct.pack(">hhii", -1, acks, int(TIMEOUT_S * 1000), 1) + string(topic)
     body += struct.pack(">iii", 1, partition, len(records)) + records
-    answer = client.call(PRODUCE, PRODUCE_VERSION, body)
+    client.send(PRODUCE, PRODUCE_VERSION, body)
+
+
+def receive_produced(client: RawClient, topic: str) -> ProduceAnswer:
+    answer = client.receive()
     at = 4 + 2 + len(topic) + 4
     _, error_code, base_offset = struct.unpack_from(">ihq", answer, at)
     return ProduceAnswer(error_code, base_offset)

@@ -6,8 +6,10 @@ import pytest
 
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
-from tests.support.broker_replicas import BrokerReplicas
+from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.metadata import MetadataLogBuilder
 from tests.support.replica_cluster import batch
+from tests.unit.replication.test_produce import settle
 
 ORDERS = TopicPartition("orders", 0)
 CHECKPOINTED, COMMITTED = 1, 3
@@ -72,3 +74,24 @@ async def test_scenario_15_a_restarted_leader_admits_nobody_who_lacks_what_it_ha
     assert isr.in_flight is None, "broker 3 lacks a record that was acknowledged"
     restarted.follower(3).send("orders", fetch=COMMITTED)
     assert restarted.hosted("orders").replica.isr.proposed == {1, 2, 3}
+
+
+async def test_c5_scenario_19_a_topic_created_again_while_its_replica_was_down_begins_empty(
+    restarted: BrokerReplicas,
+) -> None:
+    """The broker is among its replicas again: what it holds under the old id is another topic's."""
+    metadata = MetadataLogBuilder()
+    for broker_id in (1, 2):
+        metadata.start_broker(broker_id)
+    metadata.elect_controller(2)
+    metadata.create_topic("orders", (2, 1), generation=1)
+    old, new = tip_of("orders"), tip_of("orders", generation=1)
+    restarted.unassigned.add(old)
+    await restarted.manager.adopt_image(metadata.image)
+    hosted = restarted.hosted("orders")
+    assert (hosted.tip, hosted.log.log_end_offset, hosted.replica.high_watermark) == (new, 0, 0)
+    await settle()
+    assert restarted.store.deleted == [old]
+    await restarted.lead("orders", isr=(1,), epoch=1, version=1, generation=1)
+    assert restarted.manager.list_offset(ORDERS, -1).offset == 0
+    assert (await restarted.produce("orders", batch("new"), acks=0)).base_offset == 0
