@@ -11,11 +11,13 @@ GRPC_OPTIONS: Final[tuple[GrpcOption, ...]] = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.so_reuseport", 0),
     ("grpc.http2.max_frame_size", 1 << 20),
 )
-"""Reconnects are quick: a restarted broker must be followed again within the lag limit.
+"""Reconnects are quick: a restarted broker must be followed again within the lag limit. But one
+that is busy has a second to take part in a handshake (``min_reconnect``): at 100 ms, connections
+that a controller opens to many at once break off and begin again.
 HTTP/2 frames are large: the default of 16 KiB costs a fifth of the CPU of a replication stream.
 ``so_reuseport`` off: a second process on a taken port fails instead of sharing it."""

@@ -6,7 +6,7 @@ packed until asked for: a broker that serves few of 200,000 partitions unpacks f
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -132,25 +132,24 @@ def _broker(message: PeerBroker) -> CachedBroker:
 
 
 def _unpacked(packed: TopicMetadata) -> Iterator[CachedPartition]:
-    replicas, isrs = list(packed.replicas), list(packed.isrs)
-    replicas_at = isrs_at = 0
+    everyone, absentees = packed.replicas[:], packed.absent[:]
+    replicas_at = absent_at = 0
     columns = zip(
         packed.leaders,
         packed.leader_epochs,
         packed.replica_counts,
-        packed.isr_counts,
+        packed.absent_counts,
         strict=True,
     )
-    for leader, epoch, replica_count, isr_count in columns:
-        yield CachedPartition(
-            BrokerId(leader),
-            LeaderEpoch(epoch),
-            _ids(replicas[replicas_at : replicas_at + replica_count]),
-            _ids(isrs[isrs_at : isrs_at + isr_count]),
-        )
+    for leader, epoch, replica_count, absent_count in columns:
+        replicas = isr = _ids(everyone[replicas_at : replicas_at + replica_count])
         replicas_at += replica_count
-        isrs_at += isr_count
+        if absent_count:
+            absent = absentees[absent_at : absent_at + absent_count]
+            absent_at += absent_count
+            isr = _ids(replica for replica in replicas if replica not in absent)
+        yield CachedPartition(BrokerId(leader), LeaderEpoch(epoch), replicas, isr)
 
 
-def _ids(numbers: list[int]) -> tuple[BrokerId, ...]:
+def _ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
     return interned(tuple(map(BrokerId, numbers)))

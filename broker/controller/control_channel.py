@@ -7,9 +7,7 @@ request that is under way and names the same partition: the later word must arri
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 from broker.controller.control_requests import (
     Encoded,
@@ -21,9 +19,6 @@ from broker.controller.lane import Correspondence, Lane
 from broker.controller.transport import ControlKind
 from metadata_log.image import Broker
 from metadata_log.types import TopicIdPartition
-
-DELTAS_MAX: Final = 64
-"""A broker this many metadata updates behind gets one full one instead."""
 
 
 class LeadershipLane(Lane):
@@ -61,6 +56,8 @@ class LeadershipLane(Lane):
     async def take(self) -> Encoded | None:
         self._taken = None
         self._answered.set()
+        if self._all:
+            await self._take_turn()
         if not (self._all or self._some):
             return None
         image, own = self._shared.image(), self._broker.broker_id
@@ -110,37 +107,42 @@ class StopLane(Lane):
 
 
 class MetadataLane(Lane):
-    """UpdateMetadata: changes in order, or everything where the broker has missed some."""
+    """UpdateMetadata: everything, or the topics that changed since the broker was told of them."""
 
     kind = ControlKind.UPDATE_METADATA
 
     def __init__(self, shared: Correspondence, broker: Broker) -> None:
         super().__init__(shared, broker)
         self._full = False
-        self._deltas: deque[Encoded] = deque()
+        self._changed: frozenset[str] | None = None
+        """Topics to tell of; none of them where only the brokers have changed, None: no news."""
+        self._taken: tuple[bool, frozenset[str] | None] = (False, None)
 
     def tell_all(self) -> None:
         """Tell of everything."""
         self._full = True
         self._ask()
 
-    def tell(self, delta: Encoded) -> None:
-        """Pass on a change, made from the newest image; the bytes are shared by all brokers."""
-        if len(self._deltas) >= DELTAS_MAX:
-            self._full = True
-        if not self._full:
-            self._deltas.append(delta)
+    def tell(self, changed: frozenset[str]) -> None:
+        """Topics have changed, or are gone, or brokers came or went."""
+        self._changed = changed if self._changed is None else self._changed | changed
         self._ask()
 
     async def take(self) -> Encoded | None:
         if self._full:
-            self._full = False
-            self._deltas.clear()
-            return self._shared.requests.full_metadata(self._shared.image())
-        return self._deltas.popleft() if self._deltas else None
+            await self._take_turn()
+        image, requests = self._shared.image(), self._shared.requests
+        full, changed = self._taken = (self._full, self._changed)
+        self._full, self._changed = False, None
+        if full:
+            return requests.full_metadata(image)
+        return None if changed is None else requests.update_metadata(image, changed)
 
     def take_back(self) -> None:
-        self._full = True
+        full, changed = self._taken
+        self._full = self._full or full
+        if changed is not None:
+            self._changed = changed | (self._changed or frozenset())
 
 
 class BrokerChannel:

@@ -35,6 +35,9 @@ UNUSED_EPOCH: Final = -1
 DELETION_EPOCH: Final = -2
 """Leader epoch of a StopReplica that deletes the topic: outranks every leadership (C8)."""
 
+SHARED_MAX: Final = 8
+"""Leadership requests kept for receivers that may be told the same: each is in memory."""
+
 Selection = Mapping[TopicId, tuple[int, ...]]
 """Partition numbers by topic id."""
 
@@ -77,6 +80,8 @@ class ControlRequests:
         self._ack_timeout_ms = ack_timeout_ms
         self._frames: dict[str, tuple[tuple[Partition, ...], bytes]] = {}
         self._full: Encoded | None = None
+        self._updates_offset = MetadataOffset(-1)
+        self._updates: dict[frozenset[str], Encoded] = {}
         self._leadership_offset = MetadataOffset(-1)
         self._leadership: dict[tuple[bool, frozenset[tuple[TopicId, tuple[int, ...]]]], bytes] = {}
 
@@ -92,6 +97,8 @@ class ControlRequests:
         body = self._leadership.get(key)
         if body is None:
             body = self._leadership[key] = self._leader_and_isr(image, selection, is_init)
+            if len(self._leadership) > SHARED_MAX:
+                del self._leadership[next(iter(self._leadership))]
         return _encoded(body, image)
 
     def _leader_and_isr(self, image: Image, selection: Selection, is_init: bool) -> bytes:
@@ -129,18 +136,33 @@ class ControlRequests:
         )
         return _encoded(request.SerializeToString(), image)
 
-    def update_metadata(self, image: Image, changed: Iterable[str]) -> Encoded:
-        """What clients are told about ``changed`` topics; those that are gone are among them."""
+    def update_metadata(self, image: Image, changed: frozenset[str]) -> Encoded:
+        """What clients are told about ``changed`` topics; those that are gone are among them.
+
+        Brokers that lack the same changes are told by the same bytes.
+        """
+        if image.offset != self._updates_offset:
+            self._updates_offset = image.offset
+            self._updates.clear()
+        update = self._updates.get(changed)
+        if update is None:
+            update = self._updates[changed] = self._update_metadata(image, sorted(changed))
+        return update
+
+    def _update_metadata(self, image: Image, changed: Iterable[str]) -> Encoded:
         present = [name for name in changed if name in image.topics]
         removed = [name for name in changed if name not in image.topics]
-        for name in removed:
-            self._frames.pop(name, None)
         head = control_pb2.UpdateMetadataRequest(
             header=self._header(image, UPDATE_METADATA_KEY),
             brokers=_peers(image, image.brokers),
             removed_topics=removed,
         )
         return self._joined(image, head, present)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """These are gone: nothing will be told of them but that."""
+        for name in topics:
+            self._frames.pop(name, None)
 
     def full_metadata(self, image: Image) -> Encoded:
         """All that clients are told; one copy of the bytes for all brokers that need it."""
@@ -203,22 +225,24 @@ def hosted_by(image: Image, broker_id: BrokerId) -> dict[TopicId, tuple[int, ...
     return hosted
 
 
-def leaving(image: Image, names: Iterable[str], broker_id: BrokerId) -> list[StoppedReplica]:
-    """A broker's replicas of what is being deleted or removed of topics ``names`` (C5, C14).
+def leaving(image: Image, names: Iterable[str]) -> dict[BrokerId, list[StoppedReplica]]:
+    """Each broker's replicas of what is being deleted or removed of topics ``names`` (C5, C14).
 
     A removed partition may be added again, in a later leader epoch, which this stop must not hit.
     """
-    stops = []
+    stops: dict[BrokerId, list[StoppedReplica]] = {}
     for name in names:
         topic = image.topics.get(name)
         if topic is None:
             continue
+        is_deleted = name in image.deletions
         for number in range(image.kept(topic), len(topic.partitions)):
             partition = topic.partitions[number]
-            if broker_id in partition.replicas:
-                epoch = DELETION_EPOCH if name in image.deletions else partition.leader_epoch
-                tip = TopicIdPartition(topic.topic_id, number)
-                stops.append(StoppedReplica(name, tip, leader_epoch=epoch))
+            epoch = DELETION_EPOCH if is_deleted else partition.leader_epoch
+            tip = TopicIdPartition(topic.topic_id, number)
+            stop = StoppedReplica(name, tip, leader_epoch=epoch)
+            for broker_id in partition.replicas:
+                stops.setdefault(broker_id, []).append(stop)
     return stops
 
 
@@ -282,8 +306,14 @@ def _packed(topic: Topic) -> control_pb2.TopicMetadata:
         leader_epochs=[leaf.leader_epoch for leaf in leaves],
         replica_counts=[len(leaf.replicas) for leaf in leaves],
         replicas=[replica for leaf in leaves for replica in leaf.replicas],
-        isr_counts=[len(leaf.isr) for leaf in leaves],
-        isrs=[member for leaf in leaves for member in leaf.isr],
+        absent_counts=[len(leaf.replicas) - len(leaf.isr) for leaf in leaves],
+        absent=[
+            replica
+            for leaf in leaves
+            if len(leaf.isr) < len(leaf.replicas)
+            for replica in leaf.replicas
+            if replica not in leaf.isr
+        ],
     )
 
 

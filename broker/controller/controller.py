@@ -177,10 +177,14 @@ class Controller:
         self._counts.on_image(changes)
         self._deletions.take_up(changes.deletions)
 
+    def fall_silent(self) -> None:
+        """Tell brokers nothing more, at once: the rest of ``close`` may have to wait."""
+        self._publisher.close()
+
     async def close(self) -> None:
         """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
         self._watchdog.close()
-        self._publisher.close()
+        self.fall_silent()
         self._reassignments.close()
         self._counts.close()
         self._deletions.close()

@@ -165,6 +165,7 @@ class ControllerElector:
         """Out of office, at once; what belongs to the tenure is closed before the next (E4)."""
         if self.active is not None:
             self._over = self.active.controller_epoch
+            self.active.fall_silent()
             self._leaving.append(self.active)
             self.active = None
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.controller.control_requests import ControlRequests, Encoded, addressed
 from broker.controller.transport import ControlKind, ControlResponse, ControlTransport, Unanswered
+from broker.controller.turns import Turn, Turns
 from broker.errors import error_name
 from metadata_log.image import Broker, Image
 from metadata_log.types import ControllerEpoch
@@ -26,6 +27,13 @@ RETRY_INTERVAL_MAX_MS: Final = 1_000
 
 _FAULTS: Final = frozenset({errors_pb2.KAFKA_STORAGE_ERROR, errors_pb2.UNKNOWN_SERVER_ERROR})
 """Refusals of single partitions that need an operator; others mean that newer word got there."""
+
+
+ABOUT_EVERYTHING_AT_ONCE: Final = {
+    ControlKind.LEADER_AND_ISR: 8,
+    ControlKind.UPDATE_METADATA: 2,
+}
+"""Requests about everything that are built or on their way at a time."""
 
 
 class Correspondence:
@@ -50,6 +58,7 @@ class Correspondence:
         self.on_deposed = on_deposed
         self.may_act = may_act
         self.alerts: dict[tuple[int, ControlKind], str] = {}
+        self.turns = {kind: Turns(at_once) for kind, at_once in ABOUT_EVERYTHING_AT_ONCE.items()}
 
 
 class Lane(ABC):
@@ -69,6 +78,7 @@ class Lane(ABC):
         self._requested = 0
         self._told = 0
         self._closed = False
+        self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -86,6 +96,7 @@ class Lane(ABC):
     def close(self) -> None:
         """Stop at once; who waits for the lane is released."""
         self._closed = True
+        self._end_turn()
         if self._task is not None:
             self._task.cancel()
         self._shared.alerts.pop((self._broker.broker_id, self.kind), None)
@@ -109,7 +120,9 @@ class Lane(ABC):
             self._wake.clear()
             asked = self._requested
             while (request := await self.take()) is not None:
-                if await self._deliver(request):
+                delivered = await self._deliver(request)
+                self._end_turn()
+                if delivered:
                     failures = 0
                 else:
                     self.take_back()
@@ -118,6 +131,15 @@ class Lane(ABC):
                     asked = self._requested
             self._told = max(self._told, asked)
             self._progress.set()
+
+    async def _take_turn(self) -> None:
+        """Before a request about everything is built: it is held until it is answered."""
+        self._turn = await self._shared.turns[self.kind].take()
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
 
     @staticmethod
     def _pause_s(failures: int) -> float:

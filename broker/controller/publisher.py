@@ -85,9 +85,10 @@ class Publisher:
         self._tell_leadership(before, image, changed)
         self._stop_removed(before, image, changed)
         if changed or image.brokers is not before.brokers:
-            update = self._shared.requests.update_metadata(image, sorted(changed))
+            topics = frozenset(changed)
+            self._shared.requests.forget(name for name in topics if name not in image.topics)
             for channel in self._channels.values():
-                channel.metadata.tell(update)
+                channel.metadata.tell(topics)
         self._told = image
 
     async def drained(self, timeout_ms: float) -> None:
@@ -103,8 +104,9 @@ class Publisher:
         deleted; wait, but not for ever (C5, C14).
         """
         waits = []
+        doomed = leaving(image, names)
         for broker_id, channel in self._channels.items():
-            stops = leaving(image, names, broker_id)
+            stops = doomed.get(broker_id)
             if stops:
                 channel.stops.tell(stops)
                 waits.append(asyncio.create_task(channel.stops.drained()))

@@ -49,7 +49,7 @@ _RESPONSES: dict[ControlKind, Any] = {
 
 
 class GrpcControlTransport:
-    """Over gRPC. The request is bytes already and goes out as it is: no copy per broker."""
+    """Over gRPC. The request is bytes already and goes out as it is."""
 
     def __init__(self, channels: PeerChannels) -> None:
         self._channels = channels

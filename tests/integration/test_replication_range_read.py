@@ -85,8 +85,9 @@ def _update_metadata(cluster: ReplicaCluster) -> None:
             told.leader_epochs.append(leaf.leader_epoch)
             told.replica_counts.append(len(leaf.replicas))
             told.replicas.extend(leaf.replicas)
-            told.isr_counts.append(len(leaf.isr))
-            told.isrs.extend(leaf.isr)
+            absent = set(leaf.replicas).difference(leaf.isr)
+            told.absent_counts.append(len(absent))
+            told.absent.extend(absent)
     cluster.nodes[1].cache.update(request)
 
 

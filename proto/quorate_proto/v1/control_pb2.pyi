@@ -376,8 +376,8 @@ class TopicMetadata(google.protobuf.message.Message):
     LEADER_EPOCHS_FIELD_NUMBER: builtins.int
     REPLICA_COUNTS_FIELD_NUMBER: builtins.int
     REPLICAS_FIELD_NUMBER: builtins.int
-    ISR_COUNTS_FIELD_NUMBER: builtins.int
-    ISRS_FIELD_NUMBER: builtins.int
+    ABSENT_COUNTS_FIELD_NUMBER: builtins.int
+    ABSENT_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     topic_id: builtins.bytes
@@ -399,12 +399,12 @@ class TopicMetadata(google.protobuf.message.Message):
         """AR of all partitions, joined."""
 
     @property
-    def isr_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Size of the ISR per partition."""
+    def absent_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Number of replicas that are not in the ISR, per partition."""
 
     @property
-    def isrs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """ISR of all partitions, joined."""
+    def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Replicas that are not in the ISR of all partitions, joined."""
 
     def __init__(
         self,
@@ -415,10 +415,10 @@ class TopicMetadata(google.protobuf.message.Message):
         leader_epochs: collections.abc.Iterable[builtins.int] | None = ...,
         replica_counts: collections.abc.Iterable[builtins.int] | None = ...,
         replicas: collections.abc.Iterable[builtins.int] | None = ...,
-        isr_counts: collections.abc.Iterable[builtins.int] | None = ...,
-        isrs: collections.abc.Iterable[builtins.int] | None = ...,
+        absent_counts: collections.abc.Iterable[builtins.int] | None = ...,
+        absent: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["isr_counts", b"isr_counts", "isrs", b"isrs", "leader_epochs", b"leader_epochs", "leaders", b"leaders", "replica_counts", b"replica_counts", "replicas", b"replicas", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "absent_counts", b"absent_counts", "leader_epochs", b"leader_epochs", "leaders", b"leaders", "replica_counts", b"replica_counts", "replicas", b"replicas", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
 
 Global___TopicMetadata: typing_extensions.TypeAlias = TopicMetadata
 

@@ -4,7 +4,14 @@ from broker.control.metadata_cache import MetadataCache
 from broker.controller.control_requests import ControlRequests
 from broker.controller.managers.office import Office
 from metadata_log.image import Image
-from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, TopicPartition
+from metadata_log.records import PartitionChange
+from metadata_log.types import (
+    NO_BROKER,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+)
 from quorate_proto.v1.control_pb2 import UpdateMetadataRequest
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -16,7 +23,7 @@ def full(image: Image) -> UpdateMetadataRequest:
 
 
 def delta(image: Image, *topics: str) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest.FromString(REQUESTS.update_metadata(image, topics).body)
+    return UpdateMetadataRequest.FromString(REQUESTS.update_metadata(image, frozenset(topics)).body)
 
 
 def cluster() -> MetadataLogBuilder:
@@ -48,6 +55,31 @@ def test_b1_packed_columns_come_out_as_they_went_in() -> None:
             known.replicas,
             known.isr,
         )
+
+
+def test_b1_who_is_not_in_the_isr_comes_out_as_it_went_in() -> None:
+    log = cluster()
+    for number, (leader, isr) in enumerate([(2, (2,)), (NO_BROKER, ()), (3, (3, 1))]):
+        log.write_as_controller(
+            PartitionChange(
+                topic="orders",
+                topic_id=topic_id_of("orders"),
+                partition=number,
+                expected_version=0,
+                leader=BrokerId(leader),
+                leader_epoch=LeaderEpoch(1),
+                isr=tuple(map(BrokerId, isr)),
+                controller_id=BrokerId(1),
+                controller_epoch=ControllerEpoch(1),
+            )
+        )
+    log.create_topic("more", (1, 2, 3))
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    isrs = [set(one.isr) for one in cache.topics["orders"].partitions]
+    assert isrs == [{2}, set(), {1, 3}]
+    assert [one.replicas for one in cache.topics["orders"].partitions] == [(1, 2), (2, 3), (3, 1)]
+    assert cache.topics["more"].partitions[0].isr == (1, 2, 3)
 
 
 def test_b1_changes_are_laid_over_what_is_known() -> None:

@@ -227,3 +227,19 @@ async def test_e3_a_broker_that_knows_a_later_controller_deposes_this_one(cluste
     assert cluster.brokers[1].controller is None
     await cluster.at_rest()
     assert cluster.image.controller_epoch == 2
+
+
+async def test_e4_a_controller_that_leaves_says_nothing_more_while_its_end_is_waited_for(
+    cluster: Cluster,
+) -> None:
+    """Its lanes would go on to try again what brokers refuse, until the quorum answers."""
+    cluster.silent.add(3)
+    await cluster.create_topic("orders", (2, 3))
+    leaving, elector = cluster.active, cluster.brokers[1].elector
+    elector._on_session_lost()
+    assert elector.active is None
+    assert not leaving._publisher.channels
+    sent = len(cluster.sent)
+    cluster.silent.clear()
+    await cluster.when(lambda: cluster.controller and cluster.active is not leaving)
+    assert all(one.request.header.controller_epoch > 1 for one in cluster.sent[sent:])

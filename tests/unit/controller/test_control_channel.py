@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from broker.controller.control_channel import DELTAS_MAX, BrokerChannel
+from broker.controller.control_channel import BrokerChannel
 from broker.controller.control_requests import ControlRequests, StoppedReplica
 from broker.controller.lane import Correspondence
 from broker.controller.managers.office import Office
@@ -123,14 +123,18 @@ async def test_b4_the_form_changes_with_the_level_and_what_is_under_way_keeps_it
     line: Line,
 ) -> None:
     line.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=1))
-    old = line.shared.requests.update_metadata(line.log.image, ["orders"])
+    line.gates[ControlKind.UPDATE_METADATA] = gate = asyncio.Event()
+    line.channel.metadata.tell(frozenset({"orders"}))
+    await until(line.told)
     line.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
-    line.channel.metadata.tell(old)
+    line.channel.metadata.tell(frozenset({"orders"}))
     line.channel.leadership.tell([line.tip(0)])
+    gate.set()
     await line.channel.drained()
-    (told,), (led,) = line.told(), line.led()
+    (told, told_later), (led,) = line.told(), line.led()
     own = line.log.image.brokers[BrokerId(2)].epoch
     assert (told.header.version, told.header.broker_epoch) == (6, own)
+    assert (told_later.header.version, told_later.header.broker_epoch) == (7, -1)
     assert (led.header.version, led.header.broker_epoch) == (5, -1)
     assert led.header.max_broker_epoch == line.log.image.max_broker_epoch
 
@@ -196,31 +200,51 @@ async def test_c17_a_stop_voids_leadership_not_yet_told(line: Line) -> None:
     assert [one.partition for one in line.led()[-1].topics[0].partitions] == [2]
 
 
-async def test_b1_a_missed_change_is_made_good_by_a_full_update(line: Line) -> None:
+async def test_b1_a_change_that_may_be_missed_is_told_again(line: Line) -> None:
     line.channel.metadata.tell_all()
     await line.channel.drained()
     line.answers = [Unanswered("UNAVAILABLE")]
     line.log.create_topic("more", (1,))
-    line.channel.metadata.tell(line.shared.requests.update_metadata(line.log.image, ["more"]))
+    line.channel.metadata.tell(frozenset({"more"}))
+    await until(lambda: len(line.told()) == 2)
+    line.log.create_topic("later", (1,))
+    line.channel.metadata.tell(frozenset({"later"}))
     await line.channel.drained()
-    assert [request.full for request in line.told()] == [True, False, True]
+    assert [request.full for request in line.told()] == [True, False, False]
+    assert {topic.topic for topic in line.told()[-1].topics} == {"more", "later"}
+
+
+async def test_b1_everything_is_told_again_where_that_may_be_missed(line: Line) -> None:
+    line.answers = [Unanswered("UNAVAILABLE")]
+    line.channel.metadata.tell_all()
+    await line.channel.drained()
+    assert [request.full for request in line.told()] == [True, True]
     assert line.bodies[-1] is line.shared.requests.full_metadata(line.log.image).body
 
 
-async def test_b1_a_broker_far_behind_gets_one_full_update(line: Line) -> None:
+async def test_b1_what_changes_meanwhile_is_told_at_once_from_the_newest_image(line: Line) -> None:
     line.channel.metadata.tell_all()
     await line.channel.drained()
     line.gates[ControlKind.UPDATE_METADATA] = gate = asyncio.Event()
-    for _ in range(DELTAS_MAX + 2):
-        delta = line.shared.requests.update_metadata(line.log.image, ["orders"])
-        line.channel.metadata.tell(delta)
+    line.channel.metadata.tell(frozenset({"orders"}))
     await until(lambda: len(line.told()) == 2)
-    for _ in range(DELTAS_MAX + 2):
-        line.channel.metadata.tell(delta)
+    for number in range(100):
+        line.log.create_topic(f"more-{number}", (1,))
+        line.channel.metadata.tell(frozenset({f"more-{number}"}))
+    line.channel.metadata.tell(frozenset())
     gate.set()
     await line.channel.drained()
-    assert len(line.told()) < DELTAS_MAX
-    assert line.told()[-1].full
+    assert len(line.told()) == 3
+    assert len(line.told()[-1].topics) == 100
+    assert line.told()[-1].header.metadata_offset == line.log.image.offset
+
+
+async def test_b1_a_change_of_brokers_alone_is_told(line: Line) -> None:
+    line.channel.metadata.tell(frozenset())
+    await line.channel.drained()
+    (told,) = line.told()
+    assert (told.full, len(told.topics)) == (False, 0)
+    assert told.brokers
 
 
 async def test_c17_closing_releases_who_waits(line: Line) -> None:

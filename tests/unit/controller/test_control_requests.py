@@ -114,6 +114,31 @@ def test_b1_update_metadata_is_serialized_once() -> None:
     assert made.full_metadata(log.image).body is not full.body, "made from another image"
 
 
+def test_b1_a_change_is_serialized_once_for_all_who_lack_it() -> None:
+    log = cluster()
+    made = requests()
+    update = made.update_metadata(log.image, frozenset({"orders"}))
+    assert made.update_metadata(log.image, frozenset({"orders"})).body is update.body
+    other = made.update_metadata(log.image, frozenset({"orders", "more"}))
+    assert [topic.topic for topic in UpdateMetadataRequest.FromString(other.body).topics] == [
+        "more",
+        "orders",
+    ]
+    log.create_topic("third", (1,))
+    assert made.update_metadata(log.image, frozenset({"orders"})).body is not update.body
+
+
+def test_b1_a_partition_takes_few_bytes_whatever_its_brokers_are_called() -> None:
+    log = MetadataLogBuilder()
+    for broker_id in (1_001, 1_002, 1_003):
+        log.start_broker(broker_id)
+    log.elect_controller(1_001)
+    log.create_topic("small", (1_001,))
+    small = len(requests().full_metadata(log.image).body)
+    log.create_topic("large", *[(1_001, 1_002, 1_003)] * 1_000)
+    assert len(requests().full_metadata(log.image).body) - small <= 12 * 1_000
+
+
 def test_b1_a_topic_is_packed_again_only_when_its_partitions_changed() -> None:
     log = cluster()
     made = requests()
@@ -159,7 +184,7 @@ def test_c5_a_topic_that_is_being_deleted_is_led_by_nobody() -> None:
 def test_b1_a_change_names_what_is_new_and_what_is_gone() -> None:
     image = cluster().image
     told = UpdateMetadataRequest.FromString(
-        requests().update_metadata(image, ["more", "gone"]).body
+        requests().update_metadata(image, frozenset({"more", "gone"})).body
     )
     assert not told.full
     assert [topic.topic for topic in told.topics] == ["more"]
