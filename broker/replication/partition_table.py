@@ -156,7 +156,8 @@ class PartitionTable:
                     if not hosted.leads:
                         hosted.waiting_for_flush.fail(error_code, message)
                 case SteppedDown(newer_epoch=newer_epoch):
-                    log.info(
+                    # Thousands at once where a follower is told of a failover first.
+                    log.debug(
                         "stepped down from leading %s in epoch %d: epoch %d was seen",
                         hosted.tp,
                         hosted.replica.leader_epoch,

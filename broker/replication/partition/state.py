@@ -128,8 +128,9 @@ class ReplicaState:
         """Propose the ISR as it should be, if it is not, or if an old outcome must be settled."""
         if self.isr.in_flight is not None or now_ms < self._retry_isr_at_ms:
             return NOTHING
-        wanted = self._wanted_isr(now_ms)
-        if set(wanted) == set(self.isr.committed) and not self.isr.must_settle:
+        wanted, committed = self._wanted_isr(now_ms), self.isr.committed
+        is_as_wanted = wanted == committed or set(wanted) == set(committed)
+        if is_as_wanted and not self.isr.must_settle:
             return NOTHING
         self._attempts += 1
         self.isr = self.isr.propose(self._attempts, wanted)

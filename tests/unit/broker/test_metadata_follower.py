@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from broker.metadata_follower import MetadataFollower, changes_between
+from broker.metadata_follower import OPERATIONS_PER_RUN, MetadataFollower, changes_between
 from metadata_log.codec import decode_transaction
 from metadata_log.draft import Changes
 from metadata_log.image import Image
@@ -28,7 +28,7 @@ def applied_since(log: MetadataLogBuilder, start: int) -> TransactionsApplied:
     return TransactionsApplied(found, log.image.offset)
 
 
-async def test_f3_the_image_follows_the_log_and_observers_see_each_change() -> None:
+async def test_f3_the_image_follows_the_log_and_observers_see_what_changed() -> None:
     quorum = ScriptedWatch()
     follower = MetadataFollower(quorum)
     seen: list[tuple[Image, Changes]] = []
@@ -39,8 +39,40 @@ async def test_f3_the_image_follows_the_log_and_observers_see_each_change() -> N
     log.elect_controller(1)
     quorum.events.put_nowait(applied_since(log, 0))
     assert await follower.wait_for(log.image.offset) == log.image
-    assert [changes.controller for _, changes in seen] == [False, False, True]
-    assert seen[1][1].brokers == {BrokerId(1)}
+    (together,) = seen
+    assert together[0] == log.image
+    assert together[1].controller
+    assert together[1].brokers == {BrokerId(1)}
+    log.create_topic("orders", (1,))
+    quorum.events.put_nowait(applied_since(log, 3))
+    assert await follower.wait_for(log.image.offset) == log.image
+    assert not seen[1][1].controller
+    assert seen[1][1].topics == {"orders"}
+    await follower.close()
+
+
+async def test_a_long_run_lets_others_have_their_turn() -> None:
+    """Else a broker that catches up with the log is silent meanwhile."""
+    quorum = ScriptedWatch()
+    follower = MetadataFollower(quorum)
+    seen: list[int] = []
+    follower.subscribe(lambda image, _: seen.append(len(image.topics)))
+    await follower.start()
+    log = MetadataLogBuilder()
+    log.start_broker(1)
+    log.elect_controller(1)
+    for number in range(2 * OPERATIONS_PER_RUN):
+        log.create_topic(f"topic-{number}", (1,))
+    applied = applied_since(log, 0)
+    quorum.events.put_nowait(applied)
+    waiting = asyncio.ensure_future(follower.wait_for(log.image.offset))
+    turns = 0
+    while not waiting.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert follower.image == log.image
+    assert len(seen) == 3
+    assert turns > len(seen)
     await follower.close()
 
 
