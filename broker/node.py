@@ -6,7 +6,7 @@ Stop: the leaderships move away, then the doors close, then the log, and the ses
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -282,12 +282,16 @@ class BrokerNode:
         if mine.registration.incarnation_id == self._incarnation_id:
             store.loss_handled()
 
-    async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
-        """Whether the quorum, asked now, has taken ``tip`` from this broker (rule 7)."""
+    async def _confirm_unassigned(
+        self, tips: Sequence[TopicIdPartition]
+    ) -> frozenset[TopicIdPartition]:
+        """Those that the quorum, asked now, has taken from this broker (rule 7)."""
         image = await self._follower.wait_for(await self._quorum.read_offset())
-        hosted = self._replicas.table.get(tip)
-        return hosted is not None and may_be_deleted(
-            image, self._broker_id, tip, assigned_at=hosted.log.assigned_at
+        return frozenset(
+            tip
+            for tip in tips
+            if (hosted := self._replicas.table.get(tip)) is not None
+            and may_be_deleted(image, self._broker_id, tip, assigned_at=hosted.log.assigned_at)
         )
 
 

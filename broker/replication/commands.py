@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
-from broker.errors import KafkaError, error_name
+from broker.errors import KafkaError
 from broker.replication.fetcher_pool import FetcherPool
 from broker.replication.hosted import HostedPartition
 from broker.replication.leadership import leadership_in, told_leadership
 from broker.replication.pace import Pace
 from broker.replication.partition.effects import Leadership
 from broker.replication.partition_table import PartitionTable
-from broker.replication.strays import ConfirmUnassigned, StrayPartitions
+from broker.replication.strays import ConfirmUnassigned, StrayPartitions, names_of
 from metadata_log.image import Image
 from metadata_log.record_codec import decode_endpoint
 from metadata_log.types import (
@@ -53,7 +53,7 @@ class ControlCommands:
         self._table = table
         self._fetchers = fetchers
         self._turn = asyncio.Lock()
-        self._strays = StrayPartitions(table, confirm_unassigned, self._delete_stray)
+        self._strays = StrayPartitions(table, confirm_unassigned, self._delete_strays)
         self._deleted: dict[TopicIdPartition, LeaderEpoch] = {}
         self._pace = Pace()
 
@@ -262,7 +262,7 @@ class ControlCommands:
             if hosted.truncation.locked():
                 async with hosted.truncation:
                     pass
-        names = f"{stopped[0].tp}" + (f" and {len(stopped) - 1} more" if stopped[1:] else "")
+        names = names_of(stopped)
         try:
             await self._table.store.delete(*(hosted.tip for hosted in stopped))
         except KafkaError as error:
@@ -271,13 +271,16 @@ class ControlCommands:
         log.info("deleted the replicas of %s", names)
         return errors_pb2.NONE
 
-    async def _delete_stray(self, hosted: HostedPartition) -> None:
+    async def _delete_strays(self, strays: Sequence[HostedPartition]) -> None:
         async with self._turn:
-            if self._table.get(hosted.tip) is hosted and hosted.replica.is_idle:
-                self._stop(hosted, delete=True)
-                code = await self._delete([hosted])
-                if code != errors_pb2.NONE:
-                    log.error("stray %s stays: %s", hosted.tp, error_name(code))
+            doomed = []
+            for hosted in strays:
+                await self._pace.step()
+                if self._table.get(hosted.tip) is hosted and hosted.replica.is_idle:
+                    self._stop(hosted, delete=True)
+                    doomed.append(hosted)
+            if doomed:
+                await self._delete(doomed)
 
     def _remember_deletion(self, tip: TopicIdPartition, leader_epoch: int) -> None:
         """A late command must not bring a deleted replica back."""

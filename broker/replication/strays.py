@@ -7,7 +7,9 @@ data by leaving something out, nor a restored quorum, which cannot know what its
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
@@ -17,10 +19,15 @@ from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
-ConfirmUnassigned = Callable[[TopicIdPartition], Awaitable[bool]]
-"""Whether the quorum, read now, has ended this broker's assignment of the partition."""
+ConfirmUnassigned = Callable[[Sequence[TopicIdPartition]], Awaitable[Container[TopicIdPartition]]]
+"""Those partitions whose assignment to this broker the quorum, read now, has ended."""
 
 RETRY_S = 2.0
+
+ASKED_TOGETHER: Final = 1_000
+"""Strays that one read of the quorum decides about."""
+
+NAMED_MAX: Final = 5
 
 
 def may_be_deleted(
@@ -50,7 +57,7 @@ class StrayPartitions:
         self,
         table: PartitionTable,
         confirm_unassigned: ConfirmUnassigned,
-        delete: Callable[[HostedPartition], Awaitable[None]],
+        delete: Callable[[Sequence[HostedPartition]], Awaitable[None]],
     ) -> None:
         self._table = table
         self._confirm_unassigned = confirm_unassigned
@@ -60,10 +67,10 @@ class StrayPartitions:
 
     def set_aside(self, strays: Iterable[HostedPartition]) -> None:
         """Stop serving them, and find out in the background whether they may go."""
-        for hosted in strays:
-            log.warning(
-                "%s (id %s) was not listed: set aside", hosted.tp, hosted.tip.topic_id.hex()
-            )
+        found = list(strays)
+        if found:
+            log.warning("%s: not listed, set aside", names_of(found))
+        for hosted in found:
             self._strays[hosted.tip] = hosted
             self._table.run(hosted, hosted.replica.set_aside())
             hosted.leadership_changed()
@@ -81,18 +88,27 @@ class StrayPartitions:
 
     async def _check_all(self) -> None:
         while self._strays:
-            for tip in tuple(self._strays):
-                try:
-                    gone = await self._confirm_unassigned(tip)
-                except (QuorumError, TimeoutError) as error:
-                    log.warning("strays wait for the quorum: %s", error)
-                    await asyncio.sleep(RETRY_S)
-                    continue
-                hosted = self._strays.pop(tip, None)
-                if hosted is None:
-                    continue
-                if gone:
-                    log.info("%s is not assigned to this broker: deleting its log", hosted.tp)
-                    await self._delete(hosted)
-                else:
-                    log.warning("%s is kept: the quorum does not confirm its removal", hosted.tp)
+            asked = tuple(islice(self._strays, ASKED_TOGETHER))
+            try:
+                gone = await self._confirm_unassigned(asked)
+            except (QuorumError, TimeoutError) as error:
+                log.warning("%d strays wait for the quorum: %s", len(self._strays), error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            still = [self._strays.pop(tip) for tip in asked if tip in self._strays]
+            kept = [hosted for hosted in still if hosted.tip not in gone]
+            doomed = [hosted for hosted in still if hosted.tip in gone]
+            if kept:
+                log.warning("%s: kept, the quorum does not confirm the removal", names_of(kept))
+            if doomed:
+                log.info("%s: not assigned to this broker, deleting the logs", names_of(doomed))
+                await self._delete(doomed)
+
+
+def names_of(partitions: Sequence[HostedPartition]) -> str:
+    """The first few by name, and how many there are."""
+    named = ", ".join(
+        f"{hosted.tp} (id {hosted.tip.topic_id.hex()})" for hosted in partitions[:NAMED_MAX]
+    )
+    more = len(partitions) - NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named

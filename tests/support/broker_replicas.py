@@ -1,6 +1,6 @@
 """Broker 1's replica manager over logs in memory: verbs of controller, followers and clients."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import Any, cast
 
 from broker.peers import open_channel
@@ -9,6 +9,7 @@ from broker.replication.fetch_session import FetchSession
 from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
 from broker.replication.manager import ReplicaManager, ReplicationOptions
+from broker.replication.strays import ConfirmUnassigned
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, replication_pb2
 from tests.support.local_quorum import LocalQuorum
@@ -41,12 +42,14 @@ class BrokerReplicas:
         self,
         *,
         min_insync_replicas: int = 1,
-        confirm_unassigned: Callable[[TopicIdPartition], Awaitable[bool]] | None = None,
+        confirm_unassigned: ConfirmUnassigned | None = None,
     ) -> None:
         self.now_ms = 0
         self.quorum = LocalQuorum()
         self.client = self.quorum.client("broker 1")
-        self.unassigned: set[TopicIdPartition] = set()
+        self.unassigned: frozenset[TopicIdPartition] = frozenset()
+        self.asked_about: list[int] = []
+        """How many partitions the quorum was asked about, each time."""
         self.manager = ReplicaManager(
             BrokerId(1),
             ReplicationOptions(replica_lag_time_max_ms=100_000),
@@ -54,7 +57,7 @@ class BrokerReplicas:
             metadata=QuorumImages(self.quorum),
             broker_epoch=lambda: BrokerEpoch(5),
             min_insync_replicas=lambda topic: min_insync_replicas,
-            confirm_unassigned=confirm_unassigned or self._is_unassigned,
+            confirm_unassigned=confirm_unassigned or self._those_unassigned,
             now_ms=lambda: self.now_ms,
             open_channel=open_channel,
         )
@@ -142,8 +145,11 @@ class BrokerReplicas:
     def follower(self, broker_id: int) -> "FollowerStream":
         return FollowerStream(self, broker_id)
 
-    async def _is_unassigned(self, tip: TopicIdPartition) -> bool:
-        return tip in self.unassigned
+    async def _those_unassigned(
+        self, tips: Sequence[TopicIdPartition]
+    ) -> frozenset[TopicIdPartition]:
+        self.asked_about.append(len(tips))
+        return self.unassigned.intersection(tips)
 
 
 class FollowerStream:

@@ -186,10 +186,16 @@ class ReplicaNode:
         end = log.log_end_offset if up_to is None else up_to
         return b"".join(log.read(log.log_start_offset, 1 << 30, end).chunks)
 
-    async def _confirm_unassigned(self, tip: TopicIdPartition) -> bool:
+    async def _confirm_unassigned(
+        self, tips: Sequence[TopicIdPartition]
+    ) -> frozenset[TopicIdPartition]:
         image = await self.follower.wait_for(await self.client.read_offset())
-        leaf = image.partition_by_id(tip)
-        return leaf is None or self.broker_id not in leaf.replicas
+        leaves = {tip: image.partition_by_id(tip) for tip in tips}
+        return frozenset(
+            tip
+            for tip, leaf in leaves.items()
+            if leaf is None or self.broker_id not in leaf.replicas
+        )
 
 
 class ReplicaCluster:

@@ -1,6 +1,7 @@
 """Control commands: C6, C7, C8, C10, C17 and rule 7."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -115,7 +116,7 @@ async def test_c7_what_the_quorum_confirms_to_be_unassigned_is_deleted(
     broker: BrokerReplicas,
 ) -> None:
     await broker.lead("orders")
-    broker.unassigned.add(tip_of("orders"))
+    broker.unassigned |= {tip_of("orders")}
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await settle()
     assert broker.store.deleted == [tip_of("orders")]
@@ -134,10 +135,10 @@ async def test_c7_a_stray_that_is_named_before_the_check_is_over_stays() -> None
     asked = asyncio.Event()
     answer = asyncio.Event()
 
-    async def confirm(tip: TopicIdPartition) -> bool:
+    async def confirm(tips: Sequence[TopicIdPartition]) -> Sequence[TopicIdPartition]:
         asked.set()
         await answer.wait()
-        return True
+        return tips
 
     broker = await BrokerReplicas(confirm_unassigned=confirm).start()
     await broker.lead("orders")
@@ -164,7 +165,7 @@ async def test_c7_a_stray_that_a_command_under_way_names_is_not_deleted(
         told.partitions.add(leader=1, leader_epoch=1, record_version=1, isr=[1], replicas=[1])
     commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
     await settle()
-    broker.unassigned.add(tip_of("orders"))
+    broker.unassigned |= {tip_of("orders")}
     broker.manager._commands._strays.set_aside([broker.hosted("orders")])
     await settle()
     blocked.release()
@@ -288,7 +289,7 @@ async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(
     for topic in ("gone", "unclear"):
         broker.store.create(tip_of(topic), topic)
     broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
-    broker.unassigned.add(tip_of("gone"))
+    broker.unassigned |= {tip_of("gone")}
     await broker.manager.adopt_image(metadata.image)
     await settle()
     assert broker.store.deleted == [tip_of("gone")]
@@ -358,3 +359,17 @@ async def test_c6_a_long_command_lets_others_have_their_turn(broker: BrokerRepli
         hosted_at_turns.append(len(list(broker.manager.table)))
     assert hosted_at_turns[0] <= STEPS_IN_A_ROW
     assert len(set(hosted_at_turns)) >= 3
+
+
+async def test_c7_many_strays_are_asked_about_and_deleted_together(broker: BrokerReplicas) -> None:
+    """A broker that was away while thousands of topics were deleted finds their logs at once."""
+    topics = [f"topic-{number}" for number in range(30)]
+    for topic in topics:
+        await broker.lead(topic)
+    broker.unassigned = frozenset(tip_of(topic) for topic in topics[1:])
+    await broker.lead("bills", is_init=True, metadata_offset=200)
+    await settle()
+    assert broker.asked_about == [30]
+    assert sorted(broker.store.deleted) == sorted(broker.unassigned)
+    assert broker.store.deletions == 1
+    assert broker.hosted(topics[0]).replica.is_idle, "kept, and led by nobody"
