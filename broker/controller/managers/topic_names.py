@@ -28,6 +28,11 @@ def checked_name(name: str) -> None:
         raise _invalid(name, "may hold ASCII letters, digits, '.', '_' and '-' alone")
 
 
+def may_collide(name: str) -> bool:
+    """Whether another name can fold to the same."""
+    return "." in name or "_" in name
+
+
 def folded_name(name: str) -> str:
     """Names that fold to the same collide: metric names know no difference of '.' and '_'."""
     return name.replace(".", "_")

@@ -8,7 +8,7 @@ from broker.controller.managers.batches import MAX_OPERATIONS_BYTES
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import first_leadership
 from broker.controller.managers.placement import PlacementStart, place
-from broker.controller.managers.topic_names import checked_name, folded_name
+from broker.controller.managers.topic_names import checked_name, folded_name, may_collide
 from broker.errors import KafkaError
 from broker.topic_config import TOPIC_SPEC
 from metadata_log.codec import encoded_bytes
@@ -73,7 +73,9 @@ def create_topics(
 
     ``repeated``: names that the whole request, of which ``topics`` may be a part, has twice.
     """
-    taken = {folded_name(name): name for name in image.topics}
+    taken: dict[str, str] = {}
+    if any(may_collide(topic.name) for topic in topics):
+        taken = {folded_name(name): name for name in image.topics if may_collide(name)}
     decisions = []
     for topic in topics:
         try:
