@@ -5,14 +5,15 @@ What may happen to clients of a quorum happens to these: no leader for a while, 
 lost on the way, watches that lag or begin with a snapshot, sessions that end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from metadata_log.apply import Applied, apply
+from metadata_log.apply import Applied, AppliedRun, apply, apply_run
 from metadata_log.codec import decode_transaction
+from metadata_log.draft import Changes
 from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Image
 from metadata_log.records import (
@@ -85,12 +86,20 @@ class SimulatedQuorum:
             watcher.grown()
         return applied.result
 
-    def applied_again(self, image: Image, offset: MetadataOffset, tx: Transaction) -> Applied:
-        """``apply`` for those who watch: its result is known where it is applied to the same."""
-        known = self._applied.get(offset)
-        if known is not None and known[0] is image:
-            return known[1]
-        return apply(image, offset, tx)
+    def applied_again(
+        self, image: Image, run: Sequence[tuple[MetadataOffset, Transaction]]
+    ) -> AppliedRun:
+        """``apply_run`` for those who watch: known where it is applied to the same image."""
+        after, results, changes = image, [], Changes()
+        for offset, _ in run:
+            before, applied = self._applied.get(offset, (None, None))
+            if applied is None or before is not after:
+                return apply_run(image, run)
+            after = applied.image
+            results.append(applied.result)
+            pairs = zip(changes, applied.changes, strict=True)
+            changes = Changes(*(one | other for one, other in pairs))  # type: ignore[operator]
+        return AppliedRun(after, results, changes)
 
     def write(self, *operations: Operation) -> TransactionResult:
         """By a tool."""

@@ -182,7 +182,7 @@ def simulate(
         stack.callback(gc.enable)
         gc.disable()  # When a cycle is freed depends on what ran before in this process.
         stack.enter_context(
-            patch("broker.metadata_follower.apply", simulation.quorum.applied_again)
+            patch("broker.metadata_follower.apply_run", simulation.quorum.applied_again)
         )
         if mutant is not None:
             stack.enter_context(mutant.applied())
