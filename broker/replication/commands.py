@@ -67,7 +67,7 @@ class ControlCommands:
     ) -> list[control_pb2.PartitionOutcome]:
         """Lead or follow what is newer than known; set aside what an INIT leaves out (C7)."""
         offset = request.header.metadata_offset
-        async with self._turn:
+        async with self._turn, self._fetchers.told():
             for broker in request.brokers:
                 self._learn_peer(broker)
             outcomes = []
@@ -98,7 +98,7 @@ class ControlCommands:
         """
         own = self._table.broker_id
         assigned: set[TopicIdPartition] = set()
-        async with self._turn:
+        async with self._turn, self._fetchers.told():
             for broker in image.brokers.values():
                 self._fetchers.learn_endpoint(broker.broker_id, broker.grpc)
             for topic in image.topics.values():

@@ -57,6 +57,7 @@ class ReplicaFetcher:
         max_bytes: int,
         broker_epoch: Callable[[], BrokerEpoch | None],
         open_channel: Callable[[Endpoint], grpc.aio.Channel],
+        may_ask: asyncio.Event,
     ) -> None:
         self.leader = leader
         self._table = table
@@ -74,7 +75,7 @@ class ReplicaFetcher:
         self._asked_at_ms: int | None = None
         self._writer_wakeup = Wakeup()
         self._reconnect = Wakeup()
-        self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked)
+        self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked, may_ask)
         self._resumption: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 

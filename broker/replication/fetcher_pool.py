@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import grpc.aio
@@ -42,6 +43,21 @@ class FetcherPool:
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._may_ask = asyncio.Event()
+        self._may_ask.set()
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Meanwhile many partitions get new leaders, here and at these leaders.
+
+        No log is compared with a leader's before all is told: asked too early, a leader refuses,
+        thousands of times where a broker has failed, and everyone asks again.
+        """
+        self._may_ask.clear()
+        try:
+            yield
+        finally:
+            self._may_ask.set()
 
     def learn_endpoint(self, broker_id: BrokerId, endpoint: Endpoint) -> None:
         """Where a broker is now; a fetcher that is connected elsewhere reconnects."""
@@ -76,6 +92,7 @@ class FetcherPool:
                 max_bytes=self._options.max_bytes,
                 broker_epoch=self._broker_epoch,
                 open_channel=self._open_channel,
+                may_ask=self._may_ask,
             )
             self._fetchers[replica.leader] = fetcher
             fetcher.start()

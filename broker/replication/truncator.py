@@ -4,6 +4,7 @@ Every partition passes here before it is fetched: in a new leader epoch, on a ne
 after a failure (KIP-101, KIP-279). Many partitions share one question.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
@@ -32,8 +33,13 @@ class Truncator:
     """Partitions waiting for their check; ``ready`` is called for each that may be fetched."""
 
     def __init__(
-        self, broker_id: BrokerId, now_ms: Callable[[], int], ready: Callable[[Following], None]
+        self,
+        broker_id: BrokerId,
+        now_ms: Callable[[], int],
+        ready: Callable[[Following], None],
+        may_ask: asyncio.Event,
     ) -> None:
+        self._may_ask = may_ask
         self._broker_id = broker_id
         self._now_ms = now_ms
         self._ready = ready
@@ -51,6 +57,7 @@ class Truncator:
     async def run(self, ask: EpochQuestions) -> None:
         """Check what is due, until cancelled or until the leader cannot be asked."""
         while True:
+            await self._may_ask.wait()
             now_ms = self._now_ms()
             due = [each for each in self._waiting.values() if each.retry_at_ms <= now_ms]
             if due:

@@ -47,7 +47,7 @@ class BrokerReplicas:
         self.now_ms = 0
         self.quorum = LocalQuorum()
         self.client = self.quorum.client("broker 1")
-        self.unassigned: frozenset[TopicIdPartition] = frozenset()
+        self.unassigned: set[TopicIdPartition] = set()
         self.asked_about: list[int] = []
         """How many partitions the quorum was asked about, each time."""
         self.manager = ReplicaManager(
@@ -149,7 +149,7 @@ class BrokerReplicas:
         self, tips: Sequence[TopicIdPartition]
     ) -> frozenset[TopicIdPartition]:
         self.asked_about.append(len(tips))
-        return self.unassigned.intersection(tips)
+        return frozenset(self.unassigned.intersection(tips))
 
 
 class FollowerStream:

@@ -116,7 +116,7 @@ async def test_c7_what_the_quorum_confirms_to_be_unassigned_is_deleted(
     broker: BrokerReplicas,
 ) -> None:
     await broker.lead("orders")
-    broker.unassigned |= {tip_of("orders")}
+    broker.unassigned.add(tip_of("orders"))
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await settle()
     assert broker.store.deleted == [tip_of("orders")]
@@ -165,7 +165,7 @@ async def test_c7_a_stray_that_a_command_under_way_names_is_not_deleted(
         told.partitions.add(leader=1, leader_epoch=1, record_version=1, isr=[1], replicas=[1])
     commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
     await settle()
-    broker.unassigned |= {tip_of("orders")}
+    broker.unassigned.add(tip_of("orders"))
     broker.manager._commands._strays.set_aside([broker.hosted("orders")])
     await settle()
     blocked.release()
@@ -289,7 +289,7 @@ async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(
     for topic in ("gone", "unclear"):
         broker.store.create(tip_of(topic), topic)
     broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
-    broker.unassigned |= {tip_of("gone")}
+    broker.unassigned.add(tip_of("gone"))
     await broker.manager.adopt_image(metadata.image)
     await settle()
     assert broker.store.deleted == [tip_of("gone")]
@@ -366,7 +366,7 @@ async def test_c7_many_strays_are_asked_about_and_deleted_together(broker: Broke
     topics = [f"topic-{number}" for number in range(30)]
     for topic in topics:
         await broker.lead(topic)
-    broker.unassigned = frozenset(tip_of(topic) for topic in topics[1:])
+    broker.unassigned = {tip_of(topic) for topic in topics[1:]}
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await settle()
     assert broker.asked_about == [30]

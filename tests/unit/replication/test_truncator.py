@@ -35,7 +35,9 @@ class Checking:
     def __init__(self, broker: BrokerReplicas, leader: Leader) -> None:
         self.ready: list[str] = []
         self._broker = broker
-        self.truncator = Truncator(BrokerId(1), lambda: broker.now_ms, self._on_ready)
+        may_ask = asyncio.Event()
+        may_ask.set()
+        self.truncator = Truncator(BrokerId(1), lambda: broker.now_ms, self._on_ready, may_ask)
         self.leader = leader
 
     async def begin(self, topics: Sequence[str]) -> "asyncio.Task[None]":

@@ -1,0 +1,58 @@
+"""When logs are compared with their leaders': not while a command goes on (KIP-101)."""
+
+import asyncio
+
+import pytest
+
+from broker.replication.following import Following
+from broker.replication.pace import STEPS_IN_A_ROW
+from broker.replication.truncator import Truncator
+from metadata_log.types import BrokerId
+from quorate_proto.v1 import control_pb2, replication_pb2
+from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.unit.replication.test_produce import settle
+
+
+async def nobody_is_asked(
+    request: replication_pb2.OffsetsForLeaderEpochRequest,
+) -> replication_pb2.OffsetsForLeaderEpochResponse:
+    raise AssertionError("an empty log has nothing to compare")
+
+
+async def test_kip_101_comparing_waits_for_the_end_of_a_command(broker: BrokerReplicas) -> None:
+    await broker.command("orders", leader=2)
+    following = broker.hosted("orders").following
+    assert following is not None
+    may_ask = asyncio.Event()
+    ready: list[Following] = []
+    truncator = Truncator(BrokerId(1), lambda: 0, ready.append, may_ask)
+    truncator.add(following)
+    running = asyncio.create_task(truncator.run(nobody_is_asked))
+    await settle()
+    assert not ready
+    may_ask.set()
+    await settle()
+    assert ready == [following]
+    running.cancel()
+
+
+async def test_kip_101_nobody_asks_until_all_of_a_command_is_told(
+    broker: BrokerReplicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked too early a leader refuses, and thousands of partitions have to ask again."""
+    may_ask = broker.manager._fetchers._may_ask
+    request = control_pb2.LeaderAndIsrRequest()
+    topic = request.topics.add(topic="orders", topic_id=tip_of("orders").topic_id)
+    for number in range(2 * STEPS_IN_A_ROW):
+        topic.partitions.add(partition=number, leader=2, isr=[1, 2], replicas=[1, 2])
+    commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
+    turns = []
+    while not commanded.done():
+        await asyncio.sleep(0)
+        turns.append(may_ask.is_set())
+    assert turns[:2] == [False, False]
+    assert may_ask.is_set()
+    monkeypatch.setattr(broker.manager.table, "host", None)
+    with pytest.raises(TypeError):
+        await broker.manager.apply_leader_and_isr(request)
+    assert may_ask.is_set(), "a command that fails does not stop replication"
