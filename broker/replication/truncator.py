@@ -131,6 +131,9 @@ class Truncator:
             if hosted.following is not following:
                 return False
             if offset >= hosted.log.log_end_offset:
+                # Epochs in which this broker led without a record are not in the leader's history:
+                # remembered, they would be asked about again, without an end.
+                hosted.log.leader_epochs.truncate_from_end(offset)
                 return True
             if offset < hosted.replica.high_watermark:
                 log.warning(

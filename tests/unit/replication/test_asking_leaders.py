@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from broker.log.leader_epochs import LeaderEpochHistory
 from broker.replication.following import Following
 from broker.replication.pace import STEPS_IN_A_ROW
 from broker.replication.truncator import Truncator
-from metadata_log.types import BrokerId
+from metadata_log.types import BrokerId, LeaderEpoch
 from quorate_proto.v1 import control_pb2, replication_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
 
@@ -56,3 +58,42 @@ async def test_kip_101_nobody_asks_until_all_of_a_command_is_told(
     with pytest.raises(TypeError):
         await broker.manager.apply_leader_and_isr(request)
     assert may_ask.is_set(), "a command that fails does not stop replication"
+
+
+async def test_kip_279_an_epoch_without_records_does_not_keep_it_asking(
+    broker: BrokerReplicas,
+) -> None:
+    """This broker led epoch 5 and wrote nothing; its leader has never heard of it."""
+    await broker.lead("orders", isr=(1,), replicas=(1, 2), epoch=1)
+    for value in ("a", "b"):
+        await broker.produce("orders", batch(value), acks=0)
+    broker.store.flush()
+    await broker.lead("orders", isr=(1,), replicas=(1, 2), epoch=5, version=1)
+    await broker.command("orders", leader=2, epoch=6, version=2, isr=(2,), replicas=(1, 2))
+    hosted = broker.hosted("orders")
+    assert hosted.log.leader_epochs.entries == [(1, 0), (5, 2)]
+    of_leader = LeaderEpochHistory([(1, 0), (3, 1), (6, 4)])
+    asked: list[int] = []
+
+    async def ask(
+        request: replication_pb2.OffsetsForLeaderEpochRequest,
+    ) -> replication_pb2.OffsetsForLeaderEpochResponse:
+        (query,) = request.queries
+        asked.append(query.leader_epoch)
+        assert len(asked) < 10, "it asks without an end"
+        epoch, end_offset = of_leader.end_offset_for(LeaderEpoch(query.leader_epoch), 4)
+        answer = replication_pb2.EpochAnswer(leader_epoch=epoch, end_offset=end_offset)
+        return replication_pb2.OffsetsForLeaderEpochResponse(answers=[answer])
+
+    may_ask = asyncio.Event()
+    may_ask.set()
+    ready: list[Following] = []
+    truncator = Truncator(BrokerId(1), lambda: 0, ready.append, may_ask)
+    assert hosted.following is not None
+    truncator.add(hosted.following)
+    running = asyncio.create_task(truncator.run(ask))
+    await settle()
+    assert ready == [hosted.following]
+    assert asked == [5, 1]
+    assert hosted.log.log_end_offset == 1
+    running.cancel()
