@@ -38,10 +38,11 @@ def leadership_changes(
 ) -> list[Operation]:
     """Operations for every partition whose leader is gone or whose ISR shrinks or returns.
 
-    ``settled``: partitions that a restarted broker leads under an epoch given since its restart.
+    ``settled``: partitions decided upon since the newest arrival. A restarted broker leads
+    them in an epoch of its own, one that may have lost its log is in their ISR by consent alone.
     Deciding again from the image in which the operations are applied gives none.
     """
-    settled_brokers = Liveness(brokers.steady | brokers.restarted, frozenset(), brokers.lost_log)
+    settled_brokers = Liveness(brokers.live)
     operations = []
     for topic, number in _touched(image, brokers.steady):
         partition = topic.partitions[number]

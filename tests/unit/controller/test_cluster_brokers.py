@@ -170,6 +170,19 @@ async def test_d1_a_lost_log_leaves_every_isr_and_stays_out_after_the_next_bounc
     assert cluster.partition("alone").leader == 2, "the operator accepts the loss"
 
 
+async def test_c2_a_loss_that_was_accepted_before_is_decided_upon_once(cluster: Cluster) -> None:
+    """The only replica comes back without its log, and the topic allows for that."""
+    await cluster.create_topic("careless", (2,), unclean_leader_election_enable="true")
+    cluster.log_may_be_lost = True
+    await cluster.bounce(2)
+    await cluster.at_rest()
+    partition = cluster.partition("careless")
+    assert (partition.leader, partition.isr) == (2, (2,))
+    assert cluster.image.brokers[BrokerId(2)].admitted
+    await cluster.at_rest()
+    assert cluster.partition("careless") is partition
+
+
 async def test_c1_a_failover_that_conflicts_with_the_leader_is_decided_again(
     cluster: Cluster,
 ) -> None:
