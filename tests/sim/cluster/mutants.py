@@ -120,6 +120,10 @@ def _epoch_floor() -> list[Replacement]:
     return [(count_rules, "_without", _without)]
 
 
+def _offset_not_available() -> list[Replacement]:
+    return [(ReplicaState, "knows_what_is_committed", property(lambda _: True))]
+
+
 MUTANTS: Final = [
     Mutant("truncate-to-hw", "truncation by leader-epoch history", _truncate_to_high_watermark),
     Mutant("fetch-epoch", "the leader-epoch check on fetch", _fetch_epoch),
@@ -130,6 +134,7 @@ MUTANTS: Final = [
     Mutant("reassignment-waits", "that a reassignment ends in sync", _reassignment_waits),
     Mutant("former-log", "the end of a removed partition's log", _former_log),
     Mutant("epoch-floor", "leader epochs above those of removed partitions", _epoch_floor),
+    Mutant("latest-offset", "OFFSET_NOT_AVAILABLE at new leaders", _offset_not_available),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
 ]
 
