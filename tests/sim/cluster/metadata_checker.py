@@ -4,7 +4,7 @@ from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.apply import Applied
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.records import Transaction
-from metadata_log.types import TopicIdPartition, TopicPartition
+from metadata_log.types import NO_BROKER, TopicIdPartition, TopicPartition
 from tests.sim.cluster.lives import Truths
 from tests.sim.world import Violation, World
 
@@ -61,7 +61,9 @@ class MetadataChecker:
                 f"in epoch {before.controller_epoch}"
             )
         self._check_reassignment(before, after, topic, number, now)
-        unclean = by_controller and not set(now.isr) <= set(was.isr)
+        unclean = by_controller and (
+            not set(now.isr) <= set(was.isr) or _accepts_a_loss(before, was, now)
+        )
         self._world.note(
             f"{where}: leader {now.leader} epoch {now.leader_epoch} isr {list(now.isr)}"
             f"{' UNCLEAN' if unclean else ''}"
@@ -90,3 +92,11 @@ class MetadataChecker:
                 f"{topic.name}-{number} was moved to {list(now.replicas)} with an ISR of "
                 f"{list(now.isr)}"
             )
+
+
+def _accepts_a_loss(before: Image, was: Partition, now: Partition) -> bool:
+    """Whether it is led again by its only ISR member, whose disk was replaced or lost (rule 8)."""
+    broker = before.brokers.get(now.leader)
+    if broker is None or not broker.registration.log_may_be_lost:
+        return False
+    return was.leader == NO_BROKER or not broker.admitted
