@@ -20,9 +20,11 @@ from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
 from broker.replication.partition.state import ReplicaState
 from broker.replication.truncator import Truncator
+from metadata_log.draft import Draft
 from metadata_log.image import Topic
-from metadata_log.records import Operation, Record
-from metadata_log.types import MetadataOffset
+from metadata_log.records import IsrChange, Operation, Record
+from metadata_log.rules.table import RULES, Rule
+from metadata_log.types import MetadataOffset, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.mutants import Mutant, Replacement, nothing
 
@@ -58,7 +60,15 @@ def _fetch_epoch() -> list[Replacement]:
 
 
 def _isr_cas() -> list[Replacement]:
-    return [(isr_rules, "require_version", nothing)]
+    def at_any_version(draft: Draft, offset: MetadataOffset, record: IsrChange) -> int:
+        tp = TopicPartition(record.topic, record.partition)
+        before = draft.partition(tp)
+        version = record.expected_version if before is None else before.version
+        record = msgspec.structs.replace(record, expected_version=version)
+        return isr_rules.isr_change(draft, offset, record)
+
+    rules = {**RULES, IsrChange: Rule(at_any_version)}
+    return [(metadata_log.apply, "RULES", rules)]
 
 
 def _max_broker_epoch() -> list[Replacement]:

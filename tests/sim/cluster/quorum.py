@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 TICK_S: Final = 0.2
 
+LATE_S: Final = 5.0
+"""What is stuck in a queue comes so much later, after its sender has given it up."""
+
 
 class SimulatedQuorum:
     """The log, the image, who is alive, and who watches."""
@@ -191,7 +194,8 @@ class SimulatedQuorum:
         world = self._world
         if (host_id, towards) in self.cuts or (self.lost and world.chance(self.lost)):
             return
-        world.after(self.delay(), action)
+        late_s = world.between(0.0, LATE_S) if world.chance(self.lost) else 0.0
+        world.after(self.delay() + late_s, action)
 
     # -- watches ---------------------------------------------------------------------------------
 
