@@ -170,6 +170,7 @@ class Consumer(Client):
             tp = self.world.random.choice(sorted(self.leaders))
             for _ in range(self.world.random.choice([3, 20])):
                 if not await self._fetch(tp):
+                    await self.pause(0.1)
                     break
 
     async def _fetch(self, tp: TopicPart) -> bool:

@@ -22,8 +22,11 @@ from tests.sim.mutants import Mutant
 from tests.sim.network import Conditions, Network
 from tests.sim.world import Violation, World
 
-STEPS: Final = 20
+STEPS: Final = 30
 """Faults per run."""
+
+EVENTS_LEAST: Final = 2_000
+"""A run in which less happened goes on, to up to four times as many faults."""
 
 
 class Outcome(NamedTuple):
@@ -107,7 +110,9 @@ class Simulation:
         pace_s = draw.choice([0.02, 0.05, 0.2])
         self.clients.start(draw.choice([1, 2, 3]), draw.choice([1, 2]), pace_s)
         world.run_until(world.now + 1.0)
-        for _ in range(self._steps):
+        for step in range(4 * self._steps):
+            if step >= self._steps and world.events >= EVENTS_LEAST:
+                break
             self.faults.one()
             world.run_until(world.now + draw.choice([0.05, 0.5, 1.5]) * draw.random())
         world.note("everything is healed")
