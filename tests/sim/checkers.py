@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from metadata_log.image import Image
-from quorum.raft.frames import Message, decode_frame
+from quorum.raft.frames import Message
 from quorum.raft.journal import Change, Entry
 from quorum.raft.snapshot_file import read_head
 from quorum.raft.snapshots import SNAPSHOT_FILE
 from tests.sim.host import Host
+from tests.sim.pre_votes import PreVotes
 from tests.sim.process import HostObserver, Process
 from tests.sim.record import Record
 from tests.sim.world import Violation, World
@@ -41,6 +42,7 @@ class SafetyChecker(HostObserver):
         self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
+        self._pre_votes = PreVotes()
         self._checked_commit: dict[int, int] = {}
         self.begun_s = float("inf")
         """When the first voter set was committed: all voters are expected from then on."""
@@ -229,7 +231,9 @@ class SafetyChecker(HostObserver):
             case "next_node_idx":
                 self._acknowledges(host, to, message)
             case "pre_vote":
-                self._stands_only_in_silence(host)
+                self._pre_votes.asks(host)
+            case "response_pre_vote":
+                self._pre_votes.grants(host, to)
 
     def _votes_for(self, host: Host, candidate: int, term: int) -> None:
         meta = host.disk.meta
@@ -249,7 +253,11 @@ class SafetyChecker(HostObserver):
         if message["type"] == "response_vote":
             key = (host.voter_id, message["term"])
             self._received_votes.setdefault(key, set()).add(peer)
+        self._pre_votes.receives(host, peer, message)
         self._match_before = self._matches(host).get(peer, 0)
+
+    def disconnected(self, host: Host, peer: int) -> None:
+        self._pre_votes.disconnected(host, peer)
 
     def received(self, host: Host, peer: int, message: Message) -> None:
         """P5: an answer of an earlier term says nothing about the log of this one."""
@@ -309,22 +317,6 @@ class SafetyChecker(HostObserver):
                 f"voter {host.voter_id} goes back entry by entry, to {index}, under the leader of "
                 f"term {term}: reconciling takes a round per entry"
             )
-
-    def _stands_only_in_silence(self, host: Host) -> None:
-        """P17: what lies in the sockets may be the heartbeat that was waited for."""
-        process = host.process
-        if process is None:
-            return
-        for link, frame in host.inbox:
-            if frame is None or not link.is_open[host.voter_id]:
-                continue
-            message = decode_frame(frame)
-            if not isinstance(message, dict) or message["type"] != "append_entries":
-                continue
-            if message["term"] >= process.node.term:
-                raise Violation(
-                    f"voter {host.voter_id} asks for votes over a heartbeat it has not read"
-                )
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -135,6 +135,10 @@ class SimulatedTransport(VoterTransport):
         self._host.note(f"connected to {node.voter_id}")
         super()._onNodeConnected(node)
 
+    def _onNodeDisconnected(self, node: VoterNode) -> None:
+        self._host.observer.disconnected(self._host, int(node.voter_id))
+        super()._onNodeDisconnected(node)
+
 
 class SimulatedPoller:
     """Hands over what has arrived; the simulation waits, not the poller."""
