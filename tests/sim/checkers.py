@@ -8,21 +8,18 @@ voters apply, what snapshots hold, what clients were told, what watchers saw.
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from metadata_log.image import Image
 from quorum.raft.frames import Message
 from quorum.raft.journal import Change, Entry
 from quorum.raft.snapshot_file import read_head
 from quorum.raft.snapshots import SNAPSHOT_FILE
+from tests.sim.going_back import GoingBack
 from tests.sim.host import Host
 from tests.sim.pre_votes import PreVotes
 from tests.sim.process import HostObserver, Process
 from tests.sim.record import Record
 from tests.sim.world import Violation, World
-
-STEPS_BACK: Final = 6
-"""One entry at a time a follower goes back so often: through as many terms of one entry."""
 
 
 class SafetyChecker(HostObserver):
@@ -41,7 +38,7 @@ class SafetyChecker(HostObserver):
         self._elected_s: dict[int, float] = {}
         self._received_votes: dict[tuple[int, int], set[int]] = {}
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
-        self._asked_back: dict[tuple[int, int], tuple[int, int]] = {}
+        self._going_back = GoingBack()
         self._pre_votes = PreVotes()
         self._checked_commit: dict[int, int] = {}
         self.begun_s = float("inf")
@@ -226,10 +223,13 @@ class SafetyChecker(HostObserver):
         match message["type"]:
             case "request_vote":
                 self._votes_for(host, host.voter_id, message["term"])
+                self._pre_votes.stands(host, message["term"])
             case "response_vote":
                 self._votes_for(host, to, message["term"])
             case "next_node_idx":
                 self._acknowledges(host, to, message)
+            case "append_entries":
+                self._going_back.sends(host, to, message)
             case "pre_vote":
                 self._pre_votes.asks(host)
             case "response_pre_vote":
@@ -256,6 +256,9 @@ class SafetyChecker(HostObserver):
         self._pre_votes.receives(host, peer, message)
         self._match_before = self._matches(host).get(peer, 0)
 
+    def connected(self, host: Host, peer: int) -> None:
+        self._going_back.connected(host, peer)
+
     def disconnected(self, host: Host, peer: int) -> None:
         self._pre_votes.disconnected(host, peer)
 
@@ -263,6 +266,7 @@ class SafetyChecker(HostObserver):
         """P5: an answer of an earlier term says nothing about the log of this one."""
         if message["type"] != "next_node_idx" or host.process is None:
             return
+        self._going_back.answered(host, peer, message)
         term = host.process.node.term
         if message["term"] < term and self._matches(host).get(peer, 0) > self._match_before:
             raise Violation(
@@ -289,8 +293,7 @@ class SafetyChecker(HostObserver):
                     f"{host.disk.last_index}"
                 )
             self._is_the_leaders(host, self.hosts[to], message["term"], through)
-        elif message["reset"] and host.process is not None:
-            self._is_asked_back(host, message["term"], message["next_node_idx"])
+        self._going_back.answers(host, message)
 
     def _is_the_leaders(self, host: Host, leader: Host, term: int, through: int) -> None:
         """P4: the acknowledged entry is the one in the log of who leads in that term."""
@@ -304,18 +307,6 @@ class SafetyChecker(HostObserver):
             raise Violation(
                 f"voter {host.voter_id} acknowledges its own entry {through}, which leader "
                 f"{leader.voter_id} of term {term} does not have"
-            )
-
-    def _is_asked_back(self, host: Host, term: int, index: int) -> None:
-        """P7: a conflict is answered by the beginning of its term, not entry by entry."""
-        key = (host.voter_id, term)
-        before, run = self._asked_back.get(key, (0, 0))
-        run = run + 1 if index == before - 1 else 0
-        self._asked_back[key] = (index, run)
-        if run > STEPS_BACK:
-            raise Violation(
-                f"voter {host.voter_id} goes back entry by entry, to {index}, under the leader of "
-                f"term {term}: reconciling takes a round per entry"
             )
 
     # -- state -----------------------------------------------------------------------------------

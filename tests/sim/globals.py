@@ -47,7 +47,9 @@ def simulated(world: World) -> Iterator[None]:
         (VoterNode, "__hash__", lambda node: int(node.voter_id)),
         (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
         (quorum.raft.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
-        (quorum.raft.node, "_APPLIED_PER_TICK", draw.choice([1, 7, 5_000])),
+        (quorum.raft.node, "_APPLIED_PER_TICK", applied_per_tick := draw.choice([1, 7, 5_000])),
+        # As in the product a follower's rests, too, are bounded by what waits to be applied.
+        (quorum.raft.node, "_WORTH_A_RUN", min(500, 2 * applied_per_tick)),
         (quorum.journal_reading, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
         (quorum.watch_stream, "EVENT_BYTES", draw.choice([200, 2_000, 1 << 20])),
     ]

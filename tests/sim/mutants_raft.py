@@ -89,6 +89,17 @@ def _p7() -> list[Replacement]:
     return [(node_module, "conflict_index", lambda _log, index, _commit_index: index)]
 
 
+@mutant("p7-first-answer", "of several answers to what was under way the last one counts")
+def _p7_first() -> list[Replacement]:
+    def on_next_node_idx(self: RaftNode, node: VoterNode, message: Message) -> None:
+        _on_next(self, node, message)
+        counts = message["term"] == self.term and self.is_leader and node in self.next_index
+        if message["reset"] and counts:
+            self.next_index[node] = min(message["next_node_idx"], self.journal.last_index + 1)
+
+    return [(RaftNode, "_on_next_node_idx", on_next_node_idx)]
+
+
 @mutant("sent-time", "an answer counts for the time when it is read")
 def _sent_time() -> list[Replacement]:
     def answered(self: Lease, node: VoterNode, _sent_s: float, now_s: float) -> None:

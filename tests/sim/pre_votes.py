@@ -1,4 +1,7 @@
-"""Who asks for pre-votes, and who gives one (P8, P17): only where the leader has fallen silent."""
+"""Who asks for pre-votes, who gives one (P8, P17): only where the leader has fallen silent.
+
+And who stands for election: only with pre-votes of a majority, or told to by the leader.
+"""
 
 from typing import NamedTuple
 
@@ -14,19 +17,35 @@ class _Heard(NamedTuple):
     """By the own clock of who heard it."""
 
 
+class _Standing:
+    """Of one process."""
+
+    def __init__(self, boot: int) -> None:
+        self.boot = boot
+        self.granted_by: set[int] = set()
+        self.was_told_to = False
+        self.stood_in = 0
+
+
 class PreVotes:
     """Told of what voters send and receive."""
 
     def __init__(self) -> None:
         self._heard: dict[int, _Heard] = {}
+        self._standing: dict[int, _Standing] = {}
 
     def receives(self, host: Host, peer: int, message: Message) -> None:
         """A message is handed to a voter, which has not looked at it yet."""
         process = host.process
-        if process is None or message["type"] != "append_entries":
+        if process is None or not process.node.admission.takes_part:
             return
-        if message["term"] >= process.node.term and process.node.admission.takes_part:
-            self._heard[host.voter_id] = _Heard(peer, host.boots, host.clock_s())
+        match message["type"]:
+            case "append_entries" if message["term"] >= process.node.term:
+                self._heard[host.voter_id] = _Heard(peer, host.boots, host.clock_s())
+            case "response_pre_vote":
+                self._of(host).granted_by.add(peer)
+            case "timeout_now":
+                self._of(host).was_told_to = True
 
     def disconnected(self, host: Host, peer: int) -> None:
         """A closed connection says of a leader as much as its silence."""
@@ -49,6 +68,7 @@ class PreVotes:
 
     def asks(self, host: Host) -> None:
         """P17: what lies in the sockets may be the heartbeat that was waited for."""
+        self._of(host).granted_by.clear()
         process = host.process
         if process is None:
             return
@@ -62,3 +82,24 @@ class PreVotes:
                 raise Violation(
                     f"voter {host.voter_id} asks for votes over a heartbeat it has not read"
                 )
+
+    def stands(self, host: Host, term: int) -> None:
+        """P8: no term is spent on an election that cannot be won."""
+        standing, process = self._of(host), host.process
+        if process is None or term == standing.stood_in:
+            return
+        voters = len(process.node.others) + 1
+        granted_by = sorted(standing.granted_by)
+        if 2 * (len(granted_by) + 1) <= voters and not standing.was_told_to:
+            raise Violation(
+                f"voter {host.voter_id}, one of {voters}, stands in term {term} with pre-votes of "
+                f"{granted_by} alone"
+            )
+        standing = self._standing[host.voter_id] = _Standing(host.boots)
+        standing.stood_in = term
+
+    def _of(self, host: Host) -> _Standing:
+        standing = self._standing.get(host.voter_id)
+        if standing is None or standing.boot != host.boots:
+            standing = self._standing[host.voter_id] = _Standing(host.boots)
+        return standing

@@ -44,6 +44,7 @@ class HostObserver:
     def received(self, host: "Host", peer: int, message: Message) -> None:
         """After the product has dealt with it."""
 
+    def connected(self, host: "Host", peer: int) -> None: ...
     def disconnected(self, host: "Host", peer: int) -> None:
         """The connection to a peer was closed, and its process has noticed."""
 

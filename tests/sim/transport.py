@@ -133,6 +133,7 @@ class SimulatedTransport(VoterTransport):
 
     def _onNodeConnected(self, node: VoterNode) -> None:
         self._host.note(f"connected to {node.voter_id}")
+        self._host.observer.connected(self._host, int(node.voter_id))
         super()._onNodeConnected(node)
 
     def _onNodeDisconnected(self, node: VoterNode) -> None:
