@@ -3,9 +3,9 @@
 from typing import Any
 from unittest.mock import patch
 
-import metadata_log.apply
 import quorum.raft.snapshot_file
 import quorum.raft.snapshots
+from metadata_log.draft import OpenResults
 from metadata_log.types import MetadataOffset
 from quorum.raft.compaction import CompactingVoter
 from quorum.raft.journal import Change, Journal
@@ -124,7 +124,7 @@ def _p14() -> list[Replacement]:
 
 @mutant("p15-dedupe", "a retry is applied again")
 def _p15() -> list[Replacement]:
-    return [(metadata_log.apply, "_known_result", nothing)]
+    return [(OpenResults, "get", nothing)]
 
 
 @mutant("lead-caught-up", "a new leader answers before it has applied what is committed")

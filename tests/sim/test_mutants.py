@@ -15,6 +15,13 @@ def test_every_missing_guard_is_noticed(name: str) -> None:
     assert found is not None, f"{WITHIN_SEEDS} seeds without {name}, and nothing was noticed"
 
 
+def test_every_guard_is_where_its_mutant_takes_it_out() -> None:
+    """Else what is renamed is found out only where all of them run."""
+    for mutant in MUTANTS:
+        with mutant.applied():
+            pass
+
+
 @pytest.mark.parametrize("name", ["p1-suffix", "p14-barrier", "p18-vote", "snapshot-fsync"])
 def test_what_is_noticed_first_is_noticed_at_once(name: str) -> None:
     """The checkers are awake, also in a short run of the suite."""
