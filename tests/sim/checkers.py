@@ -52,14 +52,13 @@ class SafetyChecker(HostObserver):
 
     def _named(self, host: Host, name: str) -> None:
         if name == SNAPSHOT_FILE:
-            file = host.disk.files[name]
-            head = io.BytesIO(bytes(file.data))
-            self.snapshot_named(host, read_head(Path(name), head).last_index)
+            self.snapshot_named(host, _snapshot_index(host))
 
     # -- logs ------------------------------------------------------------------------------------
 
     def booted(self, host: Host) -> None:
         self._checked_commit[host.voter_id] = 1
+        host.snapshot_index = _snapshot_index(host)  # A power failure may have taken a name back.
         self.round_ended(host)
 
     def round_ended(self, host: Host) -> None:
@@ -347,3 +346,11 @@ class SafetyChecker(HostObserver):
                 node = host.process.node
                 whose = f"voter {host.voter_id}"
                 self.same_state(whose, host.process.machine.image, node.last_applied)
+
+
+def _snapshot_index(host: Host) -> int:
+    """Of the snapshot in the folder; 0 if there is none."""
+    file = host.disk.files.get(SNAPSHOT_FILE)
+    if file is None:
+        return 0
+    return read_head(Path(SNAPSHOT_FILE), io.BytesIO(bytes(file.data))).last_index

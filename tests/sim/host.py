@@ -43,7 +43,7 @@ class Host:
         self.process: Process | None = None
         self.boots = 0
         self.snapshot_index = 0
-        """Of the newest snapshot that ever had its name here."""
+        """Of the snapshot that the running process found or has put in its place since."""
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
         self.first_voters: Mapping[int, bytes] = {}
         """What it remembers of the first start, on a disk that keeps it."""
