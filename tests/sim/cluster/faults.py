@@ -102,7 +102,8 @@ class Faults:
             process = machine.process
             if process is not None:
                 process.rpc.mischief = self.mischief
-                if process.store is not None and process.store.failure is not None:
+                has_failed = process.store is not None and process.store.failure is not None
+                if has_failed or machine.is_old:
                     machine.kill(power_lost=False)
             machine.boot()
 

@@ -226,8 +226,8 @@ class Machine(Host["Process"]):
         super().__init__(world, network, broker_id)
         self.disk = disk
         self.boots = 0
-        self.is_old = True
-        """It runs old software, in a run that has any."""
+        self.is_old = False
+        """It runs old software, and may be refused by a cluster that has been upgraded (B4)."""
         self._effects_left: int | None = None
         self._loses_power = False
         self._start = start

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from broker.control.registration import RegistrationRefused
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.clients import Clients
 from tests.sim.cluster.disk import Disk, DiskFull
@@ -73,8 +74,7 @@ class Simulation:
             "min.insync.replicas": draw.choice([1, 1, 2]),
         }
         segment_bytes = draw.choice([600, 4_000, 1 << 20])
-        self._old_software = draw.random() < 0.3
-        """Brokers understand inter_broker_protocol 1 until they are started with newer software."""
+        old_software = draw.random() < 0.3
         self.checker = Checker(world, self.machines)
         self.quorum.on_applied = self.checker.metadata.applied
         world.note(f"seed {seed}: {self._brokers} brokers, {self._config}")
@@ -82,6 +82,7 @@ class Simulation:
             disk = Disk(world, flush=self._flush, segment_bytes=segment_bytes)
             disk.latency_s = draw.choice([0.0002, 0.002, 0.01])
             machine = Machine(world, self.network, broker_id, disk, self._start)
+            machine.is_old = old_software
             machine.pace = world.between(0.98, 1.02)
             machine.after_run = self._after_run(machine)
             self.machines[broker_id] = machine
@@ -143,17 +144,19 @@ class Simulation:
 
     def _software(self, machine: Machine) -> dict[str, Any]:
         """A rolling upgrade: what is started again may be newer than it was (B4)."""
-        if self._old_software and machine.is_old and machine.boots > 1:
-            machine.is_old = self.world.chance(0.5)
-        if not (self._old_software and machine.is_old):
-            return {}
-        return {"inter.broker.protocol.version": 1}
+        if machine.is_old and machine.boots > 1:
+            machine.is_old = not self.faults.is_over and self.world.chance(0.5)
+        return {"inter.broker.protocol.version": 1} if machine.is_old else {}
 
     def _after_run(self, machine: Machine) -> Callable[[], None]:
         return lambda: self.checker.after(machine)
 
     def _on_down(self, machine: Machine) -> Callable[[], None]:
         return lambda: self.faults.went_down(machine)
+
+
+EXPECTED: Final = (DiskFull, RegistrationRefused)
+"""What simulated machines and operators bring about themselves."""
 
 
 class _Faults(logging.Handler):
@@ -164,7 +167,7 @@ class _Faults(logging.Handler):
         self.found: str | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not record.exc_info or isinstance(record.exc_info[1], DiskFull):
+        if not record.exc_info or isinstance(record.exc_info[1], EXPECTED):
             return
         if self.found is None:
             formatter = logging.Formatter()
