@@ -215,8 +215,10 @@ class QuorumCluster:
         self.processes.clear()
 
     def pause(self, voter_id: int) -> None:
-        """SIGSTOP."""
-        os.kill(self.processes[voter_id].pid, signal.SIGSTOP)
+        """SIGSTOP; returns once every thread has stopped, which kill does not wait for."""
+        pid = self.processes[voter_id].pid
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self, voter_id: int) -> None:
         """SIGCONT."""
