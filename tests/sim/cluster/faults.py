@@ -68,6 +68,7 @@ class Faults:
             (operator.risk_losses, 0.3),
             (operator.change_min_insync, 1.0),
             (self._kill_controller, 1.5),
+            (self._depose_a_blind_controller, 1.5),
             (self._replace_disk, 0.5),
             (self._crash_in_the_middle, 3.0),
         ]
@@ -133,6 +134,20 @@ class Faults:
         machine.crash_after(
             self._world.random.randint(1, effects), power_lost=self._world.chance(0.5)
         )
+
+    def _depose_a_blind_controller(self) -> None:
+        """It does not see that another holds the office, and something happens to decide upon."""
+        blind = self._machines.get(self._quorum.image.controller_id)
+        if blind is None:
+            return
+        blind.note("goes blind, and is deposed")
+        self._quorum.lagging[blind.voter_id] = self._world.random.choice([0.5, 2.0])
+        self._world.after(self._seconds(), partial(self._keeps_up, blind.voter_id))
+        self._operator.remove_controller()
+        other = self._any()
+        if other is not blind:
+            other.kill(power_lost=False)
+        self._operator.create()
 
     def _replace_disk(self) -> None:
         """The machine comes back with an empty disk (rule 8)."""

@@ -24,6 +24,8 @@ class MetadataChecker:
             raise Violation(f"controller epoch {after.controller_epoch} after a greater one")
         for name in applied.changes.topics:
             old, new = before.topics.get(name), after.topics.get(name)
+            if new is not None and (old is None or old.topic_id != new.topic_id):
+                self._decided_in_office(name, before, new.partitions[0])
             if old is None or new is None or old.topic_id != new.topic_id:
                 continue
             self._count_changed(old, new)
@@ -55,11 +57,8 @@ class MetadataChecker:
         if now.leader != was.leader and now.leader_epoch == was.leader_epoch:
             raise Violation(f"two leaders of {where} in leader epoch {now.leader_epoch}")
         by_controller = now.leader_epoch > was.leader_epoch
-        if by_controller and now.controller_epoch != before.controller_epoch:
-            raise Violation(
-                f"a controller of epoch {now.controller_epoch} decided on {where} "
-                f"in epoch {before.controller_epoch}"
-            )
+        if by_controller:
+            self._decided_in_office(where, before, now)
         self._check_reassignment(before, after, topic, number, now)
         unclean = by_controller and (
             not set(now.isr) <= set(was.isr) or _accepts_a_loss(before, was, now)
@@ -76,6 +75,14 @@ class MetadataChecker:
                 TopicIdPartition(topic.topic_id, number), now.leader_epoch, where
             )
             truth.lossy_from = now.leader_epoch
+
+    def _decided_in_office(self, where: str, before: Image, now: Partition) -> None:
+        """A deposed controller changes nothing (E3)."""
+        if before.controller is None or now.controller_epoch != before.controller_epoch:
+            raise Violation(
+                f"a controller of epoch {now.controller_epoch} decided on {where} in epoch "
+                f"{before.controller_epoch}, when broker {before.controller_id} was the controller"
+            )
 
     def _check_reassignment(
         self, before: Image, after: Image, topic: Topic, number: int, now: Partition

@@ -60,15 +60,16 @@ def _fetch_epoch() -> list[Replacement]:
 
 
 def _isr_cas() -> list[Replacement]:
-    def at_any_version(draft: Draft, offset: MetadataOffset, record: IsrChange) -> int:
-        tp = TopicPartition(record.topic, record.partition)
-        before = draft.partition(tp)
-        version = record.expected_version if before is None else before.version
-        record = msgspec.structs.replace(record, expected_version=version)
+    def whoever_asks(draft: Draft, offset: MetadataOffset, record: IsrChange) -> int:
+        before = draft.partition(TopicPartition(record.topic, record.partition))
+        if before is not None:
+            record = msgspec.structs.replace(
+                record, expected_version=before.version, leader=before.leader
+            )
         return isr_rules.isr_change(draft, offset, record)
 
-    rules = {**RULES, IsrChange: Rule(at_any_version)}
-    return [(metadata_log.apply, "RULES", rules)]
+    rules = {**RULES, IsrChange: Rule(whoever_asks)}
+    return [(metadata_log.apply, "RULES", rules), (isr_rules, "_require_leadership", nothing)]
 
 
 def _max_broker_epoch() -> list[Replacement]:
@@ -137,7 +138,7 @@ def _offset_not_available() -> list[Replacement]:
 MUTANTS: Final = [
     Mutant("truncate-to-hw", "truncation by leader-epoch history", _truncate_to_high_watermark),
     Mutant("fetch-epoch", "the leader-epoch check on fetch", _fetch_epoch),
-    Mutant("isr-cas", "the compare-and-set on the ISR", _isr_cas),
+    Mutant("isr-cas", "the conditions of an ISR change: version, leader and epoch", _isr_cas),
     Mutant("max-broker-epoch", "the refusal of stale broker epochs", _max_broker_epoch),
     Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
     Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),

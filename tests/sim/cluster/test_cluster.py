@@ -7,6 +7,7 @@ import pytest
 from tests.sim.cluster.batch import first_violation, report, run_seeds
 from tests.sim.cluster.mutants import MUTANTS, WITHIN_SEEDS
 from tests.sim.cluster.simulation import STEPS
+from tests.sim.mutants import Mutant
 
 SEEDS = 16
 SOAK_SEEDS = 5_000
@@ -25,6 +26,13 @@ def test_no_promise_is_broken_in_any_of_these_runs() -> None:
     assert events > 2_000 * SEEDS
     again = {outcome.seed: outcome.trace_digest for outcome in run_seeds([9, 7])}
     assert again == {seed: digests[seed] for seed in again}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_what_a_mutant_takes_out_is_still_there(mutant: Mutant) -> None:
+    """A function that was renamed would make it take out nothing."""
+    with mutant.applied():
+        pass
 
 
 @pytest.mark.slow
