@@ -49,14 +49,15 @@ async def take_backup(directory: VoterDirectory, *, now_ms: int, timeout_s: floa
 async def _from_voter(
     directory: VoterDirectory, address: str, *, now_ms: int, timeout_s: float
 ) -> Backup:
-    """Linearizable: the voter has applied what a majority had when the snapshot is taken.
+    """Linearizable: what was acknowledged before is in it.
 
-    The snapshot comes in the pieces of a watch, so it may be of any size.
+    The snapshot comes in the pieces of a watch, so it may be of any size. Whether the voter can
+    tell what was acknowledged is asked first, since that has a limit of its own.
     """
     stub = stub_of(directory.channel(address))
     await stub.Read(pb.ReadRequest(linearizable=True), timeout=min(timeout_s, _READ_TIMEOUT_S))
     status = await directory.status(address)
-    call = stub.Watch(pb.WatchRequest(from_offset=0), timeout=timeout_s)
+    call = stub.Watch(pb.WatchRequest(from_offset=0, linearizable=True), timeout=timeout_s)
     chunks = []
     try:
         async for event in call:

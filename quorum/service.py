@@ -26,7 +26,7 @@ from quorum.sessions import KeepAlive
 from quorum.status import quorum_status
 from quorum.transact_stream import TransactStream
 from quorum.voter import NotLeader, OutcomeLost, Voter
-from quorum.watch_stream import VoterCutOff, watch
+from quorum.watch_stream import NOTHING, VoterCutOff, watch
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
     from quorate_proto.v1.quorum_pb2_grpc import QuorumAsyncStub
@@ -130,11 +130,17 @@ class QuorumService(QuorumServicer):
 
     async def Read(self, request: pb.ReadRequest, context: Context) -> pb.ReadResponse:
         if request.linearizable:
-            await self._voter.applied(await self._linearizable_offset(context))
+            await self._everything_acknowledged(context)
         image = self._voter.image
         snapshot = b"".join(encode_snapshot(image)) if request.include_image else b""
         offset = image.offset if request.include_image else self._voter.applied_offset
         return pb.ReadResponse(offset=offset, snapshot=snapshot)
+
+    async def _everything_acknowledged(self, context: Context) -> MetadataOffset:
+        """Wait until it is applied here; the offset up to which that is."""
+        offset = await self._linearizable_offset(context)
+        await self._voter.applied(offset)
+        return offset
 
     async def _linearizable_offset(self, context: Context) -> MetadataOffset:
         async def there(stub: "QuorumAsyncStub", timeout_s: float) -> MetadataOffset:
@@ -148,8 +154,11 @@ class QuorumService(QuorumServicer):
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncIterator[pb.WatchEvent]:
         start = None if request.from_oldest else MetadataOffset(request.from_offset)
+        at_least = NOTHING
+        if request.linearizable:
+            at_least = await self._everything_acknowledged(context)
         try:
-            events = watch(self._voter, start, frozenset(request.record_kinds))
+            events = watch(self._voter, start, frozenset(request.record_kinds), at_least)
             async with contextlib.aclosing(events):
                 async for event in events:
                     yield event

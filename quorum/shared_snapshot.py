@@ -31,10 +31,18 @@ class SharedSnapshot:
         self._encoding: asyncio.Task[EncodedSnapshot] | None = None
 
     async def of(
-        self, image: Image, applied_offset: MetadataOffset, retained_from: MetadataOffset
+        self,
+        image: Image,
+        applied_offset: MetadataOffset,
+        retained_from: MetadataOffset,
+        at_least: MetadataOffset,
     ) -> EncodedSnapshot:
-        """A snapshot of ``image``, or of a little earlier if what came since is still retained."""
-        if self._encoding is None or self._next_offset < retained_from:
+        """A snapshot of ``image``, or of a little earlier if what came since is still retained.
+
+        Never of earlier than ``at_least``, which is applied.
+        """
+        needed_from = max(retained_from, at_least + 1)
+        if self._encoding is None or self._next_offset < needed_from:
             self._next_offset = MetadataOffset(applied_offset + 1)
             self._encoding = asyncio.create_task(
                 _encode(image, self._next_offset), name="watch-snapshot"

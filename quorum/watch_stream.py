@@ -19,6 +19,7 @@ from quorum.oldest_state import oldest_state
 from quorum.raft.clock import clock_s
 from quorum.voter import Voter
 
+NOTHING: Final = MetadataOffset(0)
 EVENT_BYTES: Final = 1 << 20
 HEARTBEAT_S: Final = 1.0
 """So often at least a watcher hears that its voter lives; an event that tells nothing new."""
@@ -36,9 +37,14 @@ class VoterCutOff(Exception):
 
 
 async def watch(
-    voter: Voter, start: MetadataOffset | None, record_kinds: frozenset[str]
+    voter: Voter,
+    start: MetadataOffset | None,
+    record_kinds: frozenset[str],
+    at_least: MetadataOffset = NOTHING,
 ) -> AsyncGenerator[pb.WatchEvent, None]:
     """Events without end, one at least every ``HEARTBEAT_S``; ``start`` None: from the oldest.
+
+    A snapshot of the present image is of ``at_least`` or later, which is applied.
 
     Raises:
         VoterCutOff: the watcher should go on at another voter.
@@ -50,21 +56,24 @@ async def watch(
             for event in _snapshot_events(kept.chunks, kept.offset):
                 yield event
             start = kept.next_offset
-        async for event in _events(voter, start, record_kinds):
+        async for event in _events(voter, start, record_kinds, at_least):
             yield event
     finally:
         voter.watchers -= 1
 
 
 async def _events(
-    voter: Voter, start: MetadataOffset, record_kinds: frozenset[str]
+    voter: Voter,
+    start: MetadataOffset,
+    record_kinds: frozenset[str],
+    at_least: MetadataOffset,
 ) -> AsyncIterator[pb.WatchEvent]:
     next_offset = start
     told_offset = start - 1
     while True:
         if next_offset < 1:
             snapshot = await voter.snapshot.of(
-                voter.image, voter.applied_offset, voter.tail.first_offset
+                voter.image, voter.applied_offset, voter.tail.first_offset, at_least
             )
             for event in _snapshot_events(snapshot.chunks, snapshot.offset):
                 yield event

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -53,10 +53,31 @@ def metadata_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 async def image_now(where: MetadataAddress) -> "Image":
-    """The newest image."""
-    from quorum.client_watch import SnapshotLoaded
+    """The newest image: all that was acknowledged before is in it.
 
-    async with watch(where, from_offset=0) as events:
+    While the quorum cannot say what that is, what one voter knows; a note says so.
+    """
+    import grpc
+
+    from quorate_proto.v1 import quorum_pb2 as pb
+
+    async with _watcher(where) as begin:
+        try:
+            return await _first_image(where, begin(pb.WatchRequest(linearizable=True)))
+        except grpc.aio.AioRpcError as error:
+            why = error.details() or error.code().name
+        except TimeoutError:
+            why = "the quorum confirms nothing"
+        image = await _first_image(where, begin(pb.WatchRequest()))
+    click.echo(f"perhaps outdated, as of offset {image.offset}: {why}", err=True)
+    return image
+
+
+async def _first_image(where: MetadataAddress, call: Any) -> "Image":  # noqa: ANN401 - typed nowhere in grpc
+    from metadata_log.types import MetadataOffset
+    from quorum.client_watch import SnapshotLoaded, read_events
+
+    async with aclosing(read_events(call, MetadataOffset(0))) as events:  # type: ignore[type-var]  # A generator.
         async for event in events:
             if isinstance(event, SnapshotLoaded):
                 return event.image
@@ -102,35 +123,45 @@ async def write(
 
 @asynccontextmanager
 async def watch(
-    where: MetadataAddress, *, from_offset: int = NOTHING_YET, from_oldest: bool = False
+    where: MetadataAddress,
+    *,
+    from_offset: int = NOTHING_YET,
+    from_oldest: bool = False,
 ) -> "AsyncIterator[AsyncIterator[WatchEvent]]":
     """Events of a watch, from a voter or through a broker.
 
     Raises:
         QuorumUnavailable, ClusterUnreachable, BootstrapError: nobody answers; says who was asked.
     """
-    import grpc
-
     from metadata_log.types import MetadataOffset
     from quorate_proto.v1 import quorum_pb2 as pb
     from quorum.client_watch import read_events
 
     request = pb.WatchRequest(from_offset=from_offset, from_oldest=from_oldest)
+    async with (
+        _watcher(where) as begin,
+        aclosing(read_events(begin(request), MetadataOffset(from_offset))) as events,  # type: ignore[type-var]  # A generator.
+    ):
+        yield events
+
+
+@asynccontextmanager
+async def _watcher(where: MetadataAddress) -> AsyncIterator[Callable[..., Any]]:
+    """The method to watch with, of whoever answers; its errors within are told by who was asked."""
+    import grpc
+
     async with AsyncExitStack() as cleanup:
         with _naming_who(where):
-            if where.bootstrap_server is None:
-                call = await _at_a_voter(where.quorum, request, cleanup)
-            else:
-                call = await _at_a_broker(where.bootstrap_server, request, cleanup)
-            events = read_events(call, MetadataOffset(from_offset))
-            cleanup.push_async_callback(events.aclose)  # type: ignore[attr-defined]  # A generator.
             try:
-                yield events
+                if where.bootstrap_server is None:
+                    yield await _at_a_voter(where.quorum, cleanup)
+                else:
+                    yield await _at_a_broker(where.bootstrap_server, cleanup)
             except grpc.aio.AioRpcError as error:
                 raise _unavailable(where, error.details() or error.code().name) from error
 
 
-async def _at_a_voter(where: QuorumAddress, request: Any, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - typed nowhere in grpc
+async def _at_a_voter(where: QuorumAddress, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - typed nowhere in grpc
     """The leader knows everything first; without one, whoever is there tells what it knows."""
     from quorum.peers import stub_of
 
@@ -140,11 +171,11 @@ async def _at_a_voter(where: QuorumAddress, request: Any, cleanup: AsyncExitStac
     for address in directory.in_order_of_preference():
         channel = directory.channel(address)
         if await _is_ready(channel):
-            return stub_of(channel).Watch(request)
+            return stub_of(channel).Watch
     raise _unavailable(MetadataAddress(None, where), directory.last_error)
 
 
-async def _at_a_broker(bootstrap: str, request: Any, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - as above
+async def _at_a_broker(bootstrap: str, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - as above
     import grpc
 
     from quorate.client.bootstrap import discover
@@ -158,7 +189,7 @@ async def _at_a_broker(bootstrap: str, request: Any, cleanup: AsyncExitStack) ->
         channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         cleanup.push_async_callback(channel.close)
         if await _is_ready(channel):
-            return admin_pb2_grpc.MetadataViewStub(channel).WatchMetadata(request)
+            return admin_pb2_grpc.MetadataViewStub(channel).WatchMetadata
     raise ClusterUnreachable(f"no broker of {bootstrap} answers at {', '.join(addresses)}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.client.admin import AdminClient
+from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.errors import LocalClusterError
@@ -21,6 +22,8 @@ from quorum.security import Security
 
 POLL_INTERVAL_S: Final = 0.02
 ADMIN_TIMEOUT_MS: Final = 15_000
+ASK_TIMEOUT_MS: Final = 2_000
+NOT_REGISTERED: Final = -1
 
 
 class RunningCluster:
@@ -110,12 +113,16 @@ class RunningCluster:
         self._cluster.stop_node(self._cluster.node("quorum", voter_id))
 
     def restart_broker(self, broker_id: int, *, wait: bool = True) -> None:
-        """Starts a broker again, killing it first if it runs; waits until it has registered."""
+        """Starts a broker again, killing it first if it runs; waits until it has registered.
+
+        Its earlier registration, which the cluster may still know, is not mistaken for that.
+        """
+        before = self._epoch(broker_id) if wait else NOT_REGISTERED
         node = self._restart("broker", broker_id)
         if wait:
-            with AdminClient(grpc_addresses=[node.grpc_address], timeout_ms=2_000) as admin:
+            with AdminClient(grpc_addresses=[node.grpc_address], timeout_ms=ASK_TIMEOUT_MS) as new:
                 self.wait_until(
-                    lambda: admin.cluster_status().broker(broker_id) is not None,
+                    lambda: _epoch_in(new.cluster_status(), broker_id) > before,
                     f"{node} to register",
                 )
 
@@ -139,8 +146,6 @@ class RunningCluster:
         Raises:
             LocalClusterError: it did not hold in time.
         """
-        from quorate.client.errors import QuorateError
-
         begin = time.monotonic()
         while (elapsed := time.monotonic() - begin) * 1000 < timeout_ms:
             try:
@@ -159,6 +164,21 @@ class RunningCluster:
         """The end of what a voter said."""
         return last_lines(self._cluster.node("quorum", voter_id).log_path, lines)
 
+    def _epoch(self, broker_id: int) -> int:
+        """Epoch of its registration as somebody else knows it, if somebody answers at once."""
+        live = [
+            node.grpc_address
+            for node in self._cluster.brokers
+            if node.id != broker_id and self._cluster.pid(node) is not None
+        ]
+        if not live:
+            return NOT_REGISTERED
+        try:
+            with AdminClient(grpc_addresses=live, timeout_ms=ASK_TIMEOUT_MS) as admin:
+                return _epoch_in(admin.cluster_status(), broker_id)
+        except QuorateError:
+            return NOT_REGISTERED
+
     def _restart(self, kind: Kind, node_id: int) -> Node:
         node = self._cluster.node(kind, node_id)
         if self._cluster.pid(node) is not None:
@@ -172,6 +192,11 @@ class RunningCluster:
         if pid is None:
             raise LocalClusterError(f"{node} is not running")
         send(pid, node.config_path, number)
+
+
+def _epoch_in(status: ClusterStatus, broker_id: int) -> int:
+    broker = status.broker(broker_id)
+    return NOT_REGISTERED if broker is None else broker.epoch
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.acked_load import Acknowledged, acked_load, assert_nothing_lost, consume_all
 from tests.support.raw_client import RawClient, receive_produced, record_batch, send_produce
-from tests.support.whole_cluster import wait_until_whole
+from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -41,6 +41,7 @@ def topic(cluster: RunningCluster) -> str:
     with cluster.admin() as admin:
         new = NewTopic(name=name, num_partitions=PARTITIONS, replication_factor=3)
         admin.create_topics([new])[0].raise_for_error()
+    wait_until_known(cluster, name, PARTITIONS)
     return name
 
 

@@ -58,7 +58,7 @@ async def check(directory: Path, flush: Flush, expected: dict[int, int]) -> None
         await store.close()
 
 
-@pytest.mark.parametrize("flush", ["sync", "os"])
+@pytest.mark.parametrize("flush", ["sync", pytest.param("os", marks=pytest.mark.slow)])
 def test_kill_9_loses_nothing_acknowledged(tmp_path: Path, flush: Flush) -> None:
     chance = random.Random(7)
     expected: dict[int, int] = {}

@@ -43,8 +43,17 @@ def test_paths_are_listed_read_and_found(cluster: RunningCluster, at: tuple[str,
 
 def test_the_log_is_read_from_its_beginning_and_as_it_was(cluster: RunningCluster) -> None:
     at = ("--bootstrap-server", cluster.bootstrap)
-    told = quorate("metadata", "tail", "--from-offset", "0", "--timeout-ms", "4000", "--json", *at)
-    transactions = [json.loads(line) for line in told.splitlines()]
+    words = command(
+        "metadata", "tail", "--from-offset", "0", "--timeout-ms", "20000", "--json", *at
+    )
+    transactions = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            transactions.append(json.loads(line))
+            if "topic_created" in line:
+                break
+        process.kill()
     offsets = [one["offset"] for one in transactions]
     assert offsets == sorted(set(offsets))
     kinds = {

@@ -250,6 +250,7 @@ async def test_the_leadership_is_handed_over_under_load(tmp_path: Path) -> None:
             assert error == "quorate: voter 9 is not a voter of this quorum\n"
 
 
+@pytest.mark.slow
 async def test_the_first_start_needs_every_voter_and_no_later_one_does(tmp_path: Path) -> None:
     quorum = QuorumCluster(tmp_path)
     try:

@@ -116,6 +116,7 @@ async def test_rule9_sessions_outlive_leader_changes(tmp_path: Path) -> None:
             await write(client)
 
 
+@pytest.mark.slow
 async def test_rule9_dead_client_expires_through_repeated_leader_changes(tmp_path: Path) -> None:
     """Each new leader lives shorter than the session's timeout; none starts it all over again."""
     with QuorumCluster(tmp_path) as quorum:

@@ -2,13 +2,18 @@
 
 import asyncio
 import os
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from metadata_log.records import Operation, SessionOpened
 from metadata_log.types import MetadataOffset
+from quorate_proto.v1 import quorum_pb2 as pb
 from quorum.client import SnapshotLoaded, TransactionsApplied
+from quorum.client_directory import VoterDirectory
+from quorum.client_watch import read_events
+from quorum.peers import stub_of
 from tests.integration.quorum_writes import Writer, applied_from, new_key, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 
@@ -47,6 +52,26 @@ async def test_watch_from_zero_begins_with_a_snapshot(tmp_path: Path) -> None:
                 if seen:
                     break
             assert seen == list(later.values())
+
+
+async def test_e5_a_linearizable_watch_begins_with_all_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """At every voter, though snapshots are shared and followers learn late what is committed."""
+    with QuorumCluster(tmp_path, voters=3) as quorum:
+        directory = VoterDirectory(quorum.addresses, quorum.security)
+        async with connected(quorum) as client:
+            for _ in range(3):
+                for address in quorum.addresses:
+                    written = await write(client)
+                    call = stub_of(directory.channel(address)).Watch(
+                        pb.WatchRequest(linearizable=True)
+                    )
+                    async with aclosing(read_events(call, MetadataOffset(0))) as events:  # type: ignore[type-var]  # A generator.
+                        first = await anext(events)
+                    assert isinstance(first, SnapshotLoaded)
+                    assert set(written) <= set(first.image.sessions)
+        await directory.close()
 
 
 async def test_watch_from_what_is_compacted_away_says_so_with_a_snapshot(tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ def test_d2_spark_reads_exactly_the_range(
     )
 
 
+@pytest.mark.slow
 def test_a_range_outside_the_log_names_partition_and_available_range(
     spark: SparkSession, cluster: RunningCluster, million: Ranges
 ) -> None:

@@ -1,11 +1,13 @@
 """Waiting until a cluster of real processes has recovered, and saying why it has not."""
 
+from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
 from quorate.cluster.errors import LocalClusterError
 from quorate.testing import RunningCluster
 
 RECOVERY_TIMEOUT_MS = 40_000
 LOG_LINES = 25
+ASK_TIMEOUT_MS = 2_000
 
 
 def wait_until_whole(cluster: RunningCluster) -> ClusterStatus:
@@ -21,6 +23,27 @@ def wait_until_whole(cluster: RunningCluster) -> ClusterStatus:
     except LocalClusterError as error:
         raise AssertionError(f"{error}\n{describe(cluster)}") from error
     return cluster.status()
+
+
+def wait_until_known(cluster: RunningCluster, topic: str, partitions: int) -> None:
+    """Every broker that runs knows the topic with so many partitions.
+
+    The answer to a change waits for that, but not for long. Kafka clients ask again meanwhile.
+    """
+    for broker_id in cluster.broker_ids:
+        if cluster.broker_pid(broker_id) is not None:
+            _wait_until_known_at(cluster, broker_id, topic, partitions)
+
+
+def _wait_until_known_at(
+    cluster: RunningCluster, broker_id: int, topic: str, partitions: int
+) -> None:
+    address = cluster.broker_grpc_address(broker_id)
+    with AdminClient(grpc_addresses=[address], timeout_ms=ASK_TIMEOUT_MS) as admin:
+        cluster.wait_until(
+            lambda: len(admin.describe_topics([topic])[0].partitions) == partitions,
+            f"broker {broker_id} to know {partitions} partitions of {topic}",
+        )
 
 
 def _is_whole(cluster: RunningCluster) -> bool:

@@ -411,10 +411,13 @@ class WatchRequest(google.protobuf.message.Message):
     FROM_OFFSET_FIELD_NUMBER: builtins.int
     RECORD_KINDS_FIELD_NUMBER: builtins.int
     FROM_OLDEST_FIELD_NUMBER: builtins.int
+    LINEARIZABLE_FIELD_NUMBER: builtins.int
     from_offset: builtins.int
     """First offset wanted: last known + 1; 0 asks for a snapshot first."""
     from_oldest: builtins.bool
     """Instead of from_offset: the oldest state that is kept, as a snapshot, then everything since."""
+    linearizable: builtins.bool
+    """Begin once everything acknowledged before this call is applied here; a snapshot has all of it."""
     @property
     def record_kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Only transactions holding one of these kinds; empty = all (needed to follow the image)."""
@@ -425,8 +428,9 @@ class WatchRequest(google.protobuf.message.Message):
         from_offset: builtins.int = ...,
         record_kinds: collections.abc.Iterable[builtins.str] | None = ...,
         from_oldest: builtins.bool = ...,
+        linearizable: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "record_kinds", b"record_kinds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_offset", b"from_offset", "from_oldest", b"from_oldest", "linearizable", b"linearizable", "record_kinds", b"record_kinds"]) -> None: ...
 
 Global___WatchRequest: typing_extensions.TypeAlias = WatchRequest
 

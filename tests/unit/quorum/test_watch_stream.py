@@ -65,8 +65,11 @@ class FakeVoter:
         return JournalRange(entries, last)
 
 
-def watching(voter: FakeVoter, start: int) -> AsyncGenerator[pb.WatchEvent, None]:
-    return watch(cast("Voter", cast("Any", voter)), MetadataOffset(start), frozenset())
+def watching(
+    voter: FakeVoter, start: int, at_least: int = 0
+) -> AsyncGenerator[pb.WatchEvent, None]:
+    as_voter = cast("Voter", cast("Any", voter))
+    return watch(as_voter, MetadataOffset(start), frozenset(), MetadataOffset(at_least))
 
 
 async def next_event(events: AsyncIterator[pb.WatchEvent]) -> pb.WatchEvent:
@@ -93,6 +96,24 @@ def on_virtual_time(test: Callable[[], Awaitable[None]]) -> None:
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main())
+
+
+async def test_e5_a_watch_that_asks_for_the_newest_gets_no_snapshot_of_a_while_ago() -> None:
+    voter = FakeVoter()
+    voter.apply(1)
+    await next_event(watching(voter, 0))
+    voter.apply(2)
+
+    async def offset_told(at_least: int) -> int:
+        events = watching(voter, 0, at_least)
+        while not (event := await next_event(events)).snapshot_done:
+            pass
+        return event.applied_offset
+
+    assert await offset_told(0) == 1, "shared"
+    assert await offset_told(1) == 1, "recent enough"
+    assert await offset_told(2) == 2
+    assert await offset_told(0) == 2, "the later one is shared from now on"
 
 
 async def test_watch_from_a_negative_offset_begins_with_a_snapshot() -> None:
