@@ -222,6 +222,12 @@ class Journal:
         self._commit_on_disk = self._meta.commit_index
         self._dirty = False
 
+    def keep_commit_index(self) -> None:
+        """The commit index is on disk when this returns, whatever else there is to write."""
+        if self._meta.commit_index != self._commit_on_disk:
+            self._dirty = True
+            self.sync()
+
     def reset_to(self, index: int, term: int) -> None:
         """Start over behind a snapshot of ``index``: a placeholder of that entry is all that stays.
 

@@ -9,6 +9,9 @@ A set takes effect when it is applied. That neighbouring sets alone are ever in 
   knows that the set before it is committed; and nobody stands with committed entries unapplied.
 
 So a candidate counts by the newest set in its log, or by the one before; their majorities overlap.
+
+That a set is committed is on disk before a leader acts upon it or tells anybody. Who was removed
+may be gone for ever once it knows: a leader that forgot would wait for that vote in vain.
 """
 
 import logging
@@ -74,6 +77,17 @@ class MemberVoter(CompactingVoter):
                 self.meet(node)
                 self.transport.addNode(node)
         self.transport.announce()
+
+    def keep_voter_set(self) -> None:
+        """That the newest applied set is committed is on disk: before anybody hears of it."""
+        if self._machine.voter_set.version != self.admission.voter_set.version:
+            self.journal.keep_commit_index()
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        if self.last_applied < self.commit_index:
+            # The commit index that it tells may be that of a set which is not applied yet.
+            self.journal.keep_commit_index()
+        super()._SyncObj__sendAppendEntries()
 
     def first_voter_set(self) -> bytes | None:
         """The command that makes the configured voters the committed ones, when it is time."""

@@ -214,6 +214,7 @@ class RaftNode(MemberVoter):
             results = [next(of_regular) if e[0][0] == REGULAR else None for e in entries]
         self.last_applied = entries[-1][1]
         self.count_applied_bytes(sum([len(command) for command, _, _ in entries]))
+        self.keep_voter_set()
         self.on_applied(entries, results)
         self.follow_voter_set()
 

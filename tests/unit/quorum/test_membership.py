@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import quorum.raft.node
 from metadata_log.codec import decode_transaction
 from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import VoterSet
@@ -15,6 +16,7 @@ from quorum.raft.clock import clock_s
 from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.lease import NEVER
 from quorum.raft.library import LEADER
+from quorum.raft.lmdb_journal import LmdbJournal
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
 from quorum.raft.transport import VoterNode
 from tests.support.metadata import quorum_voter
@@ -70,6 +72,46 @@ def append(lone: LoneNode, *names: bytes) -> int:
 def silence(lone: LoneNode) -> None:
     lone.node.election_deadline_s = clock_s() - 1
     lone.node.tick()
+
+
+# --- what is on disk ----------------------------------------------------------------------------
+
+
+def commit_index_on_disk(lone: LoneNode) -> int:
+    copy = lone.folder / "crashed.lmdb"
+    copy.write_bytes((lone.folder / "journal.lmdb").read_bytes())
+    journal = LmdbJournal(copy)
+    try:
+        return journal.getRaftCommitIndex()
+    finally:
+        journal.close()
+
+
+def test_a_voter_set_is_known_to_be_committed_on_disk_before_anybody_hears_of_it(
+    lone: LoneNode,
+) -> None:
+    """Else a leader that is left alone and loses power waits for the vote of one that has gone."""
+    lone.become_leader()
+    last = append(lone, b"remove voter 3")
+    acknowledge(lone, node_of(lone, 2), last)
+    lone.machine.voter_set = VoterSet(tuple(lone.members[:2]), 2)
+    heard: list[int] = []
+    lone.node.on_applied = lambda _entries, _results: heard.append(commit_index_on_disk(lone))
+    lone.node.tick()
+    assert heard == [last]
+
+
+def test_a_commit_index_is_on_disk_before_it_is_told_where_a_set_may_be_unapplied(
+    lone: LoneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum.raft.node, "_APPLIED_PER_TICK", 1)
+    lone.become_leader()
+    last = append(lone, b"x", b"y", b"z")
+    acknowledge(lone, node_of(lone, 2), last)
+    lone.node.tick()
+    assert lone.node.last_applied < lone.node.commit_index == last
+    lone.node.send_append_entries()
+    assert commit_index_on_disk(lone) == last
 
 
 # --- who counts ---------------------------------------------------------------------------------
