@@ -59,7 +59,7 @@ class MetadataChecker:
         by_controller = now.leader_epoch > was.leader_epoch
         if by_controller:
             self._decided_in_office(where, before, now)
-        self._check_reassignment(before, after, topic, number, now)
+        self._check_reassignment(before, after, topic, number, was, now)
         unclean = by_controller and (
             not set(now.isr) <= set(was.isr) or _accepts_a_loss(before, was, now)
         )
@@ -85,16 +85,15 @@ class MetadataChecker:
             )
 
     def _check_reassignment(
-        self, before: Image, after: Image, topic: Topic, number: int, now: Partition
+        self, before: Image, after: Image, topic: Topic, number: int, was: Partition, now: Partition
     ) -> None:
         """The replicas a partition had go only once all it is to have are in sync (C11)."""
         tp = TopicPartition(topic.name, number)
         pending = before.reassignment(tp)
-        if pending is None or after.reassignment(tp) is not None:
+        if after.reassignment(tp) is not None or set(now.replicas) >= set(was.replicas):
             return
-        if set(now.replicas) == set(pending.original):
-            return
-        if now.replicas == pending.target and set(now.isr) != set(now.replicas):
+        is_cancelled = pending is not None and set(now.replicas) == set(pending.original)
+        if not is_cancelled and set(now.isr) != set(now.replicas):
             raise Violation(
                 f"{topic.name}-{number} was moved to {list(now.replicas)} with an ISR of "
                 f"{list(now.isr)}"

@@ -69,7 +69,11 @@ def _isr_cas() -> list[Replacement]:
         return isr_rules.isr_change(draft, offset, record)
 
     rules = {**RULES, IsrChange: Rule(whoever_asks)}
-    return [(metadata_log.apply, "RULES", rules), (isr_rules, "_require_leadership", nothing)]
+    return [
+        (metadata_log.apply, "RULES", rules),
+        (isr_rules, "_require_leadership", nothing),
+        (isr_rules, "_require_eligible", nothing),
+    ]
 
 
 def _max_broker_epoch() -> list[Replacement]:
@@ -138,7 +142,7 @@ def _offset_not_available() -> list[Replacement]:
 MUTANTS: Final = [
     Mutant("truncate-to-hw", "truncation by leader-epoch history", _truncate_to_high_watermark),
     Mutant("fetch-epoch", "the leader-epoch check on fetch", _fetch_epoch),
-    Mutant("isr-cas", "the conditions of an ISR change: version, leader and epoch", _isr_cas),
+    Mutant("isr-cas", "the conditions of an ISR change: version, leader, epochs", _isr_cas),
     Mutant("max-broker-epoch", "the refusal of stale broker epochs", _max_broker_epoch),
     Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
     Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),
