@@ -18,15 +18,15 @@ from broker.config import (
 from broker.controller.admin_requests import PIECE_PARTITIONS, PUBLISH_TIMEOUT_MS, timeout_ms
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import elections
-from broker.controller.managers.elections import ElectionDecision, ElectionType
+from broker.controller.managers.elections import ElectionType
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Brokers
+from broker.controller.outcomes import carry_out
 from broker.controller.publisher import Publisher
 from broker.controller.writer import Writer
-from broker.errors import CODE_OF_RESULT
 from metadata_log.configuration import Configuration
 from metadata_log.image import Image
-from metadata_log.records import Operation, ResultCode
+from metadata_log.records import ResultCode
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import QuorumError, SessionLost
@@ -129,39 +129,15 @@ class LeaderElections:
                 candidates=self._candidates(image),
             )
             results.update(zip(left, (one.result for one in decisions), strict=True))
-            left = await self._carried_out(left, decisions)
+            outcomes = await carry_out(self._writer, decisions)
+            left = [
+                tp
+                for tp, outcome in zip(left, outcomes, strict=True)
+                if outcome is not None and outcome.code is ResultCode.VERSION_CONFLICT
+            ]
             if not left:
                 break
         return [results[tp] for tp in wanted]
-
-    async def _carried_out(
-        self, wanted: Sequence[TopicPartition], decisions: Sequence[ElectionDecision]
-    ) -> list[TopicPartition]:
-        """Write what was decided; the partitions to decide again."""
-        chosen: list[tuple[TopicPartition, admin_pb2.PartitionResult]] = []
-        operations: list[Operation] = []
-        for tp, decision in zip(wanted, decisions, strict=True):
-            if decision.operation is not None:
-                chosen.append((tp, decision.result))
-                operations.append(decision.operation)
-        try:
-            outcomes = await self._writer.commit(operations)
-        except SessionLost:
-            raise
-        except QuorumError as error:
-            log.warning("%d elections without an answer: %s", len(chosen), error)
-            for _, result in chosen:
-                result.error_code = errors_pb2.REQUEST_TIMED_OUT
-                result.error_message = f"the metadata quorum did not answer: {error}"
-            return []
-        for (_, result), outcome in zip(chosen, outcomes, strict=True):
-            result.error_code = CODE_OF_RESULT[outcome.code]
-            result.error_message = outcome.detail
-        return [
-            tp
-            for (tp, _), outcome in zip(chosen, outcomes, strict=True)
-            if outcome.code is ResultCode.VERSION_CONFLICT
-        ]
 
     # -- by itself -------------------------------------------------------------------------------
 
