@@ -1,10 +1,10 @@
 """The admin client: topics, status and the controller, over gRPC, straight to the controller."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from quorate.client.bootstrap import discover
-from quorate.client.connection import ClusterConnection
+from quorate.client.connection import BrokerStubs, ClusterConnection
 from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     ClusterStatus,
@@ -32,6 +32,15 @@ _ELECTION_TYPES: Final = {
     ElectionType.PREFERRED: admin_pb2.ELECTION_PREFERRED,
     ElectionType.UNCLEAN: admin_pb2.ELECTION_UNCLEAN,
 }
+
+
+class ControllerAnswer(Protocol):
+    """What every answer of a controller has: the error code of the request as a whole."""
+
+    error_code: int
+
+
+Answer = TypeVar("Answer", bound=ControllerAnswer)
 
 
 class AdminClient:
@@ -84,12 +93,10 @@ class AdminClient:
             topics=[topic.to_proto() for topic in topics],
             validate_only=validate_only,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.CreateTopics(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "creating topics",
         )
-        _check(answer.error_code, "creating topics")
         return [TopicResult.from_proto(result) for result in answer.topics]
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
@@ -97,12 +104,10 @@ class AdminClient:
         request = admin_pb2.DeleteTopicsRequest(
             context=self._context("DeleteTopics"), names=list(names)
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.DeleteTopics(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "deleting topics",
         )
-        _check(answer.error_code, "deleting topics")
         return [TopicResult.from_proto(result) for result in answer.topics]
 
     def create_partitions(
@@ -116,12 +121,10 @@ class AdminClient:
             topics=[topic.to_proto() for topic in partitions],
             validate_only=options.validate_only,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.CreatePartitions(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "adding partitions",
         )
-        _check(answer.error_code, "adding partitions")
         return [TopicResult.from_proto(result) for result in answer.topics]
 
     def remove_partitions(
@@ -136,12 +139,10 @@ class AdminClient:
             topics=_by_topic(partitions),
             validate_only=validate_only,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.RemovePartitions(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "removing partitions",
         )
-        _check(answer.error_code, "removing partitions")
         return [TopicResult.from_proto(result) for result in answer.topics]
 
     def elect_leaders(
@@ -154,12 +155,10 @@ class AdminClient:
             topics=_by_topic(partitions or ()),
             all_partitions=partitions is None,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.ElectLeaders(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "electing leaders",
         )
-        _check(answer.error_code, "electing leaders")
         return [PartitionResult.from_proto(result) for result in answer.partitions]
 
     def alter_partition_reassignments(
@@ -186,14 +185,12 @@ class AdminClient:
             ],
             allow_replication_factor_change=allow_replication_factor_change,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.AlterPartitionReassignments(
                 request, timeout=timeout_s
             ),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "moving replicas",
         )
-        _check(answer.error_code, "moving replicas")
         return [PartitionResult.from_proto(result) for result in answer.partitions]
 
     def list_partition_reassignments(
@@ -208,14 +205,12 @@ class AdminClient:
                 for name in partitions or ()
             ],
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.ListPartitionReassignments(
                 request, timeout=timeout_s
             ),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "listing reassignments",
         )
-        _check(answer.error_code, "listing reassignments")
         return [OngoingReassignment.from_proto(one) for one in answer.partitions]
 
     def alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]:
@@ -224,14 +219,12 @@ class AdminClient:
             context=self._context("IncrementalAlterConfigs"),
             changes=[change.to_proto() for change in changes],
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.IncrementalAlterConfigs(
                 request, timeout=timeout_s
             ),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "changing configurations",
         )
-        _check(answer.error_code, "changing configurations")
         return [ConfigResult.from_proto(result) for result in answer.results]
 
     def list_topics(self) -> list[str]:
@@ -287,12 +280,10 @@ class AdminClient:
     def resign_controller(self) -> int:
         """Makes the controller give up its office (E5); the controller epoch it gave up."""
         request = admin_pb2.ResignControllerRequest(context=self._context("ResignController"))
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.ResignController(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "resigning the controller",
         )
-        _check(answer.error_code, "resigning the controller")
         self._connection.forget_controller()
         return answer.controller_epoch
 
@@ -330,13 +321,23 @@ class AdminClient:
             ],
             validate_only=validate_only,
         )
-        answer = self._connection.on_controller(
+        answer = self._on_controller(
             lambda stubs, timeout_s: stubs.admin.UpdateFeatures(request, timeout=timeout_s),
-            lambda answer: answer.error_code,
-            timeout_ms=self._timeout_ms,
+            "updating features",
         )
-        _check(answer.error_code, "updating features")
         return [FeatureResult.from_proto(result) for result in answer.results]
+
+    def _on_controller(self, call: Callable[[BrokerStubs, float], Answer], what: str) -> Answer:
+        """The controller's answer to ``call(stubs, timeout_s)``.
+
+        Raises:
+            RequestFailed: the request as a whole was refused; ``what`` says what was wanted.
+        """
+        answer = self._connection.on_controller(
+            call, lambda answer: answer.error_code, timeout_ms=self._timeout_ms
+        )
+        _check(answer.error_code, what)
+        return answer
 
     def _describe(
         self, request: replication_pb2.DescribeTopicsRequest
