@@ -116,7 +116,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def IncrementalAlterConfigs(
         self, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        controller = self._controller()
+        controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.incremental_alter_configs(request)

@@ -140,6 +140,25 @@ async def test_e3_brokers_say_which_controller_they_mean(epoch: int, *, obeyed: 
     assert controller.met == ([] if obeyed else [epoch, epoch])
 
 
+def said_by_brokers() -> list[str]:
+    """Methods whose request says which controller it means."""
+    methods = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods
+    return [one.name for one in methods if "context" in one.input_type.fields_by_name]
+
+
+@pytest.mark.parametrize("name", said_by_brokers())
+async def test_e3_no_request_is_carried_out_by_a_controller_that_is_not_meant(name: str) -> None:
+    controller: Any = InOffice()
+    here = Here()
+    here.service._controller = lambda: controller
+    method = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name[name]
+    request = getattr(admin_pb2, method.input_type.name)()
+    request.context.controller_epoch = 6
+    answer = await getattr(here.service, name)(request, NO_CONTEXT)
+    assert answer.error_code == errors_pb2.NOT_CONTROLLER
+    assert controller.met == [6]
+
+
 async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
     status = await Here().status()
     assert (status.cluster_id, status.quorum_leader) == ("a-cluster", 2)
