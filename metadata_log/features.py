@@ -28,7 +28,7 @@ CACHEABLE_CONTROL_REQUESTS: Final = 2
 """``inter_broker_protocol``: control requests name the newest broker epoch, not the receiver's."""
 
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
-NEWEST_METADATA_VERSION: Final = 2
+NEWEST_METADATA_VERSION: Final = 3
 
 
 class Feature(NamedTuple):
@@ -56,6 +56,7 @@ FEATURES: Final[dict[str, Feature]] = {
         (
             "topics, leadership, configuration, sessions, voters",
             "also reassignments, and partitions that are added and removed",
+            "also access control, client quotas, SCRAM credentials and delegation tokens",
         ),
     ),
 }

@@ -5,9 +5,6 @@ from typing import Final
 from broker.kafka.requests import RequestContext
 from quorate_proto.v1 import admin_pb2
 
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's principal of a client that did not authenticate."""
-
 _NOT_FORWARDED: Final = -1
 
 
@@ -16,10 +13,11 @@ def admin_context(
 ) -> admin_pb2.RequestContext:
     """The forwarded request's context; ``timeout_ms``: what is left of its deadline."""
     return admin_pb2.RequestContext(
-        principal_name=ANONYMOUS,
+        principal_name=str(context.principal),
         client_host=context.client_host,
         client_id=context.client_id,
         timeout_ms=max(0, timeout_ms),
         forwarded_by=_NOT_FORWARDED,
         api_name=api_name,
+        token_authenticated=context.principal.token_authenticated,
     )

@@ -8,6 +8,7 @@ from broker.kafka import codec
 from broker.kafka.cursor import Cursor
 from broker.kafka.layouts import api_key_map
 from broker.kafka.services import KafkaServices
+from broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 Buffers: TypeAlias = list[bytes | memoryview]
 """An answer in pieces, written without joining them; empty: no answer is due (acks=0)."""
@@ -24,6 +25,7 @@ class RequestContext:
     version: int
     client_id: str
     client_host: str
+    principal: KafkaPrincipal = ANONYMOUS
 
 
 Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Buffers]]

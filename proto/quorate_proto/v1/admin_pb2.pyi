@@ -53,6 +53,8 @@ class RequestContext(google.protobuf.message.Message):
     FORWARDED_BY_FIELD_NUMBER: builtins.int
     API_NAME_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    TOKEN_AUTHENTICATED_FIELD_NUMBER: builtins.int
+    ACCEPT_OVER_QUOTA_FIELD_NUMBER: builtins.int
     principal_name: builtins.str
     """The original principal."""
     client_host: builtins.str
@@ -67,6 +69,10 @@ class RequestContext(google.protobuf.message.Message):
     """Original API, for the audit log."""
     controller_epoch: builtins.int
     """As the broker that proxied it knows it; 0: a direct request (E3)."""
+    token_authenticated: builtins.bool
+    """The principal came with a delegation token: it may make no other."""
+    accept_over_quota: builtins.bool
+    """An old client: never refused over its quota, its channel is muted (Q4)."""
     def __init__(
         self,
         *,
@@ -77,8 +83,10 @@ class RequestContext(google.protobuf.message.Message):
         forwarded_by: builtins.int = ...,
         api_name: builtins.str = ...,
         controller_epoch: builtins.int = ...,
+        token_authenticated: builtins.bool = ...,
+        accept_over_quota: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["api_name", b"api_name", "client_host", b"client_host", "client_id", b"client_id", "controller_epoch", b"controller_epoch", "forwarded_by", b"forwarded_by", "principal_name", b"principal_name", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accept_over_quota", b"accept_over_quota", "api_name", b"api_name", "client_host", b"client_host", "client_id", b"client_id", "controller_epoch", b"controller_epoch", "forwarded_by", b"forwarded_by", "principal_name", b"principal_name", "timeout_ms", b"timeout_ms", "token_authenticated", b"token_authenticated"]) -> None: ...
 
 Global___RequestContext: typing_extensions.TypeAlias = RequestContext
 
@@ -819,10 +827,44 @@ class ConfigChange(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class AppendedEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class SubtractedEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ENTITY_TYPE_FIELD_NUMBER: builtins.int
     ENTITY_NAME_FIELD_NUMBER: builtins.int
     VALUES_FIELD_NUMBER: builtins.int
     REMOVED_FIELD_NUMBER: builtins.int
+    APPENDED_FIELD_NUMBER: builtins.int
+    SUBTRACTED_FIELD_NUMBER: builtins.int
     entity_type: builtins.str
     """"topic" or "broker"."""
     entity_name: builtins.str
@@ -835,6 +877,14 @@ class ConfigChange(google.protobuf.message.Message):
     def removed(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Keys to remove; one that is not set is no error."""
 
+    @property
+    def appended(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Items to add to keys that are lists, with commas between."""
+
+    @property
+    def subtracted(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Items to take out of keys that are lists, with commas between."""
+
     def __init__(
         self,
         *,
@@ -842,8 +892,10 @@ class ConfigChange(google.protobuf.message.Message):
         entity_name: builtins.str = ...,
         values: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         removed: collections.abc.Iterable[builtins.str] | None = ...,
+        appended: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        subtracted: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "removed", b"removed", "values", b"values"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["appended", b"appended", "entity_name", b"entity_name", "entity_type", b"entity_type", "removed", b"removed", "subtracted", b"subtracted", "values", b"values"]) -> None: ...
 
 Global___ConfigChange: typing_extensions.TypeAlias = ConfigChange
 
@@ -855,6 +907,9 @@ class IncrementalAlterConfigsRequest(google.protobuf.message.Message):
 
     CONTEXT_FIELD_NUMBER: builtins.int
     CHANGES_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
     @property
     def context(self) -> Global___RequestContext:
         """On whose behalf."""
@@ -868,9 +923,10 @@ class IncrementalAlterConfigsRequest(google.protobuf.message.Message):
         *,
         context: Global___RequestContext | None = ...,
         changes: collections.abc.Iterable[Global___ConfigChange] | None = ...,
+        validate_only: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changes", b"changes", "context", b"context"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "context", b"context", "validate_only", b"validate_only"]) -> None: ...
 
 Global___IncrementalAlterConfigsRequest: typing_extensions.TypeAlias = IncrementalAlterConfigsRequest
 
@@ -927,6 +983,1411 @@ class IncrementalAlterConfigsResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
 
 Global___IncrementalAlterConfigsResponse: typing_extensions.TypeAlias = IncrementalAlterConfigsResponse
+
+@typing.final
+class ConfigReplacement(google.protobuf.message.Message):
+    """All configuration that one entity is to have."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ValuesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"topic" or "broker"."""
+    entity_name: builtins.str
+    """As in ConfigChange."""
+    @property
+    def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Keys to set; every other goes back to its default."""
+
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        values: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "values", b"values"]) -> None: ...
+
+Global___ConfigReplacement: typing_extensions.TypeAlias = ConfigReplacement
+
+@typing.final
+class AlterConfigsRequest(google.protobuf.message.Message):
+    """Replaces configurations."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    REPLACEMENTS_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def replacements(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigReplacement]:
+        """One per entity."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        replacements: collections.abc.Iterable[Global___ConfigReplacement] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "replacements", b"replacements", "validate_only", b"validate_only"]) -> None: ...
+
+Global___AlterConfigsRequest: typing_extensions.TypeAlias = AlterConfigsRequest
+
+@typing.final
+class AlterConfigsResponse(google.protobuf.message.Message):
+    """Outcome per entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___ConfigResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___AlterConfigsResponse: typing_extensions.TypeAlias = AlterConfigsResponse
+
+@typing.final
+class ConfigEntity(google.protobuf.message.Message):
+    """An entity whose configuration is asked for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    KEYS_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"topic" or "broker"."""
+    entity_name: builtins.str
+    """As in ConfigChange."""
+    @property
+    def keys(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Only these; none: all."""
+
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        keys: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "keys", b"keys"]) -> None: ...
+
+Global___ConfigEntity: typing_extensions.TypeAlias = ConfigEntity
+
+@typing.final
+class DescribeConfigsRequest(google.protobuf.message.Message):
+    """Asks for configurations."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    ENTITIES_FIELD_NUMBER: builtins.int
+    INCLUDE_SYNONYMS_FIELD_NUMBER: builtins.int
+    INCLUDE_DOCUMENTATION_FIELD_NUMBER: builtins.int
+    include_synonyms: builtins.bool
+    """With every place that could give the value, in order."""
+    include_documentation: builtins.bool
+    """With a sentence about each key."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def entities(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigEntity]:
+        """Entities."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        entities: collections.abc.Iterable[Global___ConfigEntity] | None = ...,
+        include_synonyms: builtins.bool = ...,
+        include_documentation: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "entities", b"entities", "include_documentation", b"include_documentation", "include_synonyms", b"include_synonyms"]) -> None: ...
+
+Global___DescribeConfigsRequest: typing_extensions.TypeAlias = DescribeConfigsRequest
+
+@typing.final
+class ConfigSynonym(google.protobuf.message.Message):
+    """Where a value of a key is set; sources as Kafka numbers them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The key at that place."""
+    value: builtins.str
+    """Its value there."""
+    source: builtins.int
+    """1 topic, 2 broker, 3 all brokers, 4 the broker's file, 5 default."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        value: builtins.str = ...,
+        source: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "source", b"source", "value", b"value"]) -> None: ...
+
+Global___ConfigSynonym: typing_extensions.TypeAlias = ConfigSynonym
+
+@typing.final
+class ConfigEntry(google.protobuf.message.Message):
+    """One key of an entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    READ_ONLY_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    SENSITIVE_FIELD_NUMBER: builtins.int
+    SYNONYMS_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    DOCUMENTATION_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The key."""
+    value: builtins.str
+    """In force; absent: not to be shown."""
+    read_only: builtins.bool
+    """Cannot be changed while brokers run."""
+    source: builtins.int
+    """Where the value comes from, as in ConfigSynonym."""
+    sensitive: builtins.bool
+    """A secret: the value is absent."""
+    type: builtins.int
+    """Kafka's number: 1 boolean, 2 text, 3 int, 5 long, 6 double, 7 list."""
+    documentation: builtins.str
+    """A sentence."""
+    @property
+    def synonyms(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigSynonym]:
+        """In order of precedence."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        value: builtins.str | None = ...,
+        read_only: builtins.bool = ...,
+        source: builtins.int = ...,
+        sensitive: builtins.bool = ...,
+        synonyms: collections.abc.Iterable[Global___ConfigSynonym] | None = ...,
+        type: builtins.int = ...,
+        documentation: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_value", b"_value", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_value", b"_value", "documentation", b"documentation", "name", b"name", "read_only", b"read_only", "sensitive", b"sensitive", "source", b"source", "synonyms", b"synonyms", "type", b"type", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
+
+Global___ConfigEntry: typing_extensions.TypeAlias = ConfigEntry
+
+@typing.final
+class DescribedConfig(google.protobuf.message.Message):
+    """Configuration of one entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """As in the request."""
+    entity_name: builtins.str
+    """As in the request."""
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]:
+        """Sorted by key."""
+
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        entries: collections.abc.Iterable[Global___ConfigEntry] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_name", b"entity_name", "entity_type", b"entity_type", "entries", b"entries", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___DescribedConfig: typing_extensions.TypeAlias = DescribedConfig
+
+@typing.final
+class DescribeConfigsResponse(google.protobuf.message.Message):
+    """Configuration per entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DescribedConfig]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___DescribedConfig] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___DescribeConfigsResponse: typing_extensions.TypeAlias = DescribeConfigsResponse
+
+@typing.final
+class AclBinding(google.protobuf.message.Message):
+    """One access control entry; the numbers are Kafka's."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: builtins.int
+    PRINCIPAL_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: builtins.int
+    resource_type: builtins.int
+    """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
+    resource_name: builtins.str
+    """"*": any."""
+    pattern_type: builtins.int
+    """3 literal, 4 prefixed."""
+    principal: builtins.str
+    """"User:alice"; "User:*": anyone."""
+    host: builtins.str
+    """"*": any."""
+    operation: builtins.int
+    """2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, …"""
+    permission_type: builtins.int
+    """2 deny, 3 allow."""
+    def __init__(
+        self,
+        *,
+        resource_type: builtins.int = ...,
+        resource_name: builtins.str = ...,
+        pattern_type: builtins.int = ...,
+        principal: builtins.str = ...,
+        host: builtins.str = ...,
+        operation: builtins.int = ...,
+        permission_type: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]) -> None: ...
+
+Global___AclBinding: typing_extensions.TypeAlias = AclBinding
+
+@typing.final
+class AclFilter(google.protobuf.message.Message):
+    """Which access control entries are meant; the numbers are Kafka's, 1 means any."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: builtins.int
+    PRINCIPAL_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: builtins.int
+    resource_type: builtins.int
+    """As in AclBinding."""
+    resource_name: builtins.str
+    """Absent: any."""
+    pattern_type: builtins.int
+    """As in AclBinding; 2: whatever applies to the name."""
+    principal: builtins.str
+    """Absent: any."""
+    host: builtins.str
+    """Absent: any."""
+    operation: builtins.int
+    """As in AclBinding."""
+    permission_type: builtins.int
+    """As in AclBinding."""
+    def __init__(
+        self,
+        *,
+        resource_type: builtins.int = ...,
+        resource_name: builtins.str | None = ...,
+        pattern_type: builtins.int = ...,
+        principal: builtins.str | None = ...,
+        host: builtins.str | None = ...,
+        operation: builtins.int = ...,
+        permission_type: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_host", b"_host", "_principal", b"_principal", "_resource_name", b"_resource_name", "host", b"host", "principal", b"principal", "resource_name", b"resource_name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_host", b"_host", "_principal", b"_principal", "_resource_name", b"_resource_name", "host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_host", b"_host"]) -> typing.Literal["host"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_principal", b"_principal"]) -> typing.Literal["principal"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_resource_name", b"_resource_name"]) -> typing.Literal["resource_name"] | None: ...
+
+Global___AclFilter: typing_extensions.TypeAlias = AclFilter
+
+@typing.final
+class CreateAclsRequest(google.protobuf.message.Message):
+    """Adds access control entries; one that is there already is no error."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    BINDINGS_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def bindings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AclBinding]:
+        """Entries."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        bindings: collections.abc.Iterable[Global___AclBinding] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bindings", b"bindings", "context", b"context"]) -> None: ...
+
+Global___CreateAclsRequest: typing_extensions.TypeAlias = CreateAclsRequest
+
+@typing.final
+class AclResult(google.protobuf.message.Message):
+    """Outcome for one entry."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___AclResult: typing_extensions.TypeAlias = AclResult
+
+@typing.final
+class CreateAclsResponse(google.protobuf.message.Message):
+    """Outcome per entry."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AclResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___AclResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___CreateAclsResponse: typing_extensions.TypeAlias = CreateAclsResponse
+
+@typing.final
+class DeleteAclsRequest(google.protobuf.message.Message):
+    """Removes access control entries."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    FILTERS_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def filters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AclFilter]:
+        """Which."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        filters: collections.abc.Iterable[Global___AclFilter] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "filters", b"filters"]) -> None: ...
+
+Global___DeleteAclsRequest: typing_extensions.TypeAlias = DeleteAclsRequest
+
+@typing.final
+class DeleteAclsResult(google.protobuf.message.Message):
+    """Outcome for one filter."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    DELETED_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def deleted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AclBinding]:
+        """What matched and is gone."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        deleted: collections.abc.Iterable[Global___AclBinding] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["deleted", b"deleted", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___DeleteAclsResult: typing_extensions.TypeAlias = DeleteAclsResult
+
+@typing.final
+class DeleteAclsResponse(google.protobuf.message.Message):
+    """Outcome per filter."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeleteAclsResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___DeleteAclsResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___DeleteAclsResponse: typing_extensions.TypeAlias = DeleteAclsResponse
+
+@typing.final
+class DescribeAclsRequest(google.protobuf.message.Message):
+    """Asks for access control entries."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    FILTER_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def filter(self) -> Global___AclFilter:
+        """Which."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        filter: Global___AclFilter | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context", "filter", b"filter"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "filter", b"filter"]) -> None: ...
+
+Global___DescribeAclsRequest: typing_extensions.TypeAlias = DescribeAclsRequest
+
+@typing.final
+class DescribeAclsResponse(google.protobuf.message.Message):
+    """Access control entries."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    BINDINGS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED or 0."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def bindings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AclBinding]:
+        """Sorted."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        bindings: collections.abc.Iterable[Global___AclBinding] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bindings", b"bindings", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___DescribeAclsResponse: typing_extensions.TypeAlias = DescribeAclsResponse
+
+@typing.final
+class QuotaEntityPart(google.protobuf.message.Message):
+    """Part of whom a quota is for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"user" or "client-id"."""
+    name: builtins.str
+    """Absent: the default of that type."""
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        name: builtins.str | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_name", b"_name", "name", b"name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_name", b"_name", "entity_type", b"entity_type", "name", b"name"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_name", b"_name"]) -> typing.Literal["name"] | None: ...
+
+Global___QuotaEntityPart: typing_extensions.TypeAlias = QuotaEntityPart
+
+@typing.final
+class QuotaChange(google.protobuf.message.Message):
+    """One quota to set or remove."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    """"controller_mutation_rate", "producer_byte_rate", …"""
+    value: builtins.float
+    """Absent: remove it."""
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+        value: builtins.float | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_value", b"_value", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_value", b"_value", "key", b"key", "value", b"value"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_value", b"_value"]) -> typing.Literal["value"] | None: ...
+
+Global___QuotaChange: typing_extensions.TypeAlias = QuotaChange
+
+@typing.final
+class QuotaAlteration(google.protobuf.message.Message):
+    """Changes quotas of one entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: builtins.int
+    CHANGES_FIELD_NUMBER: builtins.int
+    @property
+    def entity(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]:
+        """A user, a client id, or both."""
+
+    @property
+    def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaChange]:
+        """Keys not named stay."""
+
+    def __init__(
+        self,
+        *,
+        entity: collections.abc.Iterable[Global___QuotaEntityPart] | None = ...,
+        changes: collections.abc.Iterable[Global___QuotaChange] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "entity", b"entity"]) -> None: ...
+
+Global___QuotaAlteration: typing_extensions.TypeAlias = QuotaAlteration
+
+@typing.final
+class AlterClientQuotasRequest(google.protobuf.message.Message):
+    """Changes quotas."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    ALTERATIONS_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Check, change nothing."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def alterations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaAlteration]:
+        """One per entity."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        alterations: collections.abc.Iterable[Global___QuotaAlteration] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["alterations", b"alterations", "context", b"context", "validate_only", b"validate_only"]) -> None: ...
+
+Global___AlterClientQuotasRequest: typing_extensions.TypeAlias = AlterClientQuotasRequest
+
+@typing.final
+class QuotaResult(google.protobuf.message.Message):
+    """Outcome for one entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def entity(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]:
+        """As in the request."""
+
+    def __init__(
+        self,
+        *,
+        entity: collections.abc.Iterable[Global___QuotaEntityPart] | None = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity", b"entity", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___QuotaResult: typing_extensions.TypeAlias = QuotaResult
+
+@typing.final
+class AlterClientQuotasResponse(google.protobuf.message.Message):
+    """Outcome per entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___QuotaResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___AlterClientQuotasResponse: typing_extensions.TypeAlias = AlterClientQuotasResponse
+
+@typing.final
+class QuotaFilter(google.protobuf.message.Message):
+    """Which entities of one type are meant; Kafka's three ways to match."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    MATCH_TYPE_FIELD_NUMBER: builtins.int
+    MATCH_FIELD_NUMBER: builtins.int
+    entity_type: builtins.str
+    """"user" or "client-id"."""
+    match_type: builtins.int
+    """0 this name, 1 the default, 2 whatever is set."""
+    match: builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        entity_type: builtins.str = ...,
+        match_type: builtins.int = ...,
+        match: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity_type", b"entity_type", "match", b"match", "match_type", b"match_type"]) -> None: ...
+
+Global___QuotaFilter: typing_extensions.TypeAlias = QuotaFilter
+
+@typing.final
+class DescribeClientQuotasRequest(google.protobuf.message.Message):
+    """Asks for quotas."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    FILTERS_FIELD_NUMBER: builtins.int
+    STRICT_FIELD_NUMBER: builtins.int
+    strict: builtins.bool
+    """Leave out entities with parts of other types."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def filters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaFilter]:
+        """All must match."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        filters: collections.abc.Iterable[Global___QuotaFilter] | None = ...,
+        strict: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "filters", b"filters", "strict", b"strict"]) -> None: ...
+
+Global___DescribeClientQuotasRequest: typing_extensions.TypeAlias = DescribeClientQuotasRequest
+
+@typing.final
+class QuotaEntry(google.protobuf.message.Message):
+    """Quotas of one entity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ValuesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENTITY_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    @property
+    def entity(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]:
+        """Whom they are for."""
+
+    @property
+    def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """By key."""
+
+    def __init__(
+        self,
+        *,
+        entity: collections.abc.Iterable[Global___QuotaEntityPart] | None = ...,
+        values: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entity", b"entity", "values", b"values"]) -> None: ...
+
+Global___QuotaEntry: typing_extensions.TypeAlias = QuotaEntry
+
+@typing.final
+class DescribeClientQuotasResponse(google.protobuf.message.Message):
+    """Quotas."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QuotaEntry]:
+        """Sorted."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        entries: collections.abc.Iterable[Global___QuotaEntry] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "error_code", b"error_code", "error_message", b"error_message"]) -> None: ...
+
+Global___DescribeClientQuotasResponse: typing_extensions.TypeAlias = DescribeClientQuotasResponse
+
+@typing.final
+class DelegationToken(google.protobuf.message.Message):
+    """A delegation token, without its secret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    REQUESTER_FIELD_NUMBER: builtins.int
+    RENEWERS_FIELD_NUMBER: builtins.int
+    ISSUE_MS_FIELD_NUMBER: builtins.int
+    EXPIRY_MS_FIELD_NUMBER: builtins.int
+    MAX_MS_FIELD_NUMBER: builtins.int
+    token_id: builtins.str
+    """Its name; a client's SCRAM user name."""
+    owner: builtins.str
+    """"User:alice": whom it stands for."""
+    requester: builtins.str
+    """Who made it."""
+    issue_ms: builtins.int
+    """Milliseconds since the epoch."""
+    expiry_ms: builtins.int
+    """It ends then, unless it is renewed."""
+    max_ms: builtins.int
+    """It cannot be renewed beyond."""
+    @property
+    def renewers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Who else may renew it."""
+
+    def __init__(
+        self,
+        *,
+        token_id: builtins.str = ...,
+        owner: builtins.str = ...,
+        requester: builtins.str = ...,
+        renewers: collections.abc.Iterable[builtins.str] | None = ...,
+        issue_ms: builtins.int = ...,
+        expiry_ms: builtins.int = ...,
+        max_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expiry_ms", b"expiry_ms", "issue_ms", b"issue_ms", "max_ms", b"max_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]) -> None: ...
+
+Global___DelegationToken: typing_extensions.TypeAlias = DelegationToken
+
+@typing.final
+class CreateDelegationTokenRequest(google.protobuf.message.Message):
+    """Makes a delegation token."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    RENEWERS_FIELD_NUMBER: builtins.int
+    MAX_LIFETIME_MS_FIELD_NUMBER: builtins.int
+    owner: builtins.str
+    """"User:alice"; empty: the asker."""
+    max_lifetime_ms: builtins.int
+    """-1: as long as the cluster allows."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def renewers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Who else may renew it."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        owner: builtins.str = ...,
+        renewers: collections.abc.Iterable[builtins.str] | None = ...,
+        max_lifetime_ms: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "max_lifetime_ms", b"max_lifetime_ms", "owner", b"owner", "renewers", b"renewers"]) -> None: ...
+
+Global___CreateDelegationTokenRequest: typing_extensions.TypeAlias = CreateDelegationTokenRequest
+
+@typing.final
+class CreateDelegationTokenResponse(google.protobuf.message.Message):
+    """A delegation token."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    TOKEN_FIELD_NUMBER: builtins.int
+    HMAC_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER, or Kafka's code; 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    hmac: builtins.bytes
+    """Its secret, shown this once."""
+    @property
+    def token(self) -> Global___DelegationToken:
+        """The token."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        token: Global___DelegationToken | None = ...,
+        hmac: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["token", b"token"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "hmac", b"hmac", "token", b"token"]) -> None: ...
+
+Global___CreateDelegationTokenResponse: typing_extensions.TypeAlias = CreateDelegationTokenResponse
+
+@typing.final
+class RenewDelegationTokenRequest(google.protobuf.message.Message):
+    """Lets a delegation token live longer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    HMAC_FIELD_NUMBER: builtins.int
+    RENEW_PERIOD_MS_FIELD_NUMBER: builtins.int
+    hmac: builtins.bytes
+    """Which."""
+    renew_period_ms: builtins.int
+    """From now on; -1: as the cluster is configured."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        hmac: builtins.bytes = ...,
+        renew_period_ms: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "hmac", b"hmac", "renew_period_ms", b"renew_period_ms"]) -> None: ...
+
+Global___RenewDelegationTokenRequest: typing_extensions.TypeAlias = RenewDelegationTokenRequest
+
+@typing.final
+class RenewDelegationTokenResponse(google.protobuf.message.Message):
+    """Done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    EXPIRY_MS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER, or Kafka's code; 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    expiry_ms: builtins.int
+    """Milliseconds since the epoch."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        expiry_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "expiry_ms", b"expiry_ms"]) -> None: ...
+
+Global___RenewDelegationTokenResponse: typing_extensions.TypeAlias = RenewDelegationTokenResponse
+
+@typing.final
+class ExpireDelegationTokenRequest(google.protobuf.message.Message):
+    """Lets a delegation token end."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    HMAC_FIELD_NUMBER: builtins.int
+    EXPIRY_TIME_PERIOD_MS_FIELD_NUMBER: builtins.int
+    hmac: builtins.bytes
+    """Which."""
+    expiry_time_period_ms: builtins.int
+    """From now on; negative: at once."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        hmac: builtins.bytes = ...,
+        expiry_time_period_ms: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "expiry_time_period_ms", b"expiry_time_period_ms", "hmac", b"hmac"]) -> None: ...
+
+Global___ExpireDelegationTokenRequest: typing_extensions.TypeAlias = ExpireDelegationTokenRequest
+
+@typing.final
+class ExpireDelegationTokenResponse(google.protobuf.message.Message):
+    """Done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    EXPIRY_MS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER, or Kafka's code; 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    expiry_ms: builtins.int
+    """Milliseconds since the epoch."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        expiry_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "expiry_ms", b"expiry_ms"]) -> None: ...
+
+Global___ExpireDelegationTokenResponse: typing_extensions.TypeAlias = ExpireDelegationTokenResponse
+
+@typing.final
+class DescribeDelegationTokensRequest(google.protobuf.message.Message):
+    """Asks for delegation tokens."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    OWNERS_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def owners(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """"User:alice"; none: of all owners."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        owners: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "owners", b"owners"]) -> None: ...
+
+Global___DescribeDelegationTokensRequest: typing_extensions.TypeAlias = DescribeDelegationTokensRequest
+
+@typing.final
+class DescribeDelegationTokensResponse(google.protobuf.message.Message):
+    """Delegation tokens."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DelegationToken]:
+        """Sorted by id."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        tokens: collections.abc.Iterable[Global___DelegationToken] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "tokens", b"tokens"]) -> None: ...
+
+Global___DescribeDelegationTokensResponse: typing_extensions.TypeAlias = DescribeDelegationTokensResponse
+
+@typing.final
+class ScramUpsertion(google.protobuf.message.Message):
+    """A SCRAM credential to set. The password itself never travels."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    MECHANISM_FIELD_NUMBER: builtins.int
+    ITERATIONS_FIELD_NUMBER: builtins.int
+    SALT_FIELD_NUMBER: builtins.int
+    SALTED_PASSWORD_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Whose."""
+    mechanism: builtins.int
+    """Kafka's number: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    iterations: builtins.int
+    """Of the hash."""
+    salt: builtins.bytes
+    """Random."""
+    salted_password: builtins.bytes
+    """What the client made of the password."""
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        mechanism: builtins.int = ...,
+        iterations: builtins.int = ...,
+        salt: builtins.bytes = ...,
+        salted_password: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "salted_password", b"salted_password", "user", b"user"]) -> None: ...
+
+Global___ScramUpsertion: typing_extensions.TypeAlias = ScramUpsertion
+
+@typing.final
+class ScramDeletion(google.protobuf.message.Message):
+    """A SCRAM credential to remove."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    MECHANISM_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Whose."""
+    mechanism: builtins.int
+    """As in ScramUpsertion."""
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        mechanism: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["mechanism", b"mechanism", "user", b"user"]) -> None: ...
+
+Global___ScramDeletion: typing_extensions.TypeAlias = ScramDeletion
+
+@typing.final
+class AlterUserScramCredentialsRequest(google.protobuf.message.Message):
+    """Changes SCRAM credentials."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    DELETIONS_FIELD_NUMBER: builtins.int
+    UPSERTIONS_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def deletions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ScramDeletion]:
+        """To remove."""
+
+    @property
+    def upsertions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ScramUpsertion]:
+        """To set."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        deletions: collections.abc.Iterable[Global___ScramDeletion] | None = ...,
+        upsertions: collections.abc.Iterable[Global___ScramUpsertion] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "deletions", b"deletions", "upsertions", b"upsertions"]) -> None: ...
+
+Global___AlterUserScramCredentialsRequest: typing_extensions.TypeAlias = AlterUserScramCredentialsRequest
+
+@typing.final
+class ScramResult(google.protobuf.message.Message):
+    """Outcome for one user."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Whose."""
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "user", b"user"]) -> None: ...
+
+Global___ScramResult: typing_extensions.TypeAlias = ScramResult
+
+@typing.final
+class AlterUserScramCredentialsResponse(google.protobuf.message.Message):
+    """Outcome per user."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request: NOT_CONTROLLER or 0."""
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ScramResult]:
+        """One per user."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        results: collections.abc.Iterable[Global___ScramResult] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
+
+Global___AlterUserScramCredentialsResponse: typing_extensions.TypeAlias = AlterUserScramCredentialsResponse
+
+@typing.final
+class DescribeUserScramCredentialsRequest(google.protobuf.message.Message):
+    """Asks which SCRAM credentials there are."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    USERS_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def users(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """None: all."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        users: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "users", b"users"]) -> None: ...
+
+Global___DescribeUserScramCredentialsRequest: typing_extensions.TypeAlias = DescribeUserScramCredentialsRequest
+
+@typing.final
+class ScramCredentialInfo(google.protobuf.message.Message):
+    """What is known of one credential."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MECHANISM_FIELD_NUMBER: builtins.int
+    ITERATIONS_FIELD_NUMBER: builtins.int
+    mechanism: builtins.int
+    """As in ScramUpsertion."""
+    iterations: builtins.int
+    """Of the hash."""
+    def __init__(
+        self,
+        *,
+        mechanism: builtins.int = ...,
+        iterations: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["iterations", b"iterations", "mechanism", b"mechanism"]) -> None: ...
+
+Global___ScramCredentialInfo: typing_extensions.TypeAlias = ScramCredentialInfo
+
+@typing.final
+class DescribedScramUser(google.protobuf.message.Message):
+    """Credentials of one user."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    CREDENTIALS_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Whose."""
+    error_code: builtins.int
+    """RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE or 0."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def credentials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ScramCredentialInfo]:
+        """By mechanism."""
+
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        credentials: collections.abc.Iterable[Global___ScramCredentialInfo] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["credentials", b"credentials", "error_code", b"error_code", "error_message", b"error_message", "user", b"user"]) -> None: ...
+
+Global___DescribedScramUser: typing_extensions.TypeAlias = DescribedScramUser
+
+@typing.final
+class DescribeUserScramCredentialsResponse(google.protobuf.message.Message):
+    """Credentials per user."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    USERS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def users(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DescribedScramUser]:
+        """Sorted by user."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        users: collections.abc.Iterable[Global___DescribedScramUser] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "users", b"users"]) -> None: ...
+
+Global___DescribeUserScramCredentialsResponse: typing_extensions.TypeAlias = DescribeUserScramCredentialsResponse
 
 @typing.final
 class AllocateProducerIdsRequest(google.protobuf.message.Message):

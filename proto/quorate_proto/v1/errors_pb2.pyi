@@ -72,6 +72,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Not allowed on the cluster."""
     INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """Record timestamp out of range."""
+    UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
+    """Not one of sasl.enabled.mechanisms."""
+    ILLEGAL_SASL_STATE: _ErrorCode.ValueType  # 34
+    """SASL requests out of order."""
     UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
     """API version not served."""
     TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
@@ -100,12 +104,34 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Fenced producer."""
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
     """Transactions are refused; clients give up at once."""
+    SECURITY_DISABLED: _ErrorCode.ValueType  # 54
+    """No authorizer is configured."""
+    OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
+    """Others of the request failed first."""
     KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """Disk failed or full."""
+    LOG_DIR_NOT_FOUND: _ErrorCode.ValueType  # 57
+    """No such log folder."""
+    SASL_AUTHENTICATION_FAILED: _ErrorCode.ValueType  # 58
+    """Wrong user, password or token."""
     UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
     """Producer state is gone."""
     REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 60
     """A reassignment is under way."""
+    DELEGATION_TOKEN_AUTH_DISABLED: _ErrorCode.ValueType  # 61
+    """No key for tokens is configured."""
+    DELEGATION_TOKEN_NOT_FOUND: _ErrorCode.ValueType  # 62
+    """No such token."""
+    DELEGATION_TOKEN_OWNER_MISMATCH: _ErrorCode.ValueType  # 63
+    """Neither its owner nor a renewer."""
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _ErrorCode.ValueType  # 64
+    """Not over this channel: it is not authenticated, or by a token."""
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 65
+    """Not allowed on the token."""
+    DELEGATION_TOKEN_EXPIRED: _ErrorCode.ValueType  # 66
+    """Too late."""
+    INVALID_PRINCIPAL_TYPE: _ErrorCode.ValueType  # 67
+    """Only "User" has tokens."""
     FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
     """No such fetch session."""
     INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
@@ -134,6 +160,12 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A record breaks a rule."""
     THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
     """Over the quota (Q4)."""
+    RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
+    """No such user, credential or entity."""
+    DUPLICATE_RESOURCE: _ErrorCode.ValueType  # 92
+    """Named twice in one request."""
+    UNACCEPTABLE_CREDENTIAL: _ErrorCode.ValueType  # 93
+    """Too few iterations, or no salt."""
     INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """Compare-and-set lost."""
     FEATURE_UPDATE_FAILED: _ErrorCode.ValueType  # 96
@@ -208,6 +240,10 @@ CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
 """Not allowed on the cluster."""
 INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """Record timestamp out of range."""
+UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33
+"""Not one of sasl.enabled.mechanisms."""
+ILLEGAL_SASL_STATE: ErrorCode.ValueType  # 34
+"""SASL requests out of order."""
 UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
 """API version not served."""
 TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
@@ -236,12 +272,34 @@ INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
 """Fenced producer."""
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
 """Transactions are refused; clients give up at once."""
+SECURITY_DISABLED: ErrorCode.ValueType  # 54
+"""No authorizer is configured."""
+OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
+"""Others of the request failed first."""
 KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """Disk failed or full."""
+LOG_DIR_NOT_FOUND: ErrorCode.ValueType  # 57
+"""No such log folder."""
+SASL_AUTHENTICATION_FAILED: ErrorCode.ValueType  # 58
+"""Wrong user, password or token."""
 UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
 """Producer state is gone."""
 REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 60
 """A reassignment is under way."""
+DELEGATION_TOKEN_AUTH_DISABLED: ErrorCode.ValueType  # 61
+"""No key for tokens is configured."""
+DELEGATION_TOKEN_NOT_FOUND: ErrorCode.ValueType  # 62
+"""No such token."""
+DELEGATION_TOKEN_OWNER_MISMATCH: ErrorCode.ValueType  # 63
+"""Neither its owner nor a renewer."""
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: ErrorCode.ValueType  # 64
+"""Not over this channel: it is not authenticated, or by a token."""
+DELEGATION_TOKEN_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 65
+"""Not allowed on the token."""
+DELEGATION_TOKEN_EXPIRED: ErrorCode.ValueType  # 66
+"""Too late."""
+INVALID_PRINCIPAL_TYPE: ErrorCode.ValueType  # 67
+"""Only "User" has tokens."""
 FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
 """No such fetch session."""
 INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
@@ -270,6 +328,12 @@ INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record breaks a rule."""
 THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """Over the quota (Q4)."""
+RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91
+"""No such user, credential or entity."""
+DUPLICATE_RESOURCE: ErrorCode.ValueType  # 92
+"""Named twice in one request."""
+UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
+"""Too few iterations, or no salt."""
 INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """Compare-and-set lost."""
 FEATURE_UPDATE_FAILED: ErrorCode.ValueType  # 96
