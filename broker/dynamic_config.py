@@ -2,7 +2,10 @@
 
 from typing import Final
 
-from broker.config import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
+from broker.config.replication import (
+    FOLLOWER_REPLICATION_THROTTLED_RATE,
+    LEADER_REPLICATION_THROTTLED_RATE,
+)
 from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration, T
 from metadata_log.image import Image
 from metadata_log.types import BrokerId

@@ -13,16 +13,16 @@ from typing import Final
 
 import grpc.aio
 
-from broker.config import (
-    ADVERTISED_LISTENERS,
+from broker.config.listeners import ADVERTISED_LISTENERS, GRPC_LISTENER, LISTENERS
+from broker.config.node import (
     BROKER_ID,
     BROKER_RACK,
     BROKER_SESSION_TIMEOUT_MS,
     CONTROLLED_SHUTDOWN_TIMEOUT_MS,
-    GRPC_LISTENER,
     INTER_BROKER_PROTOCOL_VERSION,
-    LISTENERS,
     QUORUM_CONNECT_TIMEOUT_MS,
+)
+from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,

@@ -12,7 +12,8 @@ from typing import Final
 import uvloop
 
 from broker.allocation import keep_freed_memory
-from broker.config import BROKER_ID, load_config, quorum_security
+from broker.config.node import BROKER_ID
+from broker.config.spec import load_config, quorum_security
 from broker.control.registration import RegistrationRefused
 from broker.node import BrokerNode, ListenError
 from broker.surroundings import ProcessSurroundings

@@ -14,15 +14,10 @@ from typing import Protocol
 import grpc.aio
 
 from broker.clock import monotonic_ms
-from broker.config import (
-    BROKER_ID,
-    BROKER_SESSION_TIMEOUT_MS,
-    LOG_DIR,
-    LOG_FLUSH,
-    LOG_SEGMENT_BYTES,
-    MESSAGE_MAX_BYTES,
-    quorum_addresses,
-)
+from broker.config.log import LOG_DIR, LOG_FLUSH, LOG_SEGMENT_BYTES
+from broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
+from broker.config.spec import quorum_addresses
+from broker.config.topics import MESSAGE_MAX_BYTES
 from broker.control.ports import QuorumView, Sessions
 from broker.grpc_options import GRPC_OPTIONS
 from broker.kafka.server import KafkaServer

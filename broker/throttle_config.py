@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
-from broker.config import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
+from broker.config.replication import (
+    FOLLOWER_REPLICATION_THROTTLED_RATE,
+    LEADER_REPLICATION_THROTTLED_RATE,
+)
 from broker.dynamic_config import broker_value
 from broker.replication.throttle import Throttle, Throttles
 from broker.topic_config import (

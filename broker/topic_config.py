@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from broker.config import (
+from broker.config.topics import (
     MESSAGE_MAX_BYTES,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION_ENABLE,

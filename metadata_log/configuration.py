@@ -5,8 +5,10 @@ values out of range are refused with the key, the value and what would be right.
 """
 
 import difflib
+import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -18,6 +20,17 @@ T = TypeVar("T", int, float, str, bool)
 
 class ConfigError(ValueError):
     """A configuration is invalid; the message names the key, the value and what would be right."""
+
+
+class Update(enum.Enum):
+    """How a broker's key may be changed while brokers run; Kafka's update modes."""
+
+    READ_ONLY = "read-only"
+    """In the file only: takes a restart."""
+    PER_BROKER = "per-broker"
+    """For one broker at a time, never for all of them."""
+    CLUSTER_WIDE = "cluster-wide"
+    """For all brokers, or for one of them."""
 
 
 class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
@@ -33,6 +46,11 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
     pattern: str = ""
     """Regular expression that the whole of a text must match; ``form`` says it in words."""
     form: str = ""
+    update: Update = Update.READ_ONLY
+    is_list: bool = False
+    """Items with commas between; single ones can be added and taken out."""
+    sensitive: bool = False
+    """A secret: never shown, never logged."""
 
     @property
     def required(self) -> bool:
@@ -73,12 +91,25 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
 _KIND: dict[type, str] = {int: "a whole number", float: "a number", str: "text"}
 
 
+def declared(module: ModuleType) -> list[ConfigKey[Any]]:
+    """The keys that ``module`` declares, in the order in which it does."""
+    return [value for value in vars(module).values() if isinstance(value, ConfigKey)]
+
+
 class ConfigSpec:
     """The keys that one kind of process, or of entity, understands."""
 
     def __init__(self, what: str, keys: Iterable[ConfigKey[Any]]) -> None:
+        """
+        Raises:
+            ValueError: two keys have one name.
+        """
         self.what = what
-        self._keys = {key.name: key for key in keys}
+        self._keys: dict[str, ConfigKey[Any]] = {}
+        for key in keys:
+            if key.name in self._keys:
+                raise ValueError(f"{what} configuration key {key.name} is declared twice")
+            self._keys[key.name] = key
 
     def __iter__(self) -> Iterator[ConfigKey[Any]]:
         return iter(self._keys.values())

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from broker.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from broker.config.topics import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from broker.controller import outcomes
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROL_REQUEST_TIMEOUT_MS
+from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
+from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.ports import ControllerQuorum, Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
 from broker.controller.config_requests import ConfigRequests

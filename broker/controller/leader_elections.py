@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from broker.config import (
+from broker.config.controller import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config import FETCH_MAX_BYTES
+from broker.config.listeners import FETCH_MAX_BYTES
 from broker.kafka.codec import append_uvarint
 from broker.kafka.cursor import Cursor
 from broker.kafka.requests import Buffers, RequestContext

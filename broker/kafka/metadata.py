@@ -8,7 +8,7 @@ exist would be wrong: the connection is closed, and the client tries elsewhere o
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from broker.config import AUTO_CREATE_TOPICS_ENABLE
+from broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from broker.kafka.auto_create import AutoCreation
 from broker.kafka.codec import Message
 from broker.kafka.metadata_answer import MetadataAnswer

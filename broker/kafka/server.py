@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.config import SOCKET_REQUEST_MAX_BYTES
+from broker.config.listeners import SOCKET_REQUEST_MAX_BYTES
 from broker.kafka.apis import api_table
 from broker.kafka.connection import ConnectionLimits, KafkaConnection
 from broker.kafka.dispatch import Dispatcher

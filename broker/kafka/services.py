@@ -97,7 +97,7 @@ class ProducerIdSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaServices:
-    """Collaborators of the listener. ``config``: of ``broker.config``."""
+    """Collaborators of the listener. ``config``: of ``broker.config.spec``."""
 
     config: Configuration
     broker_id: BrokerId

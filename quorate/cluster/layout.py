@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from broker.config import BROKER_ID, GRPC_LISTENER, LISTENERS, LOG_DIR, QUORUM_BOOTSTRAP_SERVERS
+from broker.config.listeners import GRPC_LISTENER, LISTENERS
+from broker.config.log import LOG_DIR
+from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
 from metadata_log.configuration import ConfigError
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.ports import HOST, PortReservation

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config import BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
 from metadata_log.configuration import ConfigError, ConfigSpec
 from quorum.config import QUORUM_SPEC
 from quorum.security_config import BROKER_SECURITY, VOTER_SECURITY

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config import LOG_DIR
+from broker.config.log import LOG_DIR
 from quorate.cluster.layout import Kind, Node, write_atomically
 from quorate.cluster.state_file import STATE_NAME, read_state
 

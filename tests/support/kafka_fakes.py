@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from broker.config import BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices

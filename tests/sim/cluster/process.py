@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc.aio
 
-from broker.config import BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
 from broker.control.registration import RegistrationRefused
 from broker.errors import KafkaError
 from broker.kafka.services import KafkaServices

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.config import BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
 from broker.dynamic_config import broker_value
 from broker.replication.throttle import UNLIMITED, Throttles
 from broker.throttle_config import partitions_named, throttles

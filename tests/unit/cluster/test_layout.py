@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import load_config, quorum_security
+from broker.config.spec import load_config, quorum_security
 from metadata_log.configuration import ConfigError
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.errors import LocalClusterError

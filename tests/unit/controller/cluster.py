@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config import BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
 from broker.controller.controller import Controller
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds

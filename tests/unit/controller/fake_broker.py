@@ -6,7 +6,7 @@ would do is recorded.
 
 from typing import Protocol
 
-from broker.config import INTER_BROKER_PROTOCOL_VERSION
+from broker.config.node import INTER_BROKER_PROTOCOL_VERSION
 from broker.control.admin_service import AdminService, ControllerDutyService
 from broker.control.fencing import ControlFence
 from broker.control.metadata_cache import MetadataCache

@@ -13,7 +13,8 @@ import click
 import pytest
 import yaml
 
-from broker.config import CONTROLLED_SHUTDOWN_TIMEOUT_MS, load_config
+from broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from broker.config.spec import load_config
 from metadata_log.configuration import parse_endpoint
 from quorate.cli.main import cli
 from quorum.config import load_quorum_config

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.config import AUTO_CREATE_TOPICS_ENABLE, BROKER_SPEC
+from broker.config.spec import BROKER_SPEC
+from broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
 from broker.kafka.requests import CloseConnection

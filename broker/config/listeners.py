@@ -1,0 +1,39 @@
+"""Where a broker listens, and how much it takes in and gives out at once."""
+
+from typing import Final
+
+from metadata_log.configuration import ConfigKey, Update
+
+LISTENERS: Final = ConfigKey(
+    name="listeners",
+    type=str,
+    default="PLAINTEXT://127.0.0.1:9092",
+    doc="Where Kafka clients connect.",
+)
+ADVERTISED_LISTENERS: Final = ConfigKey(
+    name="advertised.listeners",
+    type=str,
+    default="",
+    doc="What clients are told to connect to; empty: the listener's own address.",
+)
+GRPC_LISTENER: Final = ConfigKey(
+    name="grpc.listener",
+    type=str,
+    default="127.0.0.1:0",
+    doc="Where peers, the controller, Spark and the quorate client connect; port 0: any free one.",
+)
+SOCKET_REQUEST_MAX_BYTES: Final = ConfigKey(
+    name="socket.request.max.bytes",
+    type=int,
+    default=100 << 20,
+    at_least=1024,
+    doc="Largest Kafka request frame accepted; a larger one closes its connection.",
+)
+FETCH_MAX_BYTES: Final = ConfigKey(
+    name="fetch.max.bytes",
+    type=int,
+    default=55 << 20,
+    at_least=1024,
+    doc="Largest fetch response, whatever the client asks for.",
+    update=Update.CLUSTER_WIDE,
+)

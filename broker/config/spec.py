@@ -1,0 +1,54 @@
+"""All keys that a broker understands, and its configuration file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from broker.config import controller, listeners, log, node, replication, topics
+from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
+from quorum.config import LOG_LEVEL
+from quorum.config_file import read_toml
+from quorum.security import Role, Security
+from quorum.security_config import BROKER_SECURITY, check_security, configured_security
+
+BROKER_SPEC: Final = ConfigSpec(
+    "broker",
+    [
+        *declared(node),
+        *declared(listeners),
+        *declared(replication),
+        *declared(topics),
+        *declared(controller),
+        *declared(log),
+        *BROKER_SECURITY,
+        LOG_LEVEL,
+    ],
+)
+
+
+def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
+    """The broker configuration in the TOML file at ``path``, with ``overrides`` on top.
+
+    Raises:
+        ConfigError: the file is missing or malformed, or a key or value is wrong.
+    """
+    config = BROKER_SPEC.parse({**read_toml(path), **overrides})
+    key = QUORUM_BOOTSTRAP_SERVERS.name
+    voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
+    check_security(BROKER_SECURITY, config, key, voters)
+    return config
+
+
+def quorum_addresses(config: Configuration) -> list[str]:
+    """gRPC addresses of voters, as configured."""
+    return [address.strip() for address in config[QUORUM_BOOTSTRAP_SERVERS].split(",")]
+
+
+def quorum_security(config: Configuration) -> Security | None:
+    """This broker's certificates for the quorum, read and checked; None: plain text, on loopback.
+
+    Raises:
+        SecurityError: they cannot be used.
+    """
+    return configured_security(BROKER_SECURITY, config, Role.BROKER, config[BROKER_ID])
