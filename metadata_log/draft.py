@@ -21,11 +21,12 @@ from metadata_log.image import (
     PartitionAddition,
     PartitionRemoval,
     Reassignment,
+    ScramKey,
     Topic,
     TopicDeletion,
     VoterSet,
 )
-from metadata_log.records import SessionOpened, TransactionResult
+from metadata_log.records import ScramCredential, SessionOpened, TransactionResult
 from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
@@ -193,6 +194,7 @@ class Changes(NamedTuple):
     removals: frozenset[str] = frozenset()
     configs: frozenset[EntityKey] = frozenset()
     features: frozenset[str] = frozenset()
+    scram: frozenset[ScramKey] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
 
 
@@ -224,6 +226,7 @@ class Draft:
         self.removals: Table[str, PartitionRemoval] = Table(base.removals, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
+        self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
@@ -358,6 +361,7 @@ class Draft:
             removals=self.removals.folded(),
             configs=self.configs.folded(),
             features=self.features.folded(),
+            scram=self.scram.folded(),
             results=self.results.folded(),
         )
 
@@ -373,6 +377,7 @@ class Draft:
             removals=frozenset(self.removals.written),
             configs=frozenset(self.configs.written),
             features=frozenset(self.features.written),
+            scram=frozenset(self.scram.written),
             sessions=frozenset(self.sessions.written),
         )
 

@@ -14,6 +14,7 @@ import msgspec
 from metadata_log.records import (
     BrokerRegistration,
     QuorumVoter,
+    ScramCredential,
     SessionOpened,
     TransactionResult,
 )
@@ -33,6 +34,13 @@ from metadata_log.types import (
 
 EntityKey = NewType("EntityKey", tuple[str, str])
 """(entity type, entity name) of a configured entity; name "" is the type's default."""
+
+
+class ScramKey(NamedTuple):
+    """Of a SCRAM credential: a user has at most one per mechanism (Kafka's number)."""
+
+    user: str
+    mechanism: int
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -221,6 +229,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     removals: "immutables.Map[str, PartitionRemoval]" = immutables.Map()
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
+    scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()
     results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
 
     @property

@@ -9,13 +9,15 @@ from metadata_log.types import Endpoint, MetadataOffset
 
 
 def readable(value: object) -> Any:  # noqa: ANN401 - what ``json.dumps`` takes
-    """Fields by name, bytes in hexadecimal, endpoints as ``host:port``."""
+    """Fields by name, bytes in hexadecimal, endpoints as ``host:port``; no secrets."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Endpoint):
         return str(value)
     if isinstance(value, msgspec.Struct):
-        return {name: readable(getattr(value, name)) for name in value.__struct_fields__}
+        secrets = getattr(value, "SECRETS", ())
+        shown = (name for name in value.__struct_fields__ if name not in secrets)
+        return {name: readable(getattr(value, name)) for name in shown}
     if isinstance(value, tuple | list):
         return [readable(one) for one in value]
     return value

@@ -46,6 +46,14 @@ def decode_endpoint(message: pb.Endpoint) -> Endpoint:
     return Endpoint(message.host, message.port)
 
 
+def encode_listener(listener: r.Listener) -> pb.Listener:
+    return pb.Listener(name=listener.name, endpoint=encode_endpoint(listener.endpoint))
+
+
+def decode_listener(message: pb.Listener) -> r.Listener:
+    return r.Listener(name=message.name, endpoint=decode_endpoint(message.endpoint))
+
+
 def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
     return pb.BrokerRegistration(
         broker_id=record.broker_id,
@@ -57,6 +65,7 @@ def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
         log_may_be_lost=record.log_may_be_lost,
         inter_broker_protocol_max=record.inter_broker_protocol_max,
         metadata_version_max=record.metadata_version_max,
+        listeners=map(encode_listener, record.listeners),
     )
 
 
@@ -71,6 +80,7 @@ def decode_registration(message: pb.BrokerRegistration) -> r.BrokerRegistration:
         log_may_be_lost=message.log_may_be_lost,
         inter_broker_protocol_max=message.inter_broker_protocol_max,
         metadata_version_max=max(1, message.metadata_version_max),
+        listeners=tuple(map(decode_listener, message.listeners)),
     )
 
 

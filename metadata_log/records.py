@@ -31,6 +31,16 @@ from metadata_log.types import (
 class _Value(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
     """Base of all records: immutable, compared by value, outside the cyclic garbage collector."""
 
+    SECRETS: ClassVar[frozenset[str]] = frozenset()
+    """Fields that nobody is shown: neither in logs and tracebacks nor by commands."""
+
+    def __repr__(self) -> str:
+        fields = (
+            f"{name}={'<secret>' if name in self.SECRETS else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"{type(self).__name__}({', '.join(fields)})"
+
 
 # --- sessions, brokers, the controller ----------------------------------------------------------
 
@@ -76,18 +86,26 @@ class ControllerRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=4):
     broker_id: BrokerId  # Only removed if this broker holds it; -1 removes any holder.
 
 
+class Listener(_Value, frozen=True, gc=False, kw_only=True):
+    """One of a broker's doors for Kafka clients."""
+
+    name: str  # "SASL_SSL", or what listener.security.protocol.map calls it.
+    endpoint: Endpoint  # Where clients that came by this listener connect.
+
+
 class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True, tag=5):
     """/brokers/ids/N. The broker epoch is the metadata offset of this record (B3)."""
 
     broker_id: BrokerId
     session_id: SessionId  # The registration lives as long as this session.
     incarnation_id: bytes  # 16 random bytes per process start; the same again: the same epoch.
-    kafka: Endpoint  # Where Kafka clients connect.
+    kafka: Endpoint  # Where Kafka clients connect: the first of ``listeners``.
     grpc: Endpoint  # Where peers, the controller and Spark connect.
     rack: str = ""
     log_may_be_lost: bool = False  # rule 8: leaves every ISR before it is eligible.
     inter_broker_protocol_max: Int32 = 2  # Highest control protocol level it understands.
     metadata_version_max: Int32 = 1  # Records up to this level it can read.
+    listeners: tuple[Listener, ...] = ()  # All of them; none named: PLAINTEXT at ``kafka``.
 
 
 class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True, tag=14):
@@ -251,6 +269,34 @@ class ProducerIdBlock(_Value, frozen=True, gc=False, kw_only=True, tag=13):
     next_producer_id: Int64  # First id of the next block.
 
 
+class ScramCredential(_Value, frozen=True, gc=False, kw_only=True):
+    """What proves a password without being it (RFC 5802): neither the password nor what could take
+    its place in a client is ever stored.
+    """
+
+    SECRETS: ClassVar[frozenset[str]] = frozenset({"salt", "stored_key", "server_key"})
+
+    salt: bytes
+    stored_key: bytes  # H(HMAC(salted password, "Client Key")).
+    server_key: bytes  # HMAC(salted password, "Server Key").
+    iterations: Int32  # Of the hash that made the salted password.
+
+
+class ScramCredentialSet(_Value, frozen=True, gc=False, kw_only=True, tag=33):
+    """/scram/USER/MECHANISM: sets or replaces a user's credential."""
+
+    user: str
+    mechanism: Int32  # Kafka's number: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
+    credential: ScramCredential
+
+
+class ScramCredentialRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=34):
+    """The user can no longer authenticate by that mechanism."""
+
+    user: str  # Must have such a credential.
+    mechanism: Int32  # As in ScramCredentialSet.
+
+
 class QuorumVoter(_Value, frozen=True, gc=False, kw_only=True):
     """A member of the metadata quorum."""
 
@@ -291,6 +337,8 @@ Record = (
     | PartitionsAdded
     | PartitionRemovalPending
     | PartitionsRemoved
+    | ScramCredentialSet
+    | ScramCredentialRemoved
 )
 
 _KINDS: Final = {

@@ -177,6 +177,17 @@ def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
             )
     for name, level in image.features.items():
         yield pb.SnapshotRecord(feature=pb.FeatureLevel(name=name, level=level))
+    for (user, mechanism), credential in image.scram.items():
+        yield pb.SnapshotRecord(
+            scram=pb.ScramCredentialState(
+                user=user,
+                mechanism=mechanism,
+                salt=credential.salt,
+                stored_key=credential.stored_key,
+                server_key=credential.server_key,
+                iterations=credential.iterations,
+            )
+        )
     for client, kept in image.results.items():
         yield pb.SnapshotRecord(result=pb.ResultState(client_id=client, low_water=kept.low_water))
         for sequence, result in kept.by_sequence.items():

@@ -18,6 +18,7 @@ from metadata_log.image import (
     PartitionRemoval,
     PastRemoval,
     Reassignment,
+    ScramKey,
     Topic,
     TopicDeletion,
     VoterSet,
@@ -30,7 +31,7 @@ from metadata_log.record_codec import (
     decode_silence,
     decode_voter,
 )
-from metadata_log.records import SessionOpened
+from metadata_log.records import ScramCredential, SessionOpened
 from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
@@ -68,6 +69,7 @@ class SnapshotBuilder:
         self._additions: dict[str, PartitionAddition] = {}
         self._removals: dict[str, PartitionRemoval] = {}
         self._features: dict[str, int] = {}
+        self._scram: dict[ScramKey, ScramCredential] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
 
@@ -120,6 +122,7 @@ class SnapshotBuilder:
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
             ),
             features=immutables.Map(self._features),
+            scram=immutables.Map(self._scram),
             results=immutables.Map(
                 {
                     client: ClientResults(
@@ -157,6 +160,14 @@ class SnapshotBuilder:
 
     def _add_feature(self, state: pb.FeatureLevel) -> None:
         self._features[state.name] = state.level
+
+    def _add_scram(self, state: pb.ScramCredentialState) -> None:
+        self._scram[ScramKey(state.user, state.mechanism)] = ScramCredential(
+            salt=state.salt,
+            stored_key=state.stored_key,
+            server_key=state.server_key,
+            iterations=state.iterations,
+        )
 
     def _add_broker(self, state: pb.BrokerState) -> None:
         registration = decode_registration(state.registration)
@@ -242,6 +253,7 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "removal": SnapshotBuilder._add_removal,
     "config": SnapshotBuilder._add_config,
     "feature": SnapshotBuilder._add_feature,
+    "scram": SnapshotBuilder._add_scram,
     "result": SnapshotBuilder._add_result,
     "voter_set": SnapshotBuilder._add_voter_set,
 }

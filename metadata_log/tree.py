@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment
+from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment, ScramKey
+from metadata_log.rules.scram import MECHANISMS
 from metadata_log.types import BrokerId, SessionId, TopicPartition
 
 DEFAULT_ENTITY: Final = "<default>"
@@ -131,6 +132,7 @@ def _broker(broker: Broker) -> Value:
         "incarnation_id": registration.incarnation_id.hex(),
         "kafka": str(broker.kafka),
         "grpc": str(broker.grpc),
+        "listeners": {one.name: str(one.endpoint) for one in registration.listeners},
         "rack": registration.rack,
         "session_id": registration.session_id.hex(),
         "admitted": broker.admitted,
@@ -244,6 +246,21 @@ def _reassignment(pending: Reassignment) -> Value:
     return {"target": pending.target, "original": pending.original, "version": pending.version}
 
 
+def _scram_mechanisms(image: Image, user: str) -> list[str]:
+    own = {mechanism for one, mechanism in image.scram if one == _unquoted(user)}
+    return [MECHANISMS[mechanism] for mechanism in sorted(own)]
+
+
+def _scram(image: Image, user: str, mechanism: str) -> Value | None:
+    """No more than that it is there: what is stored is as good as a password to a guesser."""
+    numbers = [number for number, name in MECHANISMS.items() if name == mechanism]
+    for number in numbers:
+        credential = image.scram.get(ScramKey(_unquoted(user), number))
+        if credential is not None:
+            return {"iterations": credential.iterations}
+    return None
+
+
 def _voters(image: Image) -> Value | None:
     voter_set = image.voter_set
     if not voter_set.version:
@@ -300,6 +317,11 @@ _PLACES: Final[dict[Below, _Place]] = {
     ),
     ("producer_ids",): _record(lambda image: {"next_producer_id": image.next_producer_id}),
     ("quorum", "voters"): _record(_voters),
+    ("scram",): _tables(
+        lambda image: sorted({_quoted(user) for user, _ in image.scram}),
+        _scram_mechanisms,
+        _scram,
+    ),
     ("sessions",): _table(
         lambda image: sorted(session_id.hex() for session_id in image.sessions), _session
     ),

@@ -55,6 +55,10 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
+DEFAULT_LISTENER: Final = "PLAINTEXT"
+"""Name of the one listener of a broker that names none."""
+
+
 class Endpoint(NamedTuple):
     """Where a process can be reached."""
 

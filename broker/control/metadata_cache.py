@@ -13,6 +13,7 @@ import msgspec
 from metadata_log.image import interned
 from metadata_log.record_codec import decode_endpoint
 from metadata_log.types import (
+    DEFAULT_LISTENER,
     NO_BROKER,
     BrokerEpoch,
     BrokerId,
@@ -35,6 +36,8 @@ class CachedBroker(msgspec.Struct, frozen=True, gc=False):
     kafka: Endpoint
     grpc: Endpoint
     rack: str
+    listeners: Mapping[str, Endpoint]
+    """Where clients find it, by the name of the listener they came by."""
 
 
 class CachedPartition(msgspec.Struct, frozen=True, gc=False):
@@ -128,7 +131,14 @@ def _broker(message: PeerBroker) -> CachedBroker:
         kafka=decode_endpoint(message.kafka),
         grpc=decode_endpoint(message.grpc),
         rack=message.rack,
+        listeners=_listeners(message),
     )
+
+
+def _listeners(message: PeerBroker) -> Mapping[str, Endpoint]:
+    if not message.listeners:
+        return {DEFAULT_LISTENER: decode_endpoint(message.kafka)}
+    return {one.name: decode_endpoint(one.endpoint) for one in message.listeners}
 
 
 def _unpacked(packed: TopicMetadata) -> Iterator[CachedPartition]:

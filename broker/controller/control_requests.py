@@ -19,7 +19,7 @@ import immutables
 from broker.controller.managers.office import Office
 from metadata_log.features import CACHEABLE_CONTROL_REQUESTS, inter_broker_protocol
 from metadata_log.image import Broker, Image, Partition, Reassignment, Topic
-from metadata_log.record_codec import encode_endpoint
+from metadata_log.record_codec import encode_endpoint, encode_listener
 from metadata_log.types import BrokerId, MetadataOffset, TopicId, TopicIdPartition
 from quorate_proto.v1 import control_pb2
 
@@ -328,4 +328,5 @@ def _peer(broker: Broker) -> control_pb2.PeerBroker:
         kafka=encode_endpoint(broker.kafka),
         grpc=encode_endpoint(broker.grpc),
         rack=broker.registration.rack,
+        listeners=map(encode_listener, broker.registration.listeners),
     )

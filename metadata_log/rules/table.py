@@ -21,6 +21,8 @@ from metadata_log.records import (
     PartitionsRemoved,
     ProducerIdBlock,
     QuorumVoterSet,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     SessionClosed,
     SessionOpened,
     SessionSilences,
@@ -48,6 +50,7 @@ from metadata_log.rules.partition_count import (
 from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.reassignment import partition_reassignment
 from metadata_log.rules.requirements import NotInForce
+from metadata_log.rules.scram import scram_credential_removed, scram_credential_set
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
 from metadata_log.types import MetadataOffset
 
@@ -102,4 +105,6 @@ RULES: Final[dict[type, Rule]] = {
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
     QuorumVoterSet: Rule(quorum_voter_set),
+    ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True),
+    ScramCredentialRemoved: Rule(since(3, scram_credential_removed), needs_controller=True),
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from broker.replication.api import (
     ProduceOutcome,
 )
 from metadata_log.types import (
+    DEFAULT_LISTENER,
     BrokerEpoch,
     BrokerId,
     Endpoint,
@@ -181,6 +182,11 @@ class FakeBroker:
     grpc: Endpoint
     rack: str = ""
     epoch: BrokerEpoch = BROKER_EPOCH
+    other_listeners: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    @property
+    def listeners(self) -> Mapping[str, Endpoint]:
+        return {DEFAULT_LISTENER: self.kafka, **self.other_listeners}
 
 
 class FakeMetadata:

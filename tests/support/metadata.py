@@ -1,5 +1,7 @@
 """A metadata log under construction: verbs of the cluster instead of transactions."""
 
+import msgspec
+
 from metadata_log.apply import Applied, apply
 from metadata_log.codec import decode_transaction, encode_transaction
 from metadata_log.features import NEWEST_METADATA_VERSION
@@ -20,6 +22,7 @@ from metadata_log.records import (
     QuorumVoter,
     QuorumVoterSet,
     Record,
+    ScramCredential,
     SessionClosed,
     SessionOpened,
     TopicCreated,
@@ -58,6 +61,17 @@ def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> Q
         grpc=Endpoint(f"voter{voter_id}", 7101),
         directory_id=f"folder {voter_id:3}.{folder:5}".encode(),
         observer=observer,
+    )
+
+
+def scram_credential(mechanism: int = 1, iterations: int = 4_096) -> ScramCredential:
+    """As large as the mechanism's are; nobody knows its password."""
+    key_bytes = 32 * mechanism
+    return ScramCredential(
+        salt=b"salt",
+        stored_key=b"s" * key_bytes,
+        server_key=b"k" * key_bytes,
+        iterations=iterations,
     )
 
 
@@ -137,6 +151,11 @@ class MetadataLogBuilder:
                 metadata_version_max=NEWEST_METADATA_VERSION,
             )
         )
+
+    def register_again(self, broker_id: int, **changes: object) -> TransactionResult:
+        """The same process registers once more, some fields of its registration changed."""
+        before = self.image.brokers[BrokerId(broker_id)].registration
+        return self.write(msgspec.structs.replace(before, **changes))
 
     def stop_broker(self, broker_id: int, incarnation: int = 0) -> TransactionResult:
         session = session_of(broker_id, incarnation)

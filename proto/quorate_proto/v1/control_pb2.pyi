@@ -156,6 +156,7 @@ class PeerBroker(google.protobuf.message.Message):
     KAFKA_FIELD_NUMBER: builtins.int
     GRPC_FIELD_NUMBER: builtins.int
     RACK_FIELD_NUMBER: builtins.int
+    LISTENERS_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Id."""
     broker_epoch: builtins.int
@@ -170,6 +171,10 @@ class PeerBroker(google.protobuf.message.Message):
     def grpc(self) -> quorate_proto.v1.metadata_pb2.Endpoint:
         """For peers."""
 
+    @property
+    def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[quorate_proto.v1.metadata_pb2.Listener]:
+        """All for clients; none named: PLAINTEXT at kafka."""
+
     def __init__(
         self,
         *,
@@ -178,9 +183,10 @@ class PeerBroker(google.protobuf.message.Message):
         kafka: quorate_proto.v1.metadata_pb2.Endpoint | None = ...,
         grpc: quorate_proto.v1.metadata_pb2.Endpoint | None = ...,
         rack: builtins.str = ...,
+        listeners: collections.abc.Iterable[quorate_proto.v1.metadata_pb2.Listener] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["grpc", b"grpc", "kafka", b"kafka"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "grpc", b"grpc", "kafka", b"kafka", "rack", b"rack"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "grpc", b"grpc", "kafka", b"kafka", "listeners", b"listeners", "rack", b"rack"]) -> None: ...
 
 Global___PeerBroker: typing_extensions.TypeAlias = PeerBroker
 

@@ -165,6 +165,31 @@ class SessionSilence(google.protobuf.message.Message):
 Global___SessionSilence: typing_extensions.TypeAlias = SessionSilence
 
 @typing.final
+class Listener(google.protobuf.message.Message):
+    """One of a broker's doors for Kafka clients."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """"SASL_SSL", or what listener.security.protocol.map calls it."""
+    @property
+    def endpoint(self) -> Global___Endpoint:
+        """Where clients that came by this listener connect."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "name", b"name"]) -> None: ...
+
+Global___Listener: typing_extensions.TypeAlias = Listener
+
+@typing.final
 class BrokerRegistration(google.protobuf.message.Message):
     """/brokers/ids/N. The broker epoch is the metadata offset of this record (B3)."""
 
@@ -179,6 +204,7 @@ class BrokerRegistration(google.protobuf.message.Message):
     LOG_MAY_BE_LOST_FIELD_NUMBER: builtins.int
     INTER_BROKER_PROTOCOL_MAX_FIELD_NUMBER: builtins.int
     METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
+    LISTENERS_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     session_id: builtins.bytes
@@ -201,6 +227,10 @@ class BrokerRegistration(google.protobuf.message.Message):
     def grpc(self) -> Global___Endpoint:
         """Where peers, the controller and Spark connect."""
 
+    @property
+    def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Listener]:
+        """All for Kafka clients; none named: PLAINTEXT at kafka."""
+
     def __init__(
         self,
         *,
@@ -213,9 +243,10 @@ class BrokerRegistration(google.protobuf.message.Message):
         log_may_be_lost: builtins.bool = ...,
         inter_broker_protocol_max: builtins.int = ...,
         metadata_version_max: builtins.int = ...,
+        listeners: collections.abc.Iterable[Global___Listener] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["grpc", b"grpc", "kafka", b"kafka"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "log_may_be_lost", b"log_may_be_lost", "metadata_version_max", b"metadata_version_max", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "listeners", b"listeners", "log_may_be_lost", b"log_may_be_lost", "metadata_version_max", b"metadata_version_max", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
 
 Global___BrokerRegistration: typing_extensions.TypeAlias = BrokerRegistration
 
@@ -576,6 +607,44 @@ class ConfigState(google.protobuf.message.Message):
 Global___ConfigState: typing_extensions.TypeAlias = ConfigState
 
 @typing.final
+class ScramCredentialState(google.protobuf.message.Message):
+    """One SCRAM credential of a snapshot."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    MECHANISM_FIELD_NUMBER: builtins.int
+    SALT_FIELD_NUMBER: builtins.int
+    STORED_KEY_FIELD_NUMBER: builtins.int
+    SERVER_KEY_FIELD_NUMBER: builtins.int
+    ITERATIONS_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Whose."""
+    mechanism: builtins.int
+    """As in ScramCredentialSet."""
+    salt: builtins.bytes
+    """As in ScramCredential."""
+    stored_key: builtins.bytes
+    """As in ScramCredential."""
+    server_key: builtins.bytes
+    """As in ScramCredential."""
+    iterations: builtins.int
+    """As in ScramCredential."""
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        mechanism: builtins.int = ...,
+        salt: builtins.bytes = ...,
+        stored_key: builtins.bytes = ...,
+        server_key: builtins.bytes = ...,
+        iterations: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key", "user", b"user"]) -> None: ...
+
+Global___ScramCredentialState: typing_extensions.TypeAlias = ScramCredentialState
+
+@typing.final
 class ResultState(google.protobuf.message.Message):
     """A kept result, so that a retry after a restart is still recognised."""
 
@@ -835,6 +904,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     REASSIGNMENT_FIELD_NUMBER: builtins.int
     ADDITION_FIELD_NUMBER: builtins.int
     REMOVAL_FIELD_NUMBER: builtins.int
+    SCRAM_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -895,6 +965,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def removal(self) -> Global___PartitionRemovalState:
         """One per topic that is about to shrink."""
 
+    @property
+    def scram(self) -> Global___ScramCredentialState:
+        """One per SCRAM credential."""
+
     def __init__(
         self,
         *,
@@ -913,9 +987,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         reassignment: Global___ReassignmentState | None = ...,
         addition: Global___PartitionAdditionState | None = ...,
         removal: Global___PartitionRemovalState | None = ...,
+        scram: Global___ScramCredentialState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal"] | None: ...
+    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "scram"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -4,11 +4,12 @@ from broker.control.metadata_cache import MetadataCache
 from broker.controller.control_requests import ControlRequests
 from broker.controller.managers.office import Office
 from metadata_log.image import Image
-from metadata_log.records import PartitionChange
+from metadata_log.records import Listener, PartitionChange
 from metadata_log.types import (
     NO_BROKER,
     BrokerId,
     ControllerEpoch,
+    Endpoint,
     LeaderEpoch,
     TopicPartition,
 )
@@ -55,6 +56,18 @@ def test_b1_packed_columns_come_out_as_they_went_in() -> None:
             known.replicas,
             known.isr,
         )
+
+
+def test_where_each_listener_of_a_broker_is_comes_out_as_it_went_in() -> None:
+    """A broker that names none has the one that every broker had before."""
+    log = cluster()
+    guarded = Endpoint("outside", 9094)
+    log.register_again(2, listeners=(Listener(name="SASL_SSL", endpoint=guarded),))
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    first, second = (cache.brokers[BrokerId(number)] for number in (1, 2))
+    assert first.listeners == {"PLAINTEXT": log.image.brokers[BrokerId(1)].kafka}
+    assert second.listeners == {"SASL_SSL": guarded}
 
 
 def test_b1_who_is_not_in_the_isr_comes_out_as_it_went_in() -> None:

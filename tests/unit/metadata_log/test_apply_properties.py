@@ -19,7 +19,13 @@ from metadata_log.types import (
     LeaderEpoch,
     MetadataOffset,
 )
-from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of, topic_id_of
+from tests.support.metadata import (
+    MetadataLogBuilder,
+    quorum_voter,
+    scram_credential,
+    session_of,
+    topic_id_of,
+)
 
 TABLES = (
     "sessions",
@@ -32,6 +38,7 @@ TABLES = (
     "removals",
     "configs",
     "features",
+    "scram",
 )
 CHANGED_TABLES = tuple(name for name in TABLES if name != "topic_names")
 SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
@@ -183,6 +190,13 @@ records = st.one_of(
         level=st.integers(0, 3),
     ),
     st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
+    st.builds(
+        r.ScramCredentialSet,
+        user=st.sampled_from(["", "u"]),
+        mechanism=st.integers(0, 2),
+        credential=st.builds(scram_credential, st.integers(1, 2), st.sampled_from([4_095, 4_096])),
+    ),
+    st.builds(r.ScramCredentialRemoved, user=st.just("u"), mechanism=st.integers(1, 2)),
     st.builds(
         r.SessionSilences,
         silences=st.lists(

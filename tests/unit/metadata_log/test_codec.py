@@ -1,6 +1,8 @@
 """Every record and condition survives its wire form."""
 
 import contextlib
+import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +18,7 @@ from metadata_log.codec import (
     result_from_proto,
     result_to_proto,
 )
+from metadata_log.readable import readable_transaction
 from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
@@ -74,6 +77,9 @@ records = st.one_of(
         rack=texts,
         log_may_be_lost=st.booleans(),
         inter_broker_protocol_max=int31,
+        listeners=st.lists(st.builds(r.Listener, name=texts, endpoint=endpoints), max_size=2).map(
+            tuple
+        ),
     ),
     st.builds(
         r.TopicCreated,
@@ -151,6 +157,15 @@ records = st.one_of(
     ),
     st.builds(r.FeatureLevel, name=texts, level=int31),
     st.builds(r.ProducerIdBlock, next_producer_id=int63),
+    st.builds(
+        r.ScramCredentialSet,
+        user=texts,
+        mechanism=int31,
+        credential=st.builds(
+            r.ScramCredential, salt=ids, stored_key=ids, server_key=ids, iterations=int31
+        ),
+    ),
+    st.builds(r.ScramCredentialRemoved, user=texts, mechanism=int31),
     st.builds(
         r.QuorumVoterSet, expected_version=int63, voters=st.lists(voters, max_size=3).map(tuple)
     ),
@@ -305,10 +320,11 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             log_may_be_lost=True,
             inter_broker_protocol_max=2,
             metadata_version_max=3,
+            listeners=(r.Listener(name="S", endpoint=Endpoint("l", 3)),),
         ),
         (
-            "9a0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
-            "a16b0192a16702a172c30203"
+            "9b0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+            "a16b0192a16702a172c302039192a15392a16c03"
         ),
     ),
     6: (
@@ -425,15 +441,40 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         r.PartitionsRemoved(topic="t", topic_id=TOPIC, first_partition=3),
         "9417a174c4107474747474747474747474747474747403",
     ),
+    33: (
+        r.ScramCredentialSet(
+            user="u",
+            mechanism=1,
+            credential=r.ScramCredential(
+                salt=b"s", stored_key=b"c", server_key=b"k", iterations=4_096
+            ),
+        ),
+        "9421a1750194c40173c40163c4016bcd1000",
+    ),
+    34: (r.ScramCredentialRemoved(user="u", mechanism=1), "9322a17501"),
 }
 
 
-EARLIER_FORMS = {
-    5: "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
-    "a16b0192a16702a172c302",
-    15: "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+EARLIER_FORMS: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "registration without metadata version": (
+        5,
+        "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+        "a16b0192a16702a172c302",
+        {"metadata_version_max": 1, "listeners": ()},
+    ),
+    "registration without listeners": (
+        5,
+        "9a0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+        "a16b0192a16702a172c30203",
+        {"listeners": ()},
+    ),
+    "voters without metadata version": (
+        15,
+        "930f0191950192a1720192a16702c41069696969696969696969696969696969c3",
+        {"metadata_version": 1},
+    ),
 }
-"""The records of those tags before they grew by a metadata version."""
+"""Records before they grew, and what the fields that they lack are taken for."""
 
 
 def test_every_record_has_its_own_tag() -> None:
@@ -450,16 +491,12 @@ def test_records_on_disk_stay_what_they_are(tag: int) -> None:
     assert decode_transaction(written).operations[0].records == (record,)
 
 
-@pytest.mark.parametrize("tag", EARLIER_FORMS)
-def test_b4_records_of_an_earlier_version_read_as_level_1(tag: int) -> None:
-    written = encoded_fields([[[msgspec.Raw(bytes.fromhex(EARLIER_FORMS[tag]))]]])
+@pytest.mark.parametrize("form", EARLIER_FORMS)
+def test_b4_records_of_an_earlier_version_are_read(form: str) -> None:
+    tag, stored, taken_for = EARLIER_FORMS[form]
+    written = encoded_fields([[[msgspec.Raw(bytes.fromhex(stored))]]])
     (record,) = decode_transaction(written).operations[0].records
-    fields = msgspec.structs.asdict(record)
-    before = msgspec.structs.asdict(RECORDS_ON_DISK[tag][0])
-    assert {name for name in fields if fields[name] != before[name]} == {
-        "metadata_version_max" if tag == 5 else "metadata_version"
-    }
-    assert fields.popitem()[1] == 1
+    assert record == msgspec.structs.replace(RECORDS_ON_DISK[tag][0], **taken_for)
 
 
 def test_transaction_on_disk_stays_what_it_is() -> None:
@@ -488,6 +525,26 @@ def test_transaction_on_disk_stays_what_it_is() -> None:
 
 def test_kinds_have_the_names_that_watches_use() -> None:
     assert r.kind_of(r.FeatureLevel(name="f", level=1)) == "feature_level"
+
+
+def test_secrets_are_in_no_repr_and_in_no_readable_form() -> None:
+    credential = r.ScramCredential(
+        salt=b"PEPPER", stored_key=b"HIDDEN", server_key=b"BURIED", iterations=4_096
+    )
+    record = r.ScramCredentialSet(user="alice", mechanism=1, credential=credential)
+    transaction = r.Transaction(operations=(r.Operation(records=(record,)),))
+    result = r.TransactionResult(offset=MetadataOffset(1), results=(r.OperationResult(),))
+    shown = [
+        repr(transaction),
+        f"{record}",
+        json.dumps(readable_transaction(MetadataOffset(1), transaction, result)),
+    ]
+    for text in shown:
+        assert "alice" in text
+        assert "4096" in text
+        for secret in (b"PEPPER", b"HIDDEN", b"BURIED"):
+            assert secret.decode() not in text
+            assert secret.hex() not in text
 
 
 def test_records_are_frozen() -> None:

@@ -15,9 +15,11 @@ from metadata_log.records import (
     BrokerAdmitted,
     ConfigSet,
     FeatureLevel,
+    Listener,
     Operation,
     ProducerIdBlock,
     QuorumVoterSet,
+    ScramCredentialSet,
     SessionSilence,
     SessionSilences,
     TopicDeletionPending,
@@ -27,13 +29,20 @@ from metadata_log.snapshot_builder import InvalidSnapshot
 from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
+    Endpoint,
     LeaderEpoch,
     MetadataOffset,
     TopicId,
     TopicPartition,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
-from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of, topic_id_of
+from tests.support.metadata import (
+    MetadataLogBuilder,
+    quorum_voter,
+    scram_credential,
+    session_of,
+    topic_id_of,
+)
 
 
 def image_with_everything() -> Image:
@@ -41,6 +50,8 @@ def image_with_everything() -> Image:
     log.image = msgspec.structs.replace(log.image, restored_offset=MetadataOffset(1))
     for broker_id in (1, 2, 3):
         log.start_broker(broker_id)
+    guarded = Listener(name="SASL_SSL", endpoint=Endpoint("kafka3", 9094))
+    log.register_again(3, listeners=(guarded,))
     log.elect_controller(2)
     log.write_as_controller(
         BrokerAdmitted(broker_id=BrokerId(2), broker_epoch=log.image.brokers[BrokerId(2)].epoch)
@@ -63,6 +74,12 @@ def image_with_everything() -> Image:
         )
     log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
     log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    for mechanism in (1, 2):
+        log.write_as_controller(
+            ScramCredentialSet(
+                user="alice", mechanism=mechanism, credential=scram_credential(mechanism)
+            )
+        )
     log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1), quorum_voter(2))))
     log.transact(Operation(records=()), client_id=session_of(1), sequence=7, low_water=3)
     log.transact(Operation(records=()), client_id=session_of(1), sequence=8, low_water=7)

@@ -14,11 +14,12 @@ from metadata_log.records import (
     FeatureLevel,
     Operation,
     ProducerIdBlock,
+    ScramCredentialSet,
     TopicDeletionPending,
 )
 from metadata_log.tree import children, value_at, walk
 from metadata_log.types import ControllerEpoch, TopicPartition
-from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
+from tests.support.metadata import MetadataLogBuilder, scram_credential, session_of, topic_id_of
 
 ORDERS_ID = topic_id_of("orders").hex()
 
@@ -43,6 +44,12 @@ def log() -> MetadataLogBuilder:
         )
     log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
     log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    for mechanism in (1, 2):
+        log.write_as_controller(
+            ScramCredentialSet(
+                user="a/b", mechanism=mechanism, credential=scram_credential(mechanism)
+            )
+        )
     return log
 
 
@@ -77,6 +84,10 @@ def log() -> MetadataLogBuilder:
         ("/brokers/topics/orders/2", None),
         ("/brokers/topics/orders/x", None),
         ("/config/users", None),
+        ("/scram", ["a%2Fb"]),
+        ("/scram/a%2Fb", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+        ("/scram/a%2Fb/SCRAM-SHA-256", []),
+        ("/scram/b", None),
         ("/zookeeper", None),
         ("/controller/below", None),
     ],
@@ -105,6 +116,9 @@ def test_names_below_a_path(log: MetadataLogBuilder, path: str, names: list[str]
                 "version": 0,
             },
         ),
+        ("/scram/a%2Fb/SCRAM-SHA-512", {"iterations": 4_096}),
+        ("/scram/a%2Fb/PLAIN", None),
+        ("/scram/a%2Fb", None),
         ("/admin/partitions_add/grows/0", None),
         ("/admin/partitions_add/orders/1", None),
         ("/admin/partitions_remove/shrinks/0", None),
