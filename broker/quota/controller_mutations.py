@@ -1,0 +1,157 @@
+"""How many partitions clients may have the controller create, add and delete (KIP-599).
+
+The quota is enforced on the token bucket alone; the rate beside it is for people to look at (Q9).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.metrics import Metric
+from broker.quota.errors import ThrottlingQuotaExceededError
+from broker.quota.token_bucket import TokenBucket
+from broker.quota.windowed_rate import QuotaWindow, WindowedRate
+from metadata_log.client_quotas import (
+    CONTROLLER_MUTATION_RATE,
+    ClientQuotas,
+    QuotaEntity,
+    QuotaInForce,
+    quota_in_force,
+)
+
+GROUP: Final = "ControllerMutation"
+
+KEPT_MAX: Final = 10_000
+"""Clients can make up client ids without end: from here on what says nothing is forgotten first."""
+
+
+class _Usage:
+    """What one client, or those that share a quota, have used of it."""
+
+    __slots__ = ("bucket", "rate", "throttle_times_ms")
+
+    def __init__(self, bucket: TokenBucket, window: QuotaWindow) -> None:
+        self.bucket = bucket
+        self.rate = WindowedRate(window)
+        self.throttle_times_ms = _Average()
+
+
+class _Average:
+    __slots__ = ("_count", "_total")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total = 0.0
+
+    def record(self, value: float) -> None:
+        self._count += 1
+        self._total += value
+
+    @property
+    def value(self) -> float:
+        return self._total / self._count if self._count else 0.0
+
+
+class ControllerMutationQuota:
+    """The quota of one request: each of its topics is recorded, then it is told how long to wait.
+
+    Strict (new clients): what comes while the bucket is in debt is refused. Permissive (old ones,
+    which know no such error): nothing is refused, and the debt grows (Q4).
+    """
+
+    def __init__(self, usage: _Usage | None, quota: QuotaInForce | None, *, strict: bool) -> None:
+        self._usage = usage
+        self._quota = quota
+        self._strict = strict
+        self._throttle_time_ms = 0
+        self._throttled_ms = 0.0
+
+    def record(self, mutations: int, now_ms: float) -> None:
+        """Charge ``mutations`` partitions.
+
+        Raises:
+            ThrottlingQuotaExceededError: in strict mode, while there is a debt; nothing is charged.
+        """
+        if self._usage is None or self._quota is None:
+            return
+        bucket = self._usage.bucket
+        if self._strict:
+            self._note(bucket.throttle_time_ms(now_ms), now_ms)
+            if self._throttle_time_ms:
+                raise ThrottlingQuotaExceededError(self._throttle_time_ms, self._message())
+        bucket.take(mutations, now_ms)
+        self._usage.rate.record(mutations, now_ms)
+        if not self._strict:
+            self._note(bucket.throttle_time_ms(now_ms), now_ms)
+
+    def throttle_time_ms(self, now_ms: float) -> int:
+        """How long the client still has to wait; what it waited for its answer counts (Q5)."""
+        return max(0, round(self._throttle_time_ms - (now_ms - self._throttled_ms)))
+
+    def _note(self, throttle_time_ms: int, now_ms: float) -> None:
+        if throttle_time_ms and self._usage is not None:
+            self._usage.throttle_times_ms.record(throttle_time_ms)
+        self._throttle_time_ms = throttle_time_ms
+        self._throttled_ms = now_ms
+
+    def _message(self) -> str:
+        limit = 0.0 if self._quota is None else self._quota.limit
+        return (
+            f"the quota of {limit:g} partitions per second ({CONTROLLER_MUTATION_RATE}) is "
+            f"exceeded: try again in {self._throttle_time_ms} ms"
+        )
+
+
+class ControllerMutationQuotaManager:
+    """The token buckets of all clients, while one controller is in office.
+
+    ``window``: R is the quota Q, and B is Q times the span of all windows (Q2, Q8).
+    """
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._window = window
+        self._usages: dict[QuotaEntity, _Usage] = {}
+
+    def quota_for(
+        self,
+        quotas: ClientQuotas,
+        user: str,
+        client_id: str,
+        *,
+        strict: bool,
+        now_ms: float,
+    ) -> ControllerMutationQuota:
+        """The quota of one request of that user and client, as ``quotas`` has it."""
+        quota = (
+            quota_in_force(quotas, user, client_id, CONTROLLER_MUTATION_RATE) if quotas else None
+        )
+        usage = None if quota is None else self._usage(quota, now_ms)
+        return ControllerMutationQuota(usage, quota, strict=strict)
+
+    def metrics(self, now_ms: float) -> Iterator[Metric]:
+        """Rate, tokens and average throttle-time of each that has used its quota (Q9)."""
+        for shared_by, usage in self._usages.items():
+            tags = (("user", shared_by.user or ""), ("client-id", shared_by.client_id or ""))
+            yield Metric(GROUP, "rate", usage.rate.per_second(now_ms), tags)
+            yield Metric(GROUP, "tokens", usage.bucket.tokens(now_ms), tags)
+            yield Metric(GROUP, "throttle-time", usage.throttle_times_ms.value, tags)
+
+    def _usage(self, quota: QuotaInForce, now_ms: float) -> _Usage:
+        burst = quota.limit * self._window.span_ms / 1_000
+        usage = self._usages.get(quota.shared_by)
+        if usage is None:
+            self._make_room(now_ms)
+            usage = _Usage(TokenBucket(quota.limit, burst, now_ms), self._window)
+            self._usages[quota.shared_by] = usage
+        elif usage.bucket.rate != quota.limit:
+            usage.bucket.set_limits(quota.limit, burst, now_ms)
+        return usage
+
+    def _make_room(self, now_ms: float) -> None:
+        """A full bucket is as good as none: forgetting it lets nobody off."""
+        if len(self._usages) < KEPT_MAX:
+            return
+        self._usages = {
+            shared_by: usage
+            for shared_by, usage in self._usages.items()
+            if not usage.bucket.is_full(now_ms)
+        }

@@ -1,0 +1,78 @@
+"""Kafka's windowed rate: what was counted in the last windows, over the time they span."""
+
+import math
+from collections import deque
+
+
+class QuotaWindow:
+    """``samples`` windows of ``sample_ms`` each: quota.window.num, quota.window.size.seconds."""
+
+    __slots__ = ("sample_ms", "samples")
+
+    def __init__(self, samples: int, sample_seconds: float) -> None:
+        self.samples = samples
+        self.sample_ms = sample_seconds * 1_000
+
+    @property
+    def span_ms(self) -> float:
+        """All windows together."""
+        return self.samples * self.sample_ms
+
+
+class _Sample:
+    __slots__ = ("start_ms", "total")
+
+    def __init__(self, start_ms: float) -> None:
+        self.start_ms = start_ms
+        self.total = 0.0
+
+
+class WindowedRate:
+    """A rate per second. Times are of any one clock.
+
+    It is reckoned over all windows but one at least: else the first thing that is counted would be
+    an endless rate.
+    """
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._window = window
+        self._samples: deque[_Sample] = deque()
+
+    def record(self, value: float, now_ms: float) -> None:
+        """Count ``value`` at ``now_ms``."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._window.sample_ms:
+            self._forget(now_ms)
+            samples.append(_Sample(now_ms))
+        samples[-1].total += value
+
+    def per_second(self, now_ms: float) -> float:
+        """What was counted per second."""
+        self._forget(now_ms)
+        total = sum(sample.total for sample in self._samples)
+        return total / self._elapsed_ms(now_ms) * 1_000 if total else 0.0
+
+    def is_silent(self, now_ms: float) -> bool:
+        """Nothing was counted for so long that a new one would say the same."""
+        self._forget(now_ms)
+        return not self._samples
+
+    def throttle_time_ms(self, limit: float, now_ms: float) -> int:
+        """How long nothing more may be counted for the rate to come down to ``limit``."""
+        rate = self.per_second(now_ms)
+        if rate <= limit:
+            return 0
+        return math.ceil(round((rate - limit) / limit * self._elapsed_ms(now_ms), 3))
+
+    def _elapsed_ms(self, now_ms: float) -> float:
+        """What the samples span, the windows not yet begun counted as full but for one."""
+        sample_ms = self._window.sample_ms
+        elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0.0
+        missing = self._window.samples - 1 - int(elapsed_ms // sample_ms)
+        return max(elapsed_ms + max(0, missing) * sample_ms, sample_ms)
+
+    def _forget(self, now_ms: float) -> None:
+        while self._samples and now_ms - self._samples[0].start_ms >= self._window.span_ms:
+            self._samples.popleft()
