@@ -39,7 +39,7 @@ from metadata_log.types import (
     MetadataOffset,
     TopicId,
 )
-from quorate.client.connection import BrokerStubs
+from quorate.client.channels import BrokerStubs
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import admin_pb2
 from quorum.client import QuorumClient

@@ -179,7 +179,7 @@ async def _at_a_broker(bootstrap: str, cleanup: AsyncExitStack) -> Any:  # noqa:
     import grpc
 
     from quorate.client.bootstrap import discover
-    from quorate.client.connection import CHANNEL_OPTIONS
+    from quorate.client.channels import CHANNEL_OPTIONS
     from quorate.client.errors import ClusterUnreachable
     from quorate_proto.v1 import admin_pb2_grpc
 

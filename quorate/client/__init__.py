@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from quorate.client.admin import AdminClient as AdminClient
+    from quorate.client.admin import AsyncAdminClient as AsyncAdminClient
     from quorate.client.errors import ClusterUnreachable as ClusterUnreachable
     from quorate.client.errors import QuorateError as QuorateError
     from quorate.client.errors import RequestFailed as RequestFailed
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "AdminClient": "admin",
+    "AsyncAdminClient": "admin",
     "ClusterStatus": "results",
     "ClusterUnreachable": "errors",
     "NewTopic": "results",
@@ -30,6 +32,7 @@ _HOMES: Final = {
 
 __all__ = [
     "AdminClient",
+    "AsyncAdminClient",
     "ClusterStatus",
     "ClusterUnreachable",
     "NewTopic",

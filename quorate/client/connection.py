@@ -1,157 +1,182 @@
-"""Channels to a cluster's brokers: which are there, which one is the controller, when to ask again.
+"""A cluster's brokers: which are there, which one is the controller, when to ask again.
 
 Any gRPC address once seen is kept as a way back in, so that a client outlives its bootstrap broker.
+Like admin calls this is written as generators, over four effects that ``runners`` carries out.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
-from quorate.client.errors import ClusterUnreachable
+from quorate.client.errors import ClusterUnreachable, RequestFailed
 from quorate.client.results import ClusterStatus
-from quorate_proto.v1 import admin_pb2, admin_pb2_grpc, errors_pb2, replication_pb2_grpc
+from quorate.client.steps import (
+    Question,
+    Service,
+    Steps,
+    ToAnyBroker,
+    ToController,
+    ToEachBroker,
+)
+from quorate_proto.v1 import admin_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-
-CHANNEL_OPTIONS: Final = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 200),
-)
-"""A proxy of the environment must not get between; descriptions of large clusters are large."""
+R = TypeVar("R")
 
 PROBE_TIMEOUT_MS: Final = 2_000
 """How long one broker may take to say who the controller is."""
 
 RETRY_PAUSE_MS: Final = 100
 
-ASKED_AT_ONCE_MAX: Final = 16
-
 _RETRIABLE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-class BrokerStubs:
-    """The services of one broker that the client uses, over one channel."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call one broker; gives its answer, or raises grpc.RpcError."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self.admin = admin_pb2_grpc.AdminStub(self._channel)
-        self.range_read = replication_pb2_grpc.RangeReadStub(self._channel)
+    address: str
+    service: Service
+    rpc: str
+    request: Message
+    timeout_s: float
 
-    def close(self) -> None:
-        self._channel.close()
+
+@dataclass(frozen=True, slots=True)
+class CallEach:
+    """Call several brokers at once; gives a list of answers, None where there was none."""
+
+    calls: Sequence[Call]
+
+
+@dataclass(frozen=True, slots=True)
+class Discover:
+    """Find gRPC addresses of brokers; raises OSError or ClusterUnreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait."""
+
+    seconds: float
+
+
+Effect = Call | CallEach | Discover | Pause
+Effects = Generator[Effect, Any, R]
 
 
 class ClusterConnection:
-    """Calls to any broker, or to the controller, retried until a deadline.
+    """Carries out admin calls at any broker or at the controller, retried until a deadline.
 
-    ``discover`` returns gRPC addresses (``host:port``) of brokers, from whatever the user gave.
-    Not thread-safe.
+    ``description``: whom the user named, for messages. Not thread-safe; calls of
+    one thread may overlap.
     """
 
-    def __init__(self, discover: Callable[[], Iterable[str]], *, description: str) -> None:
-        self._discover = discover
+    def __init__(self, description: str, *, timeout_ms: int, client_id: str) -> None:
         self._description = description
+        self._timeout_ms = timeout_ms
+        self._client_id = client_id
         self._addresses: list[str] = []
-        self._stubs: dict[str, BrokerStubs] = {}
         self._controller: str | None = None
 
-    def close(self) -> None:
-        for stubs in self._stubs.values():
-            stubs.close()
-        self._stubs.clear()
-
-    def forget_controller(self) -> None:
-        """The next call to the controller looks for it afresh."""
-        self._controller = None
-
-    def on_any(self, call: Callable[[BrokerStubs, float], Answer], *, timeout_ms: int) -> Answer:
-        """The answer of the first broker that gives one; ``call(stubs, timeout_s)``.
+    def carry_out(self, steps: Steps[R]) -> Effects[R]:
+        """The call's result.
 
         Raises:
             ClusterUnreachable: nobody answered before the deadline.
+            RequestFailed: the controller refused the request as a whole.
         """
-        deadline = _Deadline(timeout_ms)
+        answer: Any = None
+        while True:
+            try:
+                question = steps.send(answer)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            answer = yield from self._answer(question)
+
+    def _answer(self, question: Question) -> Effects[Any]:
+        match question:
+            case ToController():
+                return (yield from self._on_controller(question))
+            case ToAnyBroker():
+                return (yield from self._on_any(question))
+            case ToEachBroker():
+                return (yield from self._on_each(question))
+
+    def _on_any(self, question: ToAnyBroker) -> Effects[Any]:
+        deadline = _Deadline(self._timeout_ms)
+        self._fill_in(question)
         while True:
             failures: list[str] = []
-            for address in self._known_addresses(failures):
+            for address in (yield from self._known_addresses(failures)):
                 try:
-                    return call(self._stub(address), deadline.probe_s())
+                    return (
+                        yield Call(
+                            address,
+                            question.service,
+                            question.rpc,
+                            question.request,
+                            deadline.probe_s(),
+                        )
+                    )
                 except grpc.RpcError as error:
                     failures.append(_say(address, error))
             self._addresses.clear()
-            deadline.pause_or_raise(f"no broker of {self._description} answers", failures)
+            yield deadline.pause(f"no broker of {self._description} answers", failures)
 
-    def on_each(
-        self,
-        addresses: Iterable[str],
-        call: Callable[[BrokerStubs, float], Answer],
-        *,
-        timeout_ms: int,
-    ) -> dict[str, Answer | None]:
-        """The answers of the brokers at ``addresses``, asked at once; None: it gave none."""
-        timeout_s = min(PROBE_TIMEOUT_MS, timeout_ms) / 1000
+    def _on_each(self, question: ToEachBroker) -> Effects[dict[str, Any]]:
+        timeout_s = min(PROBE_TIMEOUT_MS, self._timeout_ms) / 1000
+        self._fill_in(question)
+        answers = yield CallEach(
+            [
+                Call(address, question.service, question.rpc, question.request, timeout_s)
+                for address in question.addresses
+            ]
+        )
+        return dict(zip(question.addresses, answers, strict=True))
 
-        def ask(stubs: BrokerStubs) -> Answer | None:
-            try:
-                return call(stubs, timeout_s)
-            except grpc.RpcError as error:
-                log.info("%s", error)
-                return None
-
-        stubs = [self._stub(address) for address in addresses]
-        with ThreadPoolExecutor(max(1, min(len(stubs), ASKED_AT_ONCE_MAX))) as pool:
-            answers = list(pool.map(ask, stubs))
-        return {one.address: answer for one, answer in zip(stubs, answers, strict=True)}
-
-    def on_controller(
-        self,
-        call: Callable[[BrokerStubs, float], Answer],
-        error_code: Callable[[Answer], int],
-        *,
-        timeout_ms: int,
-    ) -> Answer:
+    def _on_controller(self, question: ToController) -> Effects[Any]:
         """The controller's answer; NOT_CONTROLLER means look again (F2).
 
         A call whose answer was lost is made again: what it asks for may then exist already.
-
-        Raises:
-            ClusterUnreachable: no controller answered before the deadline.
         """
-        deadline = _Deadline(timeout_ms)
+        deadline = _Deadline(self._timeout_ms)
+        self._fill_in(question)
         while True:
             failures: list[str] = []
-            address = self._controller or self._find_controller(deadline, failures)
+            address = self._controller or (yield from self._find_controller(deadline, failures))
             if address is not None:
                 try:
-                    answer = call(self._stub(address), deadline.left_s())
-                    if error_code(answer) != errors_pb2.NOT_CONTROLLER:
-                        self._controller = address
-                        return answer
+                    answer = yield Call(
+                        address, "admin", question.rpc, question.request, deadline.left_s()
+                    )
+                    if answer.error_code != errors_pb2.NOT_CONTROLLER:
+                        self._controller = None if question.ends_tenure else address
+                        return _checked(answer, question.what)
                     failures.append(f"{address}: NOT_CONTROLLER")
                 except grpc.RpcError as error:
                     failures.append(_say(address, error))
             self._controller = None
-            deadline.pause_or_raise(f"{self._description} has no reachable controller", failures)
+            yield deadline.pause(f"{self._description} has no reachable controller", failures)
 
-    def _find_controller(self, deadline: "_Deadline", failures: list[str]) -> str | None:
+    def _find_controller(self, deadline: "_Deadline", failures: list[str]) -> Effects[str | None]:
         """The controller's address as the broker with the newest image knows it."""
         best: ClusterStatus | None = None
-        for address in self._known_addresses(failures):
+        request = admin_pb2.ClusterStatusRequest()
+        for address in (yield from self._known_addresses(failures)):
             try:
-                status = _status(self._stub(address), deadline.probe_s())
+                answer = yield Call(address, "admin", "ClusterStatus", request, deadline.probe_s())
             except grpc.RpcError as error:
                 failures.append(_say(address, error))
                 continue
+            status = ClusterStatus.from_proto(answer)
             if best is None or status.metadata_offset > best.metadata_offset:
                 best = status
         if best is None:
@@ -164,18 +189,22 @@ class ClusterConnection:
             return None
         return controller.grpc
 
-    def _known_addresses(self, failures: list[str]) -> list[str]:
+    def _known_addresses(self, failures: list[str]) -> Effects[list[str]]:
         if not self._addresses:
             try:
-                self._addresses = list(self._discover())
+                self._addresses = list((yield Discover()))
             except (OSError, ClusterUnreachable) as error:
                 failures.append(str(error))
         return list(self._addresses)
 
-    def _stub(self, address: str) -> BrokerStubs:
-        if address not in self._stubs:
-            self._stubs[address] = BrokerStubs(address)
-        return self._stubs[address]
+    def _fill_in(self, question: Question) -> None:
+        """Who asks and how long they wait, in requests that have a place for it."""
+        request: Any = question.request
+        if "context" in request.DESCRIPTOR.fields_by_name:
+            request.context.client_id = self._client_id
+            request.context.timeout_ms = self._timeout_ms
+            request.context.forwarded_by = -1
+            request.context.api_name = question.rpc
 
 
 class _Deadline:
@@ -189,24 +218,29 @@ class _Deadline:
     def probe_s(self) -> float:
         return min(PROBE_TIMEOUT_MS / 1000, self.left_s())
 
-    def pause_or_raise(self, what: str, failures: list[str]) -> None:
+    def pause(self, what: str, failures: list[str]) -> Pause:
+        """Before the next attempt.
+
+        Raises:
+            ClusterUnreachable: there is no time for another one.
+        """
         if time.monotonic() + RETRY_PAUSE_MS / 1000 >= self._end:
             reason = failures[-1] if failures else "no address is known"
             raise ClusterUnreachable(f"{what} after {self._timeout_ms} ms ({reason})")
-        time.sleep(RETRY_PAUSE_MS / 1000)
+        return Pause(RETRY_PAUSE_MS / 1000)
 
 
-def _status(stubs: BrokerStubs, timeout_s: float) -> ClusterStatus:
-    return ClusterStatus.from_proto(
-        stubs.admin.ClusterStatus(admin_pb2.ClusterStatusRequest(), timeout=timeout_s)
-    )
+def _checked(answer: Any, what: str) -> Any:  # noqa: ANN401 - any answer of a controller
+    if answer.error_code != errors_pb2.NONE:
+        raise RequestFailed(answer.error_code, getattr(answer, "error_message", "") or what)
+    return answer
 
 
 def _say(address: str, error: grpc.RpcError) -> str:
     """One line about a failed call.
 
     Raises:
-        grpc.RpcError: the call itself if trying again cannot help.
+        ClusterUnreachable: trying again cannot help.
     """
     code, details = error.code(), error.details()
     if code not in _RETRIABLE:

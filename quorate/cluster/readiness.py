@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from quorate.client.connection import BrokerStubs
+from quorate.client.channels import BrokerStubs
 from quorate.client.results import ClusterStatus
 from quorate.cluster.layout import Node
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2

@@ -1,14 +1,11 @@
 """The admin client against gRPC servers in this process: finding the controller, and outcomes."""
 
+import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 
-import grpc
 import pytest
-from google.protobuf.message import Message
 
-from quorate.client.admin import AdminClient
+from quorate.client.admin import AdminClient, AsyncAdminClient
 from quorate.client.errors import ClusterUnreachable, RequestFailed, error_name
 from quorate.client.results import (
     CreatePartitionsOptions,
@@ -17,142 +14,10 @@ from quorate.client.results import (
     NewTopic,
     PartitionName,
 )
-from quorate_proto.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    errors_pb2,
-    metadata_pb2,
-    replication_pb2,
-    replication_pb2_grpc,
-)
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.admin_cluster import FakeBroker, FakeCluster, serving
 
 ELECTION = admin_pb2.ElectLeadersRequest
-
-
-class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadServicer):
-    """Answers as broker ``broker_id`` of a cluster whose controller is in ``cluster``."""
-
-    def __init__(self, broker_id: int, cluster: "FakeCluster") -> None:
-        self.broker_id = broker_id
-        self.cluster = cluster
-        self.port = 0
-        self.created: list[str] = []
-        self.asked: list[Message] = []
-
-    def ClusterStatus(
-        self, request: admin_pb2.ClusterStatusRequest, context: grpc.ServicerContext
-    ) -> admin_pb2.ClusterStatusResponse:
-        return admin_pb2.ClusterStatusResponse(
-            cluster_id="c",
-            controller_id=self.cluster.controller_id,
-            controller_epoch=4,
-            quorum_leader=1,
-            metadata_offset=9,
-            brokers=[
-                replication_pb2.BrokerEndpoint(
-                    broker_id=broker.broker_id,
-                    broker_epoch=7,
-                    grpc=metadata_pb2.Endpoint(host="127.0.0.1", port=broker.port),
-                    kafka=metadata_pb2.Endpoint(host="127.0.0.1", port=1),
-                )
-                for broker in self.cluster.brokers
-            ],
-            offline_partitions=[admin_pb2.PartitionRef(topic="t", partition=2)],
-            alerts=[f"alert of {self.broker_id}"],
-        )
-
-    def CreateTopics(
-        self, request: admin_pb2.CreateTopicsRequest, context: grpc.ServicerContext
-    ) -> admin_pb2.CreateTopicsResponse:
-        if self.broker_id != self.cluster.controller_id:
-            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        self.created += [topic.name for topic in request.topics]
-        return admin_pb2.CreateTopicsResponse(
-            topics=[
-                admin_pb2.TopicResult(
-                    name=topic.name,
-                    error_code=errors_pb2.INVALID_TOPIC_EXCEPTION if "/" in topic.name else 0,
-                    error_message=f"topic name {topic.name!r}" if "/" in topic.name else "",
-                )
-                for topic in request.topics
-            ]
-        )
-
-    def CreatePartitions(
-        self, request: admin_pb2.CreatePartitionsRequest, context: grpc.ServicerContext
-    ) -> admin_pb2.CreatePartitionsResponse:
-        if self.broker_id != self.cluster.controller_id:
-            return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        self.asked.append(request)
-        return admin_pb2.CreatePartitionsResponse(
-            topics=[
-                admin_pb2.TopicResult(name=topic.name, num_partitions=topic.count)
-                for topic in request.topics
-            ]
-        )
-
-    def RemovePartitions(
-        self, request: admin_pb2.RemovePartitionsRequest, context: grpc.ServicerContext
-    ) -> admin_pb2.RemovePartitionsResponse:
-        self.asked.append(request)
-        return admin_pb2.RemovePartitionsResponse(
-            topics=[admin_pb2.TopicResult(name=topic.topic) for topic in request.topics]
-        )
-
-    def ElectLeaders(
-        self, request: admin_pb2.ElectLeadersRequest, context: grpc.ServicerContext
-    ) -> admin_pb2.ElectLeadersResponse:
-        self.asked.append(request)
-        code = errors_pb2.ELECTION_NOT_NEEDED
-        return admin_pb2.ElectLeadersResponse(
-            partitions=[
-                admin_pb2.PartitionResult(topic=topic.topic, partition=number, error_code=code)
-                for topic in request.topics
-                for number in topic.partitions
-            ]
-        )
-
-    def DescribeTopics(
-        self, request: replication_pb2.DescribeTopicsRequest, context: grpc.ServicerContext
-    ) -> replication_pb2.DescribeTopicsResponse:
-        unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
-        return replication_pb2.DescribeTopicsResponse(
-            topics=[
-                replication_pb2.TopicDescription(topic=name, error_code=unknown)
-                for name in request.topics
-            ]
-            or [replication_pb2.TopicDescription(topic=name) for name in ("b", "a")]
-        )
-
-
-class FakeCluster:
-    def __init__(self, brokers: int, controller_id: int) -> None:
-        self.controller_id = controller_id
-        self.brokers = [
-            FakeBroker(broker_id, self)  # type: ignore[abstract]  # gRPC refuses the rest
-            for broker_id in range(1, brokers + 1)
-        ]
-
-    @property
-    def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{broker.port}" for broker in self.brokers]
-
-
-@contextmanager
-def serving(cluster: FakeCluster) -> Iterator[FakeCluster]:
-    with ExitStack() as stack:
-        for broker in cluster.brokers:
-            server = grpc.server(stack.enter_context(ThreadPoolExecutor(2)))
-            admin_pb2_grpc.add_AdminServicer_to_server(broker, server)
-            replication_pb2_grpc.add_RangeReadServicer_to_server(broker, server)
-            broker.port = server.add_insecure_port("127.0.0.1:0")
-            server.start()
-            stack.callback(_stop, server)
-        yield cluster
-
-
-def _stop(server: grpc.Server) -> None:
-    server.stop(None).wait()
 
 
 @pytest.fixture
@@ -269,3 +134,56 @@ def test_c18_alerts_are_those_of_all_brokers_and_who_is_silent_is_one(
             "alert of 2",
             "broker 3 does not answer at 127.0.0.1:1",
         ]
+
+
+# --- the same in an event loop ------------------------------------------------------------------
+
+
+async def test_f2_the_asynchronous_client_looks_again_too(cluster: FakeCluster) -> None:
+    async with AsyncAdminClient(grpc_addresses=cluster.addresses[:1]) as admin:
+        (before,) = await admin.create_topics([NewTopic(name="before")])
+        cluster.controller_id = 1
+        (after,) = await admin.create_topics([NewTopic(name="after")])
+    assert (before.ok, after.ok) == (True, True)
+    assert [broker.created for broker in cluster.brokers] == [["after"], ["before"]]
+
+
+async def test_asynchronous_calls_overlap(cluster: FakeCluster) -> None:
+    names = [f"t{number}" for number in range(8)]
+    async with AsyncAdminClient(grpc_addresses=cluster.addresses) as admin:
+        created = await asyncio.gather(
+            *(admin.create_topics([NewTopic(name=name)]) for name in names)
+        )
+        assert (await admin.list_topics(), await admin.cluster_alerts()) == (
+            ["a", "b"],
+            ["alert of 1", "alert of 2"],
+        )
+    assert [result.name for (result,) in created] == names
+    assert sorted(cluster.brokers[1].created) == names
+
+
+async def test_the_asynchronous_client_gives_up_at_its_deadline(cluster: FakeCluster) -> None:
+    cluster.controller_id = -1
+    async with AsyncAdminClient(grpc_addresses=cluster.addresses, timeout_ms=1) as admin:
+        with pytest.raises(ClusterUnreachable, match="no reachable controller after 1 ms"):
+            await admin.create_topics([NewTopic(name="events")])
+
+
+async def test_a_refusal_as_a_whole_is_raised_with_its_reason(cluster: FakeCluster) -> None:
+    async with AsyncAdminClient(grpc_addresses=cluster.addresses) as admin:
+        with pytest.raises(RequestFailed, match="BROKER_NOT_AVAILABLE: broker 9 is not there"):
+            await admin.move_controller(9)
+
+
+def test_requests_say_who_asks_and_for_how_long(cluster: FakeCluster) -> None:
+    with AdminClient(grpc_addresses=cluster.addresses, timeout_ms=7_000, client_id="me") as admin:
+        admin.elect_leaders(ElectionType.PREFERRED)
+    (asked,) = cluster.brokers[1].asked
+    assert isinstance(asked, ELECTION)
+    context = asked.context
+    assert (context.client_id, context.timeout_ms, context.forwarded_by, context.api_name) == (
+        "me",
+        7_000,
+        -1,
+        "ElectLeaders",
+    )

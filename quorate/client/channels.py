@@ -1,0 +1,41 @@
+"""gRPC channels to brokers, and the services of one broker over them."""
+
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from quorate_proto.v1 import admin_pb2_grpc, replication_pb2_grpc
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+)
+"""A proxy of the environment must not get between; descriptions of large clusters are large."""
+
+
+def open_channel(address: str) -> grpc.Channel:
+    return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def open_async_channel(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+class BrokerStubs:
+    """The services of one broker that clients use, over one channel, which is theirs to close.
+
+    Calls are those of the channel: blocking, or to be awaited.
+    """
+
+    def __init__(self, address: str, channel: Any = None) -> None:  # noqa: ANN401 - of either kind
+        self.address = address
+        self._channel = open_channel(address) if channel is None else channel
+        self.admin = admin_pb2_grpc.AdminStub(self._channel)
+        self.range_read = replication_pb2_grpc.RangeReadStub(self._channel)
+
+    def close(self) -> Any:  # noqa: ANN401 - None, or to be awaited
+        return self._channel.close()

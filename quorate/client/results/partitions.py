@@ -1,0 +1,71 @@
+"""Partitions by name, and outcomes for each of them."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from quorate.client.errors import error_name
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionName:
+    """A partition by name."""
+
+    topic: str
+    partition: int
+
+
+class ElectionType(Enum):
+    """What kind of leader is wanted (C2)."""
+
+    PREFERRED = "preferred"
+    """The first assigned replica, if it is live and in sync."""
+
+    UNCLEAN = "unclean"
+    """Any live replica where none in sync lives: records that it lacks are lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """Outcome for one partition; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+
+    topic: str
+    partition: int
+    error_code: int
+    error: str
+    message: str
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.PartitionResult) -> "PartitionResult":
+        return cls(
+            topic=result.topic,
+            partition=result.partition,
+            error_code=result.error_code,
+            error=error_name(result.error_code),
+            message=result.error_message,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OngoingReassignment:
+    """A partition whose replicas are being moved; ``replicas``: all it has at the moment."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+    @classmethod
+    def from_proto(cls, ongoing: admin_pb2.OngoingReassignment) -> "OngoingReassignment":
+        return cls(
+            topic=ongoing.topic,
+            partition=ongoing.partition,
+            replicas=tuple(ongoing.replicas),
+            adding_replicas=tuple(ongoing.adding_replicas),
+            removing_replicas=tuple(ongoing.removing_replicas),
+        )

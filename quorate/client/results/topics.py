@@ -1,0 +1,135 @@
+"""Topics: what is to be created, what became of it, what is there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from quorate.client.errors import RequestFailed, error_name
+from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create. ``assignments[p]`` lists the replicas of partition p, first preferred.
+
+    ``num_partitions`` and ``replication_factor`` -1: the cluster's defaults; both are ignored
+    when there are assignments.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> admin_pb2.NewTopic:
+        assignments = [
+            admin_pb2.ReplicaAssignment(partition=number, broker_ids=list(replicas))
+            for number, replicas in enumerate(self.assignments)
+        ]
+        return admin_pb2.NewTopic(
+            name=self.name,
+            num_partitions=self.num_partitions,
+            replication_factor=self.replication_factor,
+            assignments=assignments,
+            configs=dict(self.configs),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """Partitions that a topic is to get: ``count`` in all.
+
+    ``assignments`` lists the replicas of each new partition, in order, first preferred; none: the
+    controller places them.
+    """
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> admin_pb2.NewPartitions:
+        return admin_pb2.NewPartitions(
+            name=self.name,
+            count=self.count,
+            assignments=[admin_pb2.Replicas(broker_ids=list(one)) for one in self.assignments],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsOptions:
+    """How partitions are created. ``validate_only``: check, change nothing."""
+
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+
+    name: str
+    error_code: int
+    error: str
+    message: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.TopicResult) -> "TopicResult":
+        return cls(
+            name=result.name,
+            error_code=result.error_code,
+            error=error_name(result.error_code),
+            message=result.error_message,
+            topic_id=result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
+
+    def raise_for_error(self) -> "TopicResult":
+        """This result.
+
+        Raises:
+            RequestFailed: the topic was refused.
+        """
+        if not self.ok:
+            raise RequestFailed(self.error_code, self.message or f"topic {self.name!r}")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """One partition; ``leader`` -1: none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """One topic and its partitions, in order."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionInfo, ...]
+
+    @classmethod
+    def from_proto(cls, topic: replication_pb2.TopicDescription) -> "TopicInfo":
+        partitions = tuple(
+            PartitionInfo(
+                partition=partition.partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replicas),
+                isr=tuple(partition.isr),
+            )
+            for partition in topic.partitions
+        )
+        return cls(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
