@@ -13,6 +13,7 @@ from typing import Final
 
 import grpc.aio
 
+from broker.admin_reads import admin_reads
 from broker.config.listeners import ADVERTISED_LISTENERS, GRPC_LISTENER, LISTENERS
 from broker.config.node import (
     BROKER_ID,
@@ -204,6 +205,7 @@ class BrokerNode:
             controller=self._active_controller,
             min_insync_replicas=self._min_insync_replicas,
             broker_alerts=self._alerts,
+            reads=admin_reads(self._config, self._follower),
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
         add_metadata_view_to_server(server, self._quorum)

@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import grpc
 import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
 
+from broker.control.changes import ADMIN_SERVICE, CHANGES, A, Change, Q
 from broker.control.cluster_status import cluster_status
 from broker.control.ports import ActiveController, CurrentController, Images, QuorumView, in_office
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
-    admin_pb2_grpc,
     control_pb2,
     control_pb2_grpc,
     errors_pb2,
@@ -21,14 +24,24 @@ from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
+MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+"""A request message and its call → the answer message."""
+
+Read: TypeAlias = Callable[[Any], Awaitable[Any]]
+"""A request message that any broker answers → the answer message."""
 
 QUORUM_STATUS_TIMEOUT_MS: Final = 500
 """Status is for people in trouble: it does not wait long for a quorum that is away."""
 
 
-class AdminService(admin_pb2_grpc.AdminServicer):
-    """Writes go to the controller of this process; without one the answer is NOT_CONTROLLER.
+class AdminService:
+    """The Admin service, built from the table of changes.
+
+    They go to the controller of this process; without one the answer is NOT_CONTROLLER.
 
     Who wants a request passed on asks a broker over the Kafka wire: a request that reaches this
     service is direct or was forwarded once already.
@@ -44,6 +57,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         controller: CurrentController,
         min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,
+        reads: Mapping[str, Read] = MappingProxyType({}),
     ) -> None:
         self._cluster_id = cluster_id
         self._own_epoch = own_epoch
@@ -52,82 +66,40 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._controller = controller
         self._min_insync_replicas = min_insync_replicas
         self._broker_alerts = broker_alerts
+        self._reads = reads
 
-    async def CreateTopics(
-        self, request: admin_pb2.CreateTopicsRequest, context: Context
-    ) -> admin_pb2.CreateTopicsResponse:
+    def handlers(self) -> dict[str, MethodHandler]:
+        """Method name → what answers it; a method without one is UNIMPLEMENTED."""
+        own: dict[str, Method] = {
+            "ClusterStatus": self.ClusterStatus,
+            "ResignController": self.ResignController,
+            "MoveController": self.MoveController,
+        }
+        found = {change.rpc: _handler(change.rpc, self._changing(change)) for change in CHANGES}
+        found |= {rpc: _handler(rpc, method) for rpc, method in own.items()}
+        found |= {rpc: _handler(rpc, self._reading(read)) for rpc, read in self._reads.items()}
+        return found
+
+    async def carry_out(self, change: Change[Q, A], request: Q, _call: Context) -> A:
+        """By the controller of this process, if that is whom the sender means."""
         controller = self._meant(request.context)
         if controller is None:
-            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.create_topics(request)
+            answer = change.answer()
+            answer.error_code = errors_pb2.NOT_CONTROLLER
+            return answer
+        return await controller.carry_out(change, request)
 
-    async def DeleteTopics(
-        self, request: admin_pb2.DeleteTopicsRequest, context: Context
-    ) -> admin_pb2.DeleteTopicsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.delete_topics(request)
+    def _changing(self, change: Change[Q, A]) -> Method:
+        async def method(request: Q, call: Context) -> A:
+            return await self.carry_out(change, request, call)
 
-    async def CreatePartitions(
-        self, request: admin_pb2.CreatePartitionsRequest, context: Context
-    ) -> admin_pb2.CreatePartitionsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.create_partitions(request)
+        return method
 
-    async def RemovePartitions(
-        self, request: admin_pb2.RemovePartitionsRequest, context: Context
-    ) -> admin_pb2.RemovePartitionsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.remove_partitions(request)
+    def _reading(self, read: Read) -> Method:
+        async def method(request: Any, _call: Context) -> Any:  # noqa: ANN401 - any message
+            return await read(request)
 
-    async def ElectLeaders(
-        self, request: admin_pb2.ElectLeadersRequest, context: Context
-    ) -> admin_pb2.ElectLeadersResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.elect_leaders(request)
-
-    async def AlterPartitionReassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
-    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.AlterPartitionReassignmentsResponse(
-                error_code=errors_pb2.NOT_CONTROLLER
-            )
-        return await controller.alter_partition_reassignments(request)
-
-    async def ListPartitionReassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest, context: Context
-    ) -> admin_pb2.ListPartitionReassignmentsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.ListPartitionReassignmentsResponse(
-                error_code=errors_pb2.NOT_CONTROLLER
-            )
-        return await controller.list_partition_reassignments(request)
-
-    async def IncrementalAlterConfigs(
-        self, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
-    ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.incremental_alter_configs(request)
-
-    async def AllocateProducerIds(
-        self, request: admin_pb2.AllocateProducerIdsRequest, context: Context
-    ) -> admin_pb2.AllocateProducerIdsResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.AllocateProducerIdsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.allocate_producer_ids(request)
+        return method
 
     async def ResignController(
         self, request: admin_pb2.ResignControllerRequest, context: Context
@@ -149,14 +121,6 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         who = request.context.principal_name or "a direct client"
         log.info("asked by %s to hand over to broker %d", who, request.broker_id)
         return await controller.hand_over(request)
-
-    async def UpdateFeatures(
-        self, request: admin_pb2.UpdateFeaturesRequest, context: Context
-    ) -> admin_pb2.UpdateFeaturesResponse:
-        controller = self._meant(request.context)
-        if controller is None:
-            return admin_pb2.UpdateFeaturesResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return await controller.update_features(request)
 
     async def ClusterStatus(
         self, request: admin_pb2.ClusterStatusRequest, context: Context
@@ -186,6 +150,15 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return answer.leader_id
 
 
+def _handler(rpc: str, method: Method) -> MethodHandler:
+    described = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name[rpc]
+    return grpc.unary_unary_rpc_method_handler(
+        method,
+        request_deserializer=GetMessageClass(described.input_type).FromString,
+        response_serializer=GetMessageClass(described.output_type).SerializeToString,
+    )
+
+
 class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
     """What brokers ask of the controller."""
 
@@ -204,5 +177,6 @@ class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
 def add_admin_to_server(
     server: grpc.aio.Server, admin: AdminService, duty: ControllerDutyService
 ) -> None:
-    admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+    handler = grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin.handlers())
+    server.add_generic_rpc_handlers((handler,))
     control_pb2_grpc.add_ControllerDutyServicer_to_server(duty, server)

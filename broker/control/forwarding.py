@@ -11,16 +11,17 @@ as with Kafka.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final
 
 import grpc.aio
 
 from broker.clock import monotonic_ms
-from broker.control.ports import ActiveController, CurrentController, Images
+from broker.control.changes import ALLOCATE_PRODUCER_IDS, A, Change, Q
+from broker.control.ports import CurrentController, Images
 from broker.errors import KafkaError
 from broker.peers import PeerChannels
 from metadata_log.types import BrokerEpoch, BrokerId
-from quorate_proto.v1 import admin_pb2, admin_pb2_grpc, errors_pb2
+from quorate_proto.v1 import admin_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +30,6 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 
 RETRY_INTERVAL_MS: Final = 50
 """Between two looks for a controller: an election takes about this long."""
-
-
-class _Answer(Protocol):
-    error_code: int
-
-
-Answer = TypeVar("Answer", bound=_Answer)
 
 
 class ControllerForwarder:
@@ -64,122 +58,38 @@ class ControllerForwarder:
         self._clock_ms = clock_ms
         self._sleep = sleep
 
-    async def create_topics(
-        self, request: admin_pb2.CreateTopicsRequest
-    ) -> admin_pb2.CreateTopicsResponse:
-        """Create topics; one result per topic."""
+    async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
+        """Have the controller carry it out, within the request's own deadline.
 
-        def failed(code: int, message: str) -> admin_pb2.CreateTopicsResponse:
-            return admin_pb2.CreateTopicsResponse(
-                topics=[_failed_topic(code, message, name=topic.name) for topic in request.topics]
-            )
-
-        return await self._carry_out(
-            request, lambda at: at.create_topics, lambda stub: stub.CreateTopics, failed
-        )
-
-    async def delete_topics(
-        self, request: admin_pb2.DeleteTopicsRequest
-    ) -> admin_pb2.DeleteTopicsResponse:
-        """Delete topics; one result per name, then one per id."""
-
-        def failed(code: int, message: str) -> admin_pb2.DeleteTopicsResponse:
-            by_name = [_failed_topic(code, message, name=name) for name in request.names]
-            by_id = [_failed_topic(code, message, topic_id=one) for one in request.topic_ids]
-            return admin_pb2.DeleteTopicsResponse(topics=by_name + by_id)
-
-        return await self._carry_out(
-            request, lambda at: at.delete_topics, lambda stub: stub.DeleteTopics, failed
-        )
-
-    async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest
-    ) -> admin_pb2.CreatePartitionsResponse:
-        """Add partitions to topics; one result per topic."""
-
-        def failed(code: int, message: str) -> admin_pb2.CreatePartitionsResponse:
-            return admin_pb2.CreatePartitionsResponse(
-                topics=[_failed_topic(code, message, name=topic.name) for topic in request.topics]
-            )
-
-        return await self._carry_out(
-            request, lambda at: at.create_partitions, lambda stub: stub.CreatePartitions, failed
-        )
-
-    async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest
-    ) -> admin_pb2.ElectLeadersResponse:
-        """Elect leaders; one result per partition that is named."""
-
-        def failed(code: int, message: str) -> admin_pb2.ElectLeadersResponse:
-            return admin_pb2.ElectLeadersResponse(
-                error_code=code,
-                partitions=[
-                    admin_pb2.PartitionResult(
-                        topic=topic.topic, partition=number, error_code=code, error_message=message
-                    )
-                    for topic in request.topics
-                    for number in topic.partitions
-                ],
-            )
-
-        return await self._carry_out(
-            request, lambda at: at.elect_leaders, lambda stub: stub.ElectLeaders, failed
-        )
-
-    async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest
-    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        """Move replicas, or cancel that; one result per partition."""
-
-        def failed(code: int, message: str) -> admin_pb2.AlterPartitionReassignmentsResponse:
-            results = [
-                admin_pb2.PartitionResult(
-                    topic=one.topic, partition=one.partition, error_code=code, error_message=message
-                )
-                for one in request.partitions
-            ]
-            return admin_pb2.AlterPartitionReassignmentsResponse(
-                error_code=code, partitions=results
-            )
-
-        return await self._carry_out(
+        ``proxied`` False: this broker, or nobody: NOT_CONTROLLER sends the client to look (F2).
+        """
+        timeout_ms = request.context.timeout_ms
+        deadline_ms = self._clock_ms() + (timeout_ms if timeout_ms > 0 else DEFAULT_TIMEOUT_MS)
+        while (left_ms := deadline_ms - self._clock_ms()) > 0:
+            answer: A | None = None
+            controller = self._local()
+            if controller is None and not proxied:
+                return self._declined(change, request)
+            try:
+                if controller is not None:
+                    local = controller.carry_out(change, request)
+                    answer = await asyncio.wait_for(local, left_ms / 1000)
+                elif (channel := self._channel()) is not None:
+                    answer = await self._ask(channel, change, self._forwarded(request, left_ms))
+            except TimeoutError:
+                break
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    break
+                log.info("the controller did not answer, looking for it again: %s", error.details())
+            if answer is not None and answer.error_code != errors_pb2.NOT_CONTROLLER:
+                return answer
+            await self._sleep(RETRY_INTERVAL_MS / 1000)
+        return change.failed(
             request,
-            lambda at: at.alter_partition_reassignments,
-            lambda stub: stub.AlterPartitionReassignments,
-            failed,
-        )
-
-    async def list_partition_reassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest
-    ) -> admin_pb2.ListPartitionReassignmentsResponse:
-        """The reassignments under way, as the controller has them."""
-
-        def failed(code: int, _message: str) -> admin_pb2.ListPartitionReassignmentsResponse:
-            return admin_pb2.ListPartitionReassignmentsResponse(error_code=code)
-
-        return await self._carry_out(
-            request,
-            lambda at: at.list_partition_reassignments,
-            lambda stub: stub.ListPartitionReassignments,
-            failed,
-        )
-
-    async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest
-    ) -> admin_pb2.UpdateFeaturesResponse:
-        """Raise or lower features; one result per feature."""
-
-        def failed(code: int, message: str) -> admin_pb2.UpdateFeaturesResponse:
-            return admin_pb2.UpdateFeaturesResponse(
-                results=[
-                    admin_pb2.FeatureResult(name=one.name, error_code=code, error_message=message)
-                    for one in request.updates
-                ]
-            )
-
-        return await self._carry_out(
-            request, lambda at: at.update_features, lambda stub: stub.UpdateFeatures, failed
+            errors_pb2.REQUEST_TIMED_OUT,
+            f"no controller carried out the request within {timeout_ms} ms "
+            f"(last known: broker {self._images.image.controller_id})",
         )
 
     async def allocate_producer_ids(
@@ -202,69 +112,39 @@ class ControllerForwarder:
             broker_epoch=epoch,
         )
 
-        def failed(code: int, _message: str) -> admin_pb2.AllocateProducerIdsResponse:
-            return admin_pb2.AllocateProducerIdsResponse(error_code=code)
+        return await self.carry_out(ALLOCATE_PRODUCER_IDS, request)
 
-        return await self._carry_out(
+    def _declined(self, change: Change[Q, A], request: Q) -> A:
+        answer = change.failed(
             request,
-            lambda at: at.allocate_producer_ids,
-            lambda stub: stub.AllocateProducerIds,
-            failed,
+            errors_pb2.NOT_CONTROLLER,
+            f"broker {self._broker_id} is not the controller, and this version of {change.rpc} is "
+            f"not passed on: ask broker {self._images.image.controller_id}",
         )
+        answer.error_code = errors_pb2.NOT_CONTROLLER
+        return answer
 
-    async def _carry_out(
-        self,
-        request: Any,  # noqa: ANN401 - any admin request: all have a context
-        local: Callable[[ActiveController], Callable[[Any], Awaitable[Answer]]],
-        remote: Callable[["admin_pb2_grpc.AdminAsyncStub"], Any],
-        failed: Callable[[int, str], Answer],
-    ) -> Answer:
-        timeout_ms = request.context.timeout_ms
-        deadline_ms = self._clock_ms() + (timeout_ms if timeout_ms > 0 else DEFAULT_TIMEOUT_MS)
-        while (left_ms := deadline_ms - self._clock_ms()) > 0:
-            answer: Answer | None = None
-            controller = self._local()
-            try:
-                if controller is not None:
-                    answer = await asyncio.wait_for(local(controller)(request), left_ms / 1000)
-                elif (stub := self._stub()) is not None:
-                    forwarded = self._forwarded(request, left_ms)
-                    answer = cast("Answer", await remote(stub)(forwarded, timeout=left_ms / 1000))
-            except TimeoutError:
-                break
-            except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    break
-                log.info("the controller did not answer, looking for it again: %s", error.details())
-            if answer is not None and answer.error_code != errors_pb2.NOT_CONTROLLER:
-                return answer
-            await self._sleep(RETRY_INTERVAL_MS / 1000)
-        return failed(
-            errors_pb2.REQUEST_TIMED_OUT,
-            f"no controller carried out the request within {timeout_ms} ms "
-            f"(last known: broker {self._images.image.controller_id})",
+    async def _ask(self, channel: grpc.aio.Channel, change: Change[Q, A], request: Q) -> A:
+        call = channel.unary_unary(
+            change.method,
+            request_serializer=change.request.SerializeToString,
+            response_deserializer=change.answer.FromString,
         )
+        answer: A = await call(request, timeout=request.context.timeout_ms / 1000)
+        return answer
 
-    def _stub(self) -> "admin_pb2_grpc.AdminAsyncStub | None":
-        """The controller's Admin service as the image has it; None while there is no controller."""
+    def _channel(self) -> grpc.aio.Channel | None:
+        """To the controller as the image has it; None while there is no controller."""
         image = self._images.image
         broker = image.brokers.get(image.controller_id)
         if broker is None or broker.broker_id == self._broker_id:
             return None
-        return admin_pb2_grpc.AdminStub(self._channels.get(broker.grpc))
+        return self._channels.get(broker.grpc)
 
-    def _forwarded(self, request: Any, left_ms: float) -> Any:  # noqa: ANN401 - as above
+    def _forwarded(self, request: Q, left_ms: float) -> Q:
         forwarded = type(request)()
         forwarded.CopyFrom(request)
         forwarded.context.forwarded_by = self._broker_id
         forwarded.context.controller_epoch = self._images.image.controller_epoch
         forwarded.context.timeout_ms = max(1, int(left_ms))
         return forwarded
-
-
-def _failed_topic(
-    code: int, message: str, *, name: str = "", topic_id: bytes = b""
-) -> admin_pb2.TopicResult:
-    return admin_pb2.TopicResult(
-        name=name, topic_id=topic_id, error_code=code, error_message=message
-    )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
+from broker.control.changes import A, Change, Q
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import Operation, TransactionResult
@@ -108,49 +109,12 @@ class ActiveController(Protocol):
     def alerts(self) -> list[str]:
         """What needs an operator's eye (C18)."""
 
-    async def create_topics(
-        self, request: admin_pb2.CreateTopicsRequest
-    ) -> admin_pb2.CreateTopicsResponse: ...
-
-    async def delete_topics(
-        self, request: admin_pb2.DeleteTopicsRequest
-    ) -> admin_pb2.DeleteTopicsResponse: ...
-
-    async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest
-    ) -> admin_pb2.CreatePartitionsResponse: ...
-
-    async def remove_partitions(
-        self, request: admin_pb2.RemovePartitionsRequest
-    ) -> admin_pb2.RemovePartitionsResponse: ...
-
-    async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest
-    ) -> admin_pb2.ElectLeadersResponse: ...
-
-    async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest
-    ) -> admin_pb2.AlterPartitionReassignmentsResponse: ...
-
-    async def list_partition_reassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest
-    ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
-
-    async def incremental_alter_configs(
-        self, request: admin_pb2.IncrementalAlterConfigsRequest
-    ) -> admin_pb2.IncrementalAlterConfigsResponse: ...
-
-    async def allocate_producer_ids(
-        self, request: admin_pb2.AllocateProducerIdsRequest
-    ) -> admin_pb2.AllocateProducerIdsResponse: ...
+    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+        """Carry out a change; NOT_CONTROLLER once another broker is in office."""
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse: ...
-
-    async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest
-    ) -> admin_pb2.UpdateFeaturesResponse: ...
 
     async def hand_over(
         self, request: admin_pb2.MoveControllerRequest

@@ -12,6 +12,21 @@ from typing import Final
 
 from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
+from broker.control.changes import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+    REMOVE_PARTITIONS,
+    UPDATE_FEATURES,
+    A,
+    Change,
+    Q,
+)
 from broker.control.ports import ControllerQuorum, Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
 from broker.controller.config_requests import ConfigRequests
@@ -19,6 +34,7 @@ from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.feature_levels import FeatureLevels
+from broker.controller.implementations import Implementations
 from broker.controller.lane import Correspondence
 from broker.controller.leader_elections import LeaderElections
 from broker.controller.managers import brokers as broker_manager
@@ -141,6 +157,7 @@ class Controller:
             publisher=self._publisher,
             candidates=self._staying,
         )
+        self._changes = self._implementations()
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -335,52 +352,21 @@ class Controller:
 
     # -- administration --------------------------------------------------------------------------
 
-    async def create_topics(
-        self, request: admin_pb2.CreateTopicsRequest
-    ) -> admin_pb2.CreateTopicsResponse:
-        return await self._admin.create_topics(request)
+    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+        """The one door of every change, whoever asks (E3, F2)."""
+        return await self._changes.carry_out(change, request)
 
-    async def delete_topics(
-        self, request: admin_pb2.DeleteTopicsRequest
-    ) -> admin_pb2.DeleteTopicsResponse:
-        return await self._admin.delete_topics(request)
-
-    async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest
-    ) -> admin_pb2.CreatePartitionsResponse:
-        return await self._counts.create_partitions(request)
-
-    async def remove_partitions(
-        self, request: admin_pb2.RemovePartitionsRequest
-    ) -> admin_pb2.RemovePartitionsResponse:
-        return await self._counts.remove_partitions(request)
-
-    async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest
-    ) -> admin_pb2.ElectLeadersResponse:
-        return await self._elections.elect_leaders(request)
-
-    async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest
-    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        return await self._reassignments.alter(request)
-
-    async def list_partition_reassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest
-    ) -> admin_pb2.ListPartitionReassignmentsResponse:
-        return self._reassignments.list(request)
-
-    async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest
-    ) -> admin_pb2.UpdateFeaturesResponse:
-        return await self._features.update(request)
-
-    async def incremental_alter_configs(
-        self, request: admin_pb2.IncrementalAlterConfigsRequest
-    ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        return await self._configs.alter(request)
-
-    async def allocate_producer_ids(
-        self, request: admin_pb2.AllocateProducerIdsRequest
-    ) -> admin_pb2.AllocateProducerIdsResponse:
-        return await self._admin.allocate_producer_ids(request)
+    def _implementations(self) -> Implementations:
+        """Which part of the controller carries out which change."""
+        found = Implementations()
+        found.add(CREATE_TOPICS, self._admin.create_topics)
+        found.add(DELETE_TOPICS, self._admin.delete_topics)
+        found.add(ALLOCATE_PRODUCER_IDS, self._admin.allocate_producer_ids)
+        found.add(CREATE_PARTITIONS, self._counts.create_partitions)
+        found.add(REMOVE_PARTITIONS, self._counts.remove_partitions)
+        found.add(ELECT_LEADERS, self._elections.elect_leaders)
+        found.add(ALTER_PARTITION_REASSIGNMENTS, self._reassignments.alter)
+        found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
+        found.add(UPDATE_FEATURES, self._features.update)
+        found.add(INCREMENTAL_ALTER_CONFIGS, self._configs.alter)
+        return found

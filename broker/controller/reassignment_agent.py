@@ -168,7 +168,7 @@ class ReassignmentAgent:
                 break
         return [done[one.tp] for one in wanted]
 
-    def list(
+    async def list(
         self, request: admin_pb2.ListPartitionReassignmentsRequest
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
         """What is pending, of the partitions named or of all."""

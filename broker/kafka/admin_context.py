@@ -1,8 +1,10 @@
-"""On whose behalf a change is forwarded to the controller (F5)."""
+"""Changes on their way from the Kafka wire to the controller: on whose behalf, and how (F2, F5)."""
 
 from typing import Final
 
+from broker.control.changes import A, Change, Q
 from broker.kafka.requests import RequestContext
+from broker.kafka.services import KafkaServices
 from quorate_proto.v1 import admin_pb2
 
 _NOT_FORWARDED: Final = -1
@@ -21,3 +23,14 @@ def admin_context(
         api_name=api_name,
         token_authenticated=context.principal.token_authenticated,
     )
+
+
+async def ask_controller(
+    services: KafkaServices, context: RequestContext, change: Change[Q, A], request: Q
+) -> A:
+    """What the controller answers; a version that is the controller's alone is not passed on (F2).
+
+    NOT_CONTROLLER then stands in the answer as a whole and in each of its items.
+    """
+    proxied = context.version not in change.controller_only
+    return await services.forwarder.carry_out(change, request, proxied=proxied)

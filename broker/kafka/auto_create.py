@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from broker.control.changes import CREATE_TOPICS
 from broker.kafka.admin_context import admin_context
 from broker.kafka.requests import RequestContext
 from broker.kafka.services import Forwarder
@@ -53,10 +54,11 @@ async def _create(forwarder: Forwarder, context: RequestContext, name: str) -> i
     topic = admin_pb2.NewTopic(
         name=name, num_partitions=_CLUSTER_DEFAULT, replication_factor=_CLUSTER_DEFAULT
     )
-    response = await forwarder.create_topics(
+    response = await forwarder.carry_out(
+        CREATE_TOPICS,
         admin_pb2.CreateTopicsRequest(
             context=admin_context(context, "Metadata", _CREATION_TIMEOUT_MS), topics=[topic]
-        )
+        ),
     )
     code = response.error_code or (response.topics[0].error_code if response.topics else 0)
     return errors_pb2.LEADER_NOT_AVAILABLE if code in _RETRY_SOON else code

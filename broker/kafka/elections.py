@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from broker.control.changes import ELECT_LEADERS
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -24,13 +25,16 @@ async def elect_leaders(
     if election_type is None:
         response = _refused(wanted, f"election type {request['election_type']}: 0 or 1 is served")
     else:
-        response = await services.forwarder.elect_leaders(
+        response = await ask_controller(
+            services,
+            context,
+            ELECT_LEADERS,
             admin_pb2.ElectLeadersRequest(
                 context=admin_context(context, "ElectLeaders", request["timeout"]),
                 election_type=election_type,
                 topics=wanted,
                 all_partitions=topics is None,
-            )
+            ),
         )
     values = {
         "throttle_time": 0,

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from broker.control.changes import UPDATE_FEATURES
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -17,12 +18,15 @@ async def update_features(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     asked = request["feature_updates"]
-    response = await services.forwarder.update_features(
+    response = await ask_controller(
+        services,
+        context,
+        UPDATE_FEATURES,
         admin_pb2.UpdateFeaturesRequest(
             context=admin_context(context, "UpdateFeatures", request["timeout"]),
             updates=[_update(one) for one in asked if one["max_version_level"] > 0],
             validate_only=request.get("validate_only", False),
-        )
+        ),
     )
     results = {one.name: one for one in response.results}
     values = {

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from broker.control.changes import CREATE_PARTITIONS
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -16,12 +17,15 @@ async def create_partitions(
 ) -> Buffers:
     names = [topic["name"] for topic in request["topics"]]
     twice = {name for name, count in Counter(names).items() if count > 1}
-    response = await services.forwarder.create_partitions(
+    response = await ask_controller(
+        services,
+        context,
+        CREATE_PARTITIONS,
         admin_pb2.CreatePartitionsRequest(
             context=admin_context(context, "CreatePartitions", request["timeout"]),
             topics=[_wanted(topic) for topic in request["topics"] if topic["name"] not in twice],
             validate_only=request["validate_only"],
-        )
+        ),
     )
     results = {result.name: result for result in response.topics}
     results.update({name: named_twice(name) for name in twice})

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from broker.control.changes import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -17,7 +18,10 @@ async def alter_partition_reassignments(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     may_change = request.get("allow_replication_factor_change", True)
-    response = await services.forwarder.alter_partition_reassignments(
+    response = await ask_controller(
+        services,
+        context,
+        ALTER_PARTITION_REASSIGNMENTS,
         admin_pb2.AlterPartitionReassignmentsRequest(
             context=admin_context(context, "AlterPartitionReassignments", request["timeout"]),
             partitions=[
@@ -31,7 +35,7 @@ async def alter_partition_reassignments(
                 for partition in topic["partitions"]
             ],
             allow_replication_factor_change=may_change,
-        )
+        ),
     )
     by_topic: dict[str, list[Message]] = {}
     for result in response.partitions:
@@ -57,7 +61,10 @@ async def list_partition_reassignments(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     topics = request["topics"]
-    response = await services.forwarder.list_partition_reassignments(
+    response = await ask_controller(
+        services,
+        context,
+        LIST_PARTITION_REASSIGNMENTS,
         admin_pb2.ListPartitionReassignmentsRequest(
             context=admin_context(context, "ListPartitionReassignments", request["timeout"]),
             all=topics is None,
@@ -66,7 +73,7 @@ async def list_partition_reassignments(
                 for topic in topics or ()
                 for number in topic["partition_indexes"]
             ],
-        )
+        ),
     )
     by_topic: dict[str, list[Message]] = {}
     for ongoing in response.partitions:

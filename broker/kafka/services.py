@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from broker.control.changes import A, Change, Q
 from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
@@ -23,7 +24,6 @@ from metadata_log.types import (
     BrokerId,
     TopicPartition,
 )
-from quorate_proto.v1 import admin_pb2
 
 
 class Replicas(Protocol):
@@ -51,35 +51,10 @@ class Replicas(Protocol):
 
 
 class Forwarder(Protocol):
-    """Changes of topics, carried out by the controller: here, or one hop away (F2)."""
+    """Changes, carried out by the controller: here, or one hop away (F2)."""
 
-    async def create_topics(
-        self, request: admin_pb2.CreateTopicsRequest
-    ) -> admin_pb2.CreateTopicsResponse: ...
-
-    async def delete_topics(
-        self, request: admin_pb2.DeleteTopicsRequest
-    ) -> admin_pb2.DeleteTopicsResponse: ...
-
-    async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest
-    ) -> admin_pb2.AlterPartitionReassignmentsResponse: ...
-
-    async def list_partition_reassignments(
-        self, request: admin_pb2.ListPartitionReassignmentsRequest
-    ) -> admin_pb2.ListPartitionReassignmentsResponse: ...
-
-    async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest
-    ) -> admin_pb2.CreatePartitionsResponse: ...
-
-    async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest
-    ) -> admin_pb2.ElectLeadersResponse: ...
-
-    async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest
-    ) -> admin_pb2.UpdateFeaturesResponse: ...
+    async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
+        """``proxied`` False: by this broker, or NOT_CONTROLLER."""
 
 
 class FeaturesInForce(NamedTuple):

@@ -4,8 +4,9 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
+from broker.control.changes import CREATE_TOPICS, DELETE_TOPICS
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -25,12 +26,15 @@ async def create_topics(
 ) -> Buffers:
     names = [topic["name"] for topic in request["topics"]]
     twice = {name for name, count in Counter(names).items() if count > 1}
-    response = await services.forwarder.create_topics(
+    response = await ask_controller(
+        services,
+        context,
+        CREATE_TOPICS,
         admin_pb2.CreateTopicsRequest(
             context=admin_context(context, "CreateTopics", request["timeout"]),
             topics=[_new_topic(topic) for topic in request["topics"] if topic["name"] not in twice],
             validate_only=request["validate_only"],
-        )
+        ),
     )
     results = {result.name: result for result in response.topics}
     results.update({name: named_twice(name) for name in twice})
@@ -107,12 +111,15 @@ async def delete_topics(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     names, topic_ids = _to_delete(context.version, request)
-    response = await services.forwarder.delete_topics(
+    response = await ask_controller(
+        services,
+        context,
+        DELETE_TOPICS,
         admin_pb2.DeleteTopicsRequest(
             context=admin_context(context, "DeleteTopics", request["timeout"]),
             names=names,
             topic_ids=[TopicId(topic_id.bytes) for topic_id in topic_ids],
-        )
+        ),
     )
     if response.error_code and not response.topics:
         results = [unanswered(name, response.error_code) for name in names]

@@ -2,13 +2,14 @@
 
 import asyncio
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from broker.config.spec import BROKER_SPEC
+from broker.control.changes import A, Change, Q
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices
@@ -226,8 +227,29 @@ class FakeForwarder:
         self.ongoing: list[admin_pb2.OngoingReassignment] = []
         self.refusals: dict[str, int] = {}
         self.gate: asyncio.Event | None = None
+        self.asked: dict[str, list[Any]] = {}
+        self.proxied: list[bool] = []
+        self.answers: dict[str, Callable[[Any], Any]] = {
+            "CreateTopics": self._create_topics,
+            "DeleteTopics": self._delete_topics,
+            "CreatePartitions": self._create_partitions,
+            "ElectLeaders": self._elect_leaders,
+            "UpdateFeatures": self._update_features,
+            "AlterPartitionReassignments": self._alter_partition_reassignments,
+            "ListPartitionReassignments": self._list_partition_reassignments,
+        }
 
-    async def create_topics(
+    async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
+        """As ``answers`` has it for the change; without an entry: the change's empty answer."""
+        self.asked.setdefault(change.rpc, []).append(request)
+        self.proxied.append(proxied)
+        answer = self.answers.get(change.rpc)
+        if answer is None:
+            return change.answer()
+        found: A = await answer(request)
+        return found
+
+    async def _create_topics(
         self, request: admin_pb2.CreateTopicsRequest
     ) -> admin_pb2.CreateTopicsResponse:
         self.creations.append(request)
@@ -259,7 +281,7 @@ class FakeForwarder:
             configs=new.configs,
         )
 
-    async def delete_topics(
+    async def _delete_topics(
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         self.deletions.append(request)
@@ -275,7 +297,7 @@ class FakeForwarder:
             name=name, topic_id=known.topic_id if known else topic_id, error_code=code
         )
 
-    async def create_partitions(
+    async def _create_partitions(
         self, request: admin_pb2.CreatePartitionsRequest
     ) -> admin_pb2.CreatePartitionsResponse:
         self.additions.append(request)
@@ -292,7 +314,7 @@ class FakeForwarder:
             self._metadata.topics[wanted.name] = FakeTopic(known.topic_id, partitions)
         return admin_pb2.TopicResult(name=wanted.name)
 
-    async def elect_leaders(
+    async def _elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest
     ) -> admin_pb2.ElectLeadersResponse:
         self.elections.append(request)
@@ -310,7 +332,7 @@ class FakeForwarder:
             ]
         )
 
-    async def update_features(
+    async def _update_features(
         self, request: admin_pb2.UpdateFeaturesRequest
     ) -> admin_pb2.UpdateFeaturesResponse:
         self.features.append(request)
@@ -327,7 +349,7 @@ class FakeForwarder:
             ]
         )
 
-    async def alter_partition_reassignments(
+    async def _alter_partition_reassignments(
         self, request: admin_pb2.AlterPartitionReassignmentsRequest
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
         self.reassignments.append(request)
@@ -345,7 +367,7 @@ class FakeForwarder:
             ]
         )
 
-    async def list_partition_reassignments(
+    async def _list_partition_reassignments(
         self, request: admin_pb2.ListPartitionReassignmentsRequest
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
         self.lists.append(request)

@@ -101,6 +101,71 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
                 _registered_method=True)
+        self.AlterConfigs = channel.unary_unary(
+                '/quorate.v1.Admin/AlterConfigs',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsResponse.FromString,
+                _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/quorate.v1.Admin/CreateAcls',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/quorate.v1.Admin/DeleteAcls',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/quorate.v1.Admin/AlterClientQuotas',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.CreateDelegationToken = channel.unary_unary(
+                '/quorate.v1.Admin/CreateDelegationToken',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.RenewDelegationToken = channel.unary_unary(
+                '/quorate.v1.Admin/RenewDelegationToken',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.ExpireDelegationToken = channel.unary_unary(
+                '/quorate.v1.Admin/ExpireDelegationToken',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenResponse.FromString,
+                _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/quorate.v1.Admin/AlterUserScramCredentials',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.DescribeConfigs = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeConfigs',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeAcls',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeClientQuotas',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.DescribeDelegationTokens = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeDelegationTokens',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensResponse.FromString,
+                _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeUserScramCredentials',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -198,6 +263,97 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterConfigs(self, request, context):
+        """Sets all configuration keys of topics and brokers: those not named go back to their defaults.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateAcls(self, request, context):
+        """Adds access control entries.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Removes access control entries.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClientQuotas(self, request, context):
+        """Sets and removes quotas of users and client ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateDelegationToken(self, request, context):
+        """Makes a delegation token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewDelegationToken(self, request, context):
+        """Lets a delegation token live longer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExpireDelegationToken(self, request, context):
+        """Lets a delegation token end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterUserScramCredentials(self, request, context):
+        """Sets and removes SCRAM credentials.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConfigs(self, request, context):
+        """Configurations, with where each value comes from; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Access control entries; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeClientQuotas(self, request, context):
+        """Quotas of users and client ids; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeDelegationTokens(self, request, context):
+        """Delegation tokens, without their secrets; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeUserScramCredentials(self, request, context):
+        """Which SCRAM credentials there are; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -265,6 +421,71 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.UpdateFeatures,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'AlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigs,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreateAclsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'CreateDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateDelegationToken,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenResponse.SerializeToString,
+            ),
+            'RenewDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewDelegationToken,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenResponse.SerializeToString,
+            ),
+            'ExpireDelegationToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExpireDelegationToken,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConfigs,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.SerializeToString,
+            ),
+            'DescribeDelegationTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeDelegationTokens,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -619,6 +840,357 @@ class Admin(object):
             '/quorate.v1.Admin/UpdateFeatures',
             quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/AlterConfigs',
+            quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.AlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/CreateAcls',
+            quorate__proto_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DeleteAcls',
+            quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/AlterClientQuotas',
+            quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/CreateDelegationToken',
+            quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.CreateDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/RenewDelegationToken',
+            quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.RenewDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExpireDelegationToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/ExpireDelegationToken',
+            quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.ExpireDelegationTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/AlterUserScramCredentials',
+            quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeConfigs',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeAcls',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeClientQuotas',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeDelegationTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeDelegationTokens',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeDelegationTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeUserScramCredentials',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

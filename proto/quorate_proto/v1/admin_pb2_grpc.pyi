@@ -234,7 +234,215 @@ _AdminUpdateFeaturesType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType]):
+_AdminAlterConfigsType = typing_extensions.TypeVar(
+    '_AdminAlterConfigsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+    ],
+)
+
+_AdminCreateAclsType = typing_extensions.TypeVar(
+    '_AdminCreateAclsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateAclsRequest,
+        quorate_proto.v1.admin_pb2.CreateAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateAclsRequest,
+        quorate_proto.v1.admin_pb2.CreateAclsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateAclsRequest,
+        quorate_proto.v1.admin_pb2.CreateAclsResponse,
+    ],
+)
+
+_AdminDeleteAclsType = typing_extensions.TypeVar(
+    '_AdminDeleteAclsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+        quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+        quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+        quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+    ],
+)
+
+_AdminAlterClientQuotasType = typing_extensions.TypeVar(
+    '_AdminAlterClientQuotasType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+    ],
+)
+
+_AdminCreateDelegationTokenType = typing_extensions.TypeVar(
+    '_AdminCreateDelegationTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+    ],
+)
+
+_AdminRenewDelegationTokenType = typing_extensions.TypeVar(
+    '_AdminRenewDelegationTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+    ],
+)
+
+_AdminExpireDelegationTokenType = typing_extensions.TypeVar(
+    '_AdminExpireDelegationTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+    ],
+)
+
+_AdminAlterUserScramCredentialsType = typing_extensions.TypeVar(
+    '_AdminAlterUserScramCredentialsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+    ],
+)
+
+_AdminDescribeConfigsType = typing_extensions.TypeVar(
+    '_AdminDescribeConfigsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+        quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+        quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+        quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+    ],
+)
+
+_AdminDescribeAclsType = typing_extensions.TypeVar(
+    '_AdminDescribeAclsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+        quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+        quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+        quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+    ],
+)
+
+_AdminDescribeClientQuotasType = typing_extensions.TypeVar(
+    '_AdminDescribeClientQuotasType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+    ],
+)
+
+_AdminDescribeDelegationTokensType = typing_extensions.TypeVar(
+    '_AdminDescribeDelegationTokensType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+    ],
+)
+
+_AdminDescribeUserScramCredentialsType = typing_extensions.TypeVar(
+    '_AdminDescribeUserScramCredentialsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+    ],
+)
+
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -290,6 +498,58 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
             quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+            quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreateAclsRequest,
+            quorate_proto.v1.admin_pb2.CreateAclsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+            quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+            quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+            quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+            quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+            quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+            quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+            quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+            quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -347,6 +607,58 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
             quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+            quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreateAclsRequest,
+            quorate_proto.v1.admin_pb2.CreateAclsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+            quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+            quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+            quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+            quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+            quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+            quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+            quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+            quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+            quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateTopics: _AdminCreateTopicsType
@@ -387,6 +699,45 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     UpdateFeatures: _AdminUpdateFeaturesType
     """Raises or lowers the levels of features (B4)."""
+
+    AlterConfigs: _AdminAlterConfigsType
+    """Sets all configuration keys of topics and brokers: those not named go back to their defaults."""
+
+    CreateAcls: _AdminCreateAclsType
+    """Adds access control entries."""
+
+    DeleteAcls: _AdminDeleteAclsType
+    """Removes access control entries."""
+
+    AlterClientQuotas: _AdminAlterClientQuotasType
+    """Sets and removes quotas of users and client ids."""
+
+    CreateDelegationToken: _AdminCreateDelegationTokenType
+    """Makes a delegation token."""
+
+    RenewDelegationToken: _AdminRenewDelegationTokenType
+    """Lets a delegation token live longer."""
+
+    ExpireDelegationToken: _AdminExpireDelegationTokenType
+    """Lets a delegation token end."""
+
+    AlterUserScramCredentials: _AdminAlterUserScramCredentialsType
+    """Sets and removes SCRAM credentials."""
+
+    DescribeConfigs: _AdminDescribeConfigsType
+    """Configurations, with where each value comes from; any broker answers."""
+
+    DescribeAcls: _AdminDescribeAclsType
+    """Access control entries; any broker answers."""
+
+    DescribeClientQuotas: _AdminDescribeClientQuotasType
+    """Quotas of users and client ids; any broker answers."""
+
+    DescribeDelegationTokens: _AdminDescribeDelegationTokensType
+    """Delegation tokens, without their secrets; any broker answers."""
+
+    DescribeUserScramCredentials: _AdminDescribeUserScramCredentialsType
+    """Which SCRAM credentials there are; any broker answers."""
 
 AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -440,6 +791,58 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.UpdateFeaturesRequest,
         quorate_proto.v1.admin_pb2.UpdateFeaturesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+        quorate_proto.v1.admin_pb2.AlterConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateAclsRequest,
+        quorate_proto.v1.admin_pb2.CreateAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+        quorate_proto.v1.admin_pb2.DeleteAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.AlterClientQuotasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+        quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+        quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+        quorate_proto.v1.admin_pb2.DescribeAclsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+        quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+        quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+        quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
     ],
 ]
 
@@ -549,6 +952,110 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.UpdateFeaturesResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.UpdateFeaturesResponse]]:
         """Raises or lowers the levels of features (B4)."""
+
+    @abc.abstractmethod
+    def AlterConfigs(
+        self,
+        request: quorate_proto.v1.admin_pb2.AlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterConfigsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterConfigsResponse]]:
+        """Sets all configuration keys of topics and brokers: those not named go back to their defaults."""
+
+    @abc.abstractmethod
+    def CreateAcls(
+        self,
+        request: quorate_proto.v1.admin_pb2.CreateAclsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.CreateAclsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.CreateAclsResponse]]:
+        """Adds access control entries."""
+
+    @abc.abstractmethod
+    def DeleteAcls(
+        self,
+        request: quorate_proto.v1.admin_pb2.DeleteAclsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DeleteAclsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DeleteAclsResponse]]:
+        """Removes access control entries."""
+
+    @abc.abstractmethod
+    def AlterClientQuotas(
+        self,
+        request: quorate_proto.v1.admin_pb2.AlterClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterClientQuotasResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterClientQuotasResponse]]:
+        """Sets and removes quotas of users and client ids."""
+
+    @abc.abstractmethod
+    def CreateDelegationToken(
+        self,
+        request: quorate_proto.v1.admin_pb2.CreateDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.CreateDelegationTokenResponse]]:
+        """Makes a delegation token."""
+
+    @abc.abstractmethod
+    def RenewDelegationToken(
+        self,
+        request: quorate_proto.v1.admin_pb2.RenewDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.RenewDelegationTokenResponse]]:
+        """Lets a delegation token live longer."""
+
+    @abc.abstractmethod
+    def ExpireDelegationToken(
+        self,
+        request: quorate_proto.v1.admin_pb2.ExpireDelegationTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ExpireDelegationTokenResponse]]:
+        """Lets a delegation token end."""
+
+    @abc.abstractmethod
+    def AlterUserScramCredentials(
+        self,
+        request: quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse]]:
+        """Sets and removes SCRAM credentials."""
+
+    @abc.abstractmethod
+    def DescribeConfigs(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeConfigsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeConfigsResponse]]:
+        """Configurations, with where each value comes from; any broker answers."""
+
+    @abc.abstractmethod
+    def DescribeAcls(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeAclsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeAclsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeAclsResponse]]:
+        """Access control entries; any broker answers."""
+
+    @abc.abstractmethod
+    def DescribeClientQuotas(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeClientQuotasResponse]]:
+        """Quotas of users and client ids; any broker answers."""
+
+    @abc.abstractmethod
+    def DescribeDelegationTokens(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeDelegationTokensRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeDelegationTokensResponse]]:
+        """Delegation tokens, without their secrets; any broker answers."""
+
+    @abc.abstractmethod
+    def DescribeUserScramCredentials(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse]]:
+        """Which SCRAM credentials there are; any broker answers."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import grpc
 
+from broker.control.changes import CHANGES, Change
 from broker.kafka.services import KafkaServices
 from broker.replication.api import FetchWant, ProduceEntry
 from broker.replication.manager import ReplicaManager
 from metadata_log.types import Endpoint, TopicPartition
-from quorate_proto.v1 import admin_pb2
 from tests.sim.cluster.rpc import Rpc
 
 SERVICE = "clients"
@@ -55,10 +55,7 @@ class FrontDoor:
             "Produce": self._produce,
             "Fetch": self._fetch,
             "LatestOffset": self._latest_offset,
-            "CreateTopics": self._create_topics,
-            "DeleteTopics": self._delete_topics,
-            "CreatePartitions": self._create_partitions,
-            "ElectLeaders": self._elect_leaders,
+            **{change.rpc: self._changing(change) for change in CHANGES},
         }
 
     async def _metadata(self, _: Any, __: Any) -> Any:
@@ -100,18 +97,10 @@ class FrontDoor:
         outcome = self._services.replicas.list_offset(tp, -1, epoch)
         return outcome.error_code, outcome.offset, None if hosted is None else tuple(hosted.tip)
 
-    async def _create_topics(self, request: bytes, _: Any) -> bytes:
-        parsed = admin_pb2.CreateTopicsRequest.FromString(request)
-        return (await self._services.forwarder.create_topics(parsed)).SerializeToString()
+    def _changing(self, change: Change[Any, Any]) -> Handler:
+        async def handler(request: bytes, _: Any) -> bytes:
+            parsed = change.request.FromString(request)
+            answer = await self._services.forwarder.carry_out(change, parsed)
+            return bytes(answer.SerializeToString())
 
-    async def _delete_topics(self, request: bytes, _: Any) -> bytes:
-        parsed = admin_pb2.DeleteTopicsRequest.FromString(request)
-        return (await self._services.forwarder.delete_topics(parsed)).SerializeToString()
-
-    async def _create_partitions(self, request: bytes, _: Any) -> bytes:
-        parsed = admin_pb2.CreatePartitionsRequest.FromString(request)
-        return (await self._services.forwarder.create_partitions(parsed)).SerializeToString()
-
-    async def _elect_leaders(self, request: bytes, _: Any) -> bytes:
-        parsed = admin_pb2.ElectLeadersRequest.FromString(request)
-        return (await self._services.forwarder.elect_leaders(parsed)).SerializeToString()
+        return handler

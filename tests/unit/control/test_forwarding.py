@@ -7,6 +7,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from broker.control.changes import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, ELECT_LEADERS
 from broker.control.forwarding import ControllerForwarder
 from broker.errors import KafkaError
 from broker.metadata_follower import MetadataFollower
@@ -80,7 +81,7 @@ async def test_f6_without_a_controller_until_the_deadline_each_item_times_out() 
     """Scenario 17."""
     here = Here(accepted)
     begin = asyncio.get_running_loop().time()
-    response = await here.forwarder.create_topics(CREATE)
+    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
     assert 5.0 <= asyncio.get_running_loop().time() - begin < 5.2
     assert [one.name for one in response.topics] == ["a", "b"]
     assert {one.error_code for one in response.topics} == {errors_pb2.REQUEST_TIMED_OUT}
@@ -92,7 +93,7 @@ async def test_f2_one_hop_that_says_so_and_keeps_the_principal() -> None:
     here = Here(accepted)
     here.log.elect_controller(3)
     here.look()
-    response = await here.forwarder.create_topics(CREATE)
+    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
     assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
     ((endpoint, request),) = here.channels.calls
     assert endpoint == Endpoint("grpc3", 9192)
@@ -121,7 +122,7 @@ async def test_f6_not_controller_and_broken_connections_lead_to_another_look() -
     here = Here(answer)
     here.log.elect_controller(3)
     here.look()
-    response = await here.forwarder.create_topics(CREATE)
+    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
     assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
     assert [endpoint.host for endpoint, _ in here.channels.calls] == ["grpc3", "grpc3", "grpc1"]
 
@@ -130,7 +131,7 @@ async def test_f6_a_deletion_names_each_item_that_timed_out() -> None:
     here = Here(accepted)
     request = admin_pb2.DeleteTopicsRequest(names=["a"], topic_ids=[b"i" * 16])
     request.context.timeout_ms = 100
-    response = await here.forwarder.delete_topics(request)
+    response = await here.forwarder.carry_out(DELETE_TOPICS, request)
     assert [(one.name, one.topic_id) for one in response.topics] == [("a", b""), ("", b"i" * 16)]
 
 
@@ -149,15 +150,17 @@ async def test_b2_producer_ids_need_an_epoch() -> None:
 async def test_f6_additions_and_elections_name_each_item_that_timed_out() -> None:
     here = Here(accepted)
     context = admin_pb2.RequestContext(timeout_ms=100)
-    additions = await here.forwarder.create_partitions(
+    additions = await here.forwarder.carry_out(
+        CREATE_PARTITIONS,
         admin_pb2.CreatePartitionsRequest(
             context=context, topics=[admin_pb2.NewPartitions(name="a")]
-        )
+        ),
     )
-    elections = await here.forwarder.elect_leaders(
+    elections = await here.forwarder.carry_out(
+        ELECT_LEADERS,
         admin_pb2.ElectLeadersRequest(
             context=context, topics=[admin_pb2.TopicPartitions(topic="a", partitions=[0, 2])]
-        )
+        ),
     )
     late = errors_pb2.REQUEST_TIMED_OUT
     assert [(one.name, one.error_code) for one in additions.topics] == [("a", late)]
@@ -166,3 +169,14 @@ async def test_f6_additions_and_elections_name_each_item_that_timed_out() -> Non
         (0, late),
         (2, late),
     ]
+
+
+async def test_f2_a_version_of_the_controller_alone_is_declined_elsewhere_at_once() -> None:
+    here = Here(accepted)
+    here.log.elect_controller(3)
+    here.look()
+    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE, proxied=False)
+    assert not here.channels.calls
+    assert response.error_code == errors_pb2.NOT_CONTROLLER
+    assert {one.error_code for one in response.topics} == {errors_pb2.NOT_CONTROLLER}
+    assert "ask broker 3" in response.topics[0].error_message

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from broker.config.spec import BROKER_SPEC
+from broker.control.changes import CREATE_TOPICS
 from broker.controller.controller import Controller
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
@@ -235,8 +236,9 @@ class Cluster:
         self, name: str, *replicas: tuple[int, ...], **configs: str
     ) -> admin_pb2.TopicResult:
         """A topic with one partition per tuple of replicas."""
-        response = await self.active.create_topics(
-            admin_pb2.CreateTopicsRequest(topics=[new_topic(name, *replicas, **configs)])
+        response = await self.active.carry_out(
+            CREATE_TOPICS,
+            admin_pb2.CreateTopicsRequest(topics=[new_topic(name, *replicas, **configs)]),
         )
         assert response.error_code == 0
         (result,) = response.topics

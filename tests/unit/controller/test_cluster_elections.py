@@ -2,6 +2,7 @@
 
 import asyncio
 
+from broker.control.changes import ELECT_LEADERS
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
@@ -18,7 +19,7 @@ def election(
 
 
 async def code(cluster: Cluster, request: admin_pb2.ElectLeadersRequest) -> int:
-    (result,) = (await cluster.active.elect_leaders(request)).partitions
+    (result,) = (await cluster.active.carry_out(ELECT_LEADERS, request)).partitions
     return result.error_code
 
 
@@ -58,7 +59,7 @@ async def test_c2_a_preferred_election_of_everything_names_what_was_needed(
 ) -> None:
     await cluster.create_topic("orders", (2, 3), (3, 2), (2, 3))
     await let_2_lose_its_leaderships(cluster)
-    response = await cluster.active.elect_leaders(election(everything=True))
+    response = await cluster.active.carry_out(ELECT_LEADERS, election(everything=True))
     assert [(one.topic, one.partition) for one in response.partitions] == [
         ("orders", 0),
         ("orders", 2),
@@ -66,7 +67,7 @@ async def test_c2_a_preferred_election_of_everything_names_what_was_needed(
     assert {one.error_code for one in response.partitions} == {errors_pb2.NONE}
     assert [one.leader for one in cluster.image.topics["orders"].partitions] == [2, 3, 2]
     assert cluster.brokers[3].cache.leader(TopicPartition("orders", 0)) == 2
-    again = await cluster.active.elect_leaders(election(everything=True))
+    again = await cluster.active.carry_out(ELECT_LEADERS, election(everything=True))
     assert not again.partitions
 
 
@@ -104,7 +105,9 @@ async def test_f6_without_a_quorum_an_election_times_out(cluster: Cluster) -> No
 
 
 async def test_f2_who_is_not_the_controller_elects_nobody(cluster: Cluster) -> None:
-    answer = await cluster.brokers[2].admin.ElectLeaders(election(everything=True), NO_CONTEXT)
+    answer = await cluster.brokers[2].admin.carry_out(
+        ELECT_LEADERS, election(everything=True), NO_CONTEXT
+    )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.control.changes import DELETE_TOPICS, UPDATE_FEATURES
 from broker.controller.transport import ControlKind
 from metadata_log.features import (
     INTER_BROKER_PROTOCOL,
@@ -25,7 +26,7 @@ async def asked(
     cluster: Cluster, *updates: admin_pb2.FeatureUpdate, validate_only: bool = False
 ) -> list[admin_pb2.FeatureResult]:
     request = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=validate_only)
-    answer = await cluster.active.update_features(request)
+    answer = await cluster.active.carry_out(UPDATE_FEATURES, request)
     assert answer.error_code == errors_pb2.NONE
     return list(answer.results)
 
@@ -49,7 +50,7 @@ async def test_b4_both_passes_of_an_upgrade() -> None:
     await cluster.start_brokers(1, 2, 3)
     assert cluster.image.features[INTER_BROKER_PROTOCOL] == 1
     await cluster.create_topic("orders", (1, 2, 3))
-    assert (await cluster.active.delete_topics(_deletion("orders"))).error_code == 0
+    assert (await cluster.active.carry_out(DELETE_TOPICS, _deletion("orders"))).error_code == 0
     assert versions(cluster) == {
         (ControlKind.LEADER_AND_ISR, 4),
         (ControlKind.STOP_REPLICA, 3),

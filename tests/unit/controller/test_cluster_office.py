@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker.control.changes import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
 from broker.controller.transport import ControlKind
 from metadata_log.records import ControllerRemoved, Operation
 from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch
@@ -38,8 +39,8 @@ async def test_e5_the_controller_resigns_and_another_takes_over(cluster: Cluster
     await cluster.at_rest()
     assert cluster.image.controller_id in (2, 3)
     assert cluster.image.controller_epoch == 2
-    answer = await before.create_topics(
-        admin_pb2.CreateTopicsRequest(topics=[new_topic("late", (1,))])
+    answer = await before.carry_out(
+        CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=[new_topic("late", (1,))])
     )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
@@ -134,8 +135,8 @@ async def test_e4_a_controller_that_stood_still_gives_up_its_office(
     now_s = loop.time
     written = cluster.image.offset
     monkeypatch.setattr(loop, "time", lambda: now_s() + 6.1)
-    answer = await stalled.create_topics(
-        admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
+    answer = await stalled.carry_out(
+        CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
     )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
     assert cluster.brokers[1].controller is None
@@ -168,7 +169,7 @@ async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(
     cluster.brokers[1].quorum.watch_may_go_on.clear()
     cluster.hand_over(1, 3)
     request = admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
-    answer = await deposed.create_topics(request)
+    answer = await deposed.carry_out(CREATE_TOPICS, request)
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
     assert cluster.brokers[1].controller is None
     assert "orders" not in cluster.image.topics
@@ -195,7 +196,7 @@ async def test_e4_a_controller_that_loses_its_session_stops_before_it_stands_aga
     await cluster.at_rest()
     assert cluster.image.controller_epoch == 2
     assert cluster.brokers[1].epoch == cluster.image.brokers[BrokerId(1)].epoch
-    answer = await before.allocate_producer_ids(admin_pb2.AllocateProducerIdsRequest())
+    answer = await before.carry_out(ALLOCATE_PRODUCER_IDS, admin_pb2.AllocateProducerIdsRequest())
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
 
@@ -205,7 +206,7 @@ async def test_e4_a_request_that_outlives_the_tenure_is_not_told_of(cluster: Clu
     before = cluster.active
     cluster.slow[2, ControlKind.STOP_REPLICA] = gate = asyncio.Event()
     deletion = asyncio.create_task(
-        before.delete_topics(admin_pb2.DeleteTopicsRequest(names=["orders"]))
+        before.carry_out(DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"]))
     )
     await cluster.when(lambda: cluster.requests(ControlKind.STOP_REPLICA, 2))
     cluster.hand_over(1, 3)

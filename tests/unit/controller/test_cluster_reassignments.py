@@ -4,6 +4,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from broker.control.changes import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DELETE_TOPICS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlKind
 from metadata_log.image import Partition
@@ -37,7 +42,7 @@ def request(*target: int) -> admin_pb2.AlterPartitionReassignmentsRequest:
 
 async def move(cluster: Cluster, *target: int) -> int:
     """The error code of the one partition."""
-    answer = await cluster.active.alter_partition_reassignments(request(*target))
+    answer = await cluster.active.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(*target))
     assert answer.error_code == errors_pb2.NONE
     (result,) = answer.partitions
     return result.error_code
@@ -180,7 +185,9 @@ async def test_c11_what_no_change_told_of_is_noticed_in_time(
 
 async def test_c11_deletion_stops_old_and_new_replicas(cluster: Cluster) -> None:
     await move(cluster, 5, 2, 4)
-    answer = await cluster.active.delete_topics(admin_pb2.DeleteTopicsRequest(names=["orders"]))
+    answer = await cluster.active.carry_out(
+        DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"])
+    )
     assert [one.error_code for one in answer.topics] == [errors_pb2.NONE]
     assert not cluster.image.reassignments
     for broker_id in (2, 3, 4, 5):
@@ -217,19 +224,21 @@ async def test_c11_all_that_is_asked_for_and_listed_reaches_the_controller_alone
     cluster: Cluster,
 ) -> None:
     elsewhere = cluster.brokers[2].admin
-    declined = await elsewhere.AlterPartitionReassignments(request(5, 2), NO_CONTEXT)
+    declined = await elsewhere.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
     assert declined.error_code == errors_pb2.NOT_CONTROLLER
     every = admin_pb2.ListPartitionReassignmentsRequest(all=True)
-    not_here = await elsewhere.ListPartitionReassignments(every, NO_CONTEXT)
+    not_here = await elsewhere.carry_out(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
     assert not_here.error_code == errors_pb2.NOT_CONTROLLER
     controller = cluster.brokers[1].admin
-    await controller.AlterPartitionReassignments(request(5, 2), NO_CONTEXT)
-    answer = await controller.ListPartitionReassignments(every, NO_CONTEXT)
+    await controller.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
+    answer = await controller.carry_out(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
     assert [list(one.adding_replicas) for one in answer.partitions] == [[5]]
     named = admin_pb2.ListPartitionReassignmentsRequest(
         partitions=[admin_pb2.PartitionRef(topic="orders", partition=7)]
     )
-    assert not (await controller.ListPartitionReassignments(named, NO_CONTEXT)).partitions
+    assert not (
+        await controller.carry_out(LIST_PARTITION_REASSIGNMENTS, named, NO_CONTEXT)
+    ).partitions
 
 
 # --- the controller dies at every step ----------------------------------------------------------

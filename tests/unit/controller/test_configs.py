@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.control.changes import INCREMENTAL_ALTER_CONFIGS
 from broker.controller.managers import configs
 from broker.controller.managers.office import Office
 from metadata_log.types import BrokerId
@@ -93,9 +94,13 @@ async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Clust
     request = admin_pb2.IncrementalAlterConfigsRequest(
         changes=[change("topic", "t", min_insync_replicas="2"), change("topic", "none")]
     )
-    declined = await cluster.brokers[2].admin.IncrementalAlterConfigs(request, NO_CONTEXT)
+    declined = await cluster.brokers[2].admin.carry_out(
+        INCREMENTAL_ALTER_CONFIGS, request, NO_CONTEXT
+    )
     assert declined.error_code == errors_pb2.NOT_CONTROLLER
-    answer = await cluster.brokers[1].admin.IncrementalAlterConfigs(request, NO_CONTEXT)
+    answer = await cluster.brokers[1].admin.carry_out(
+        INCREMENTAL_ALTER_CONFIGS, request, NO_CONTEXT
+    )
     assert [one.error_code for one in answer.results] == [
         errors_pb2.NONE,
         errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
@@ -103,10 +108,11 @@ async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Clust
     assert cluster.image.config("topic", "t")["min.insync.replicas"] == "2"
     cluster.quorum.available = False
     (late,) = (
-        await cluster.active.incremental_alter_configs(
+        await cluster.active.carry_out(
+            INCREMENTAL_ALTER_CONFIGS,
             admin_pb2.IncrementalAlterConfigsRequest(
                 changes=[change("topic", "t", "min.insync.replicas")]
-            )
+            ),
         )
     ).results
     assert late.error_code == errors_pb2.REQUEST_TIMED_OUT
