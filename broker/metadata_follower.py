@@ -139,6 +139,7 @@ def changes_between(before: Image, after: Image) -> Changes:
         configs=_keys_that_differ(before.configs, after.configs),
         features=_keys_that_differ(before.features, after.features),
         scram=_keys_that_differ(before.scram, after.scram),
+        tokens=_keys_that_differ(before.tokens, after.tokens),
         sessions=_keys_that_differ(before.sessions, after.sessions),
     )
 

@@ -15,6 +15,7 @@ from metadata_log.image import (
     Broker,
     ClientResults,
     Controller,
+    DelegationToken,
     EntityKey,
     Image,
     Partition,
@@ -195,6 +196,7 @@ class Changes(NamedTuple):
     configs: frozenset[EntityKey] = frozenset()
     features: frozenset[str] = frozenset()
     scram: frozenset[ScramKey] = frozenset()
+    tokens: frozenset[str] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
 
 
@@ -227,6 +229,7 @@ class Draft:
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
         self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
+        self.tokens: Table[str, DelegationToken] = Table(base.tokens, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
@@ -362,6 +365,7 @@ class Draft:
             configs=self.configs.folded(),
             features=self.features.folded(),
             scram=self.scram.folded(),
+            tokens=self.tokens.folded(),
             results=self.results.folded(),
         )
 
@@ -378,6 +382,7 @@ class Draft:
             configs=frozenset(self.configs.written),
             features=frozenset(self.features.written),
             scram=frozenset(self.scram.written),
+            tokens=frozenset(self.tokens.written),
             sessions=frozenset(self.sessions.written),
         )
 

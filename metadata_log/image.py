@@ -183,6 +183,21 @@ class Reassignment(msgspec.Struct, frozen=True, gc=False):
         return tuple(one for one in self.original if one not in self.target)
 
 
+class DelegationToken(msgspec.Struct, frozen=True, gc=False):
+    """/tokens/ID: who comes with it, who may renew it, and until when (KIP-48)."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+    version: MetadataOffset
+
+    def expired(self, now_ms: int) -> bool:
+        return min(self.expiry_ms, self.max_ms) < now_ms
+
+
 class VoterSet(msgspec.Struct, frozen=True, gc=False):
     """/quorum/voters: who has a vote in the metadata quorum, and who is on the way to one.
 
@@ -230,6 +245,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
     scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()
+    tokens: "immutables.Map[str, DelegationToken]" = immutables.Map()
+    """Delegation tokens by id, ended ones until the controller has removed them."""
     results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
 
     @property

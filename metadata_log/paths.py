@@ -41,6 +41,10 @@ def removal_path(tp: TopicPartition) -> str:
     return f"/admin/partitions_remove/{tp.topic}/{tp.partition}"
 
 
+def token_path(token_id: str) -> str:
+    return f"/tokens/{token_id}"
+
+
 def version_at(image: Image | Draft, path: str) -> int | None:
     """Version of the record at ``path``, None if there is none.
 
@@ -68,12 +72,28 @@ def version_at(image: Image | Draft, path: str) -> int | None:
         case ["brokers", "topics", name, number, "leaderAndISR"] if number.isdecimal():
             partition = image.partition(TopicPartition(name, int(number)))
             return None if partition is None else partition.version
-        case ["admin", "delete_topics", name]:
-            deletion = image.deletions.get(name)
-            return None if deletion is None else deletion.version
+        case [*folder, name] if tuple(folder) in _NAMED:
+            return _NAMED[tuple(folder)](image, name)
         case ["admin", kind, name, number] if kind in _PENDING and number.isdecimal():
             return _PENDING[kind](image, TopicPartition(name, int(number)))
     raise ValueError(f"no metadata record can lie at {path!r}")
+
+
+def _deletion(image: Image | Draft, name: str) -> int | None:
+    deletion = image.deletions.get(name)
+    return None if deletion is None else deletion.version
+
+
+def _token(image: Image | Draft, token_id: str) -> int | None:
+    token = image.tokens.get(token_id)
+    return None if token is None else token.version
+
+
+_NAMED: Final[dict[tuple[str, ...], Callable[[Image | Draft, str], int | None]]] = {
+    ("admin", "delete_topics"): _deletion,
+    ("tokens",): _token,
+}
+"""What has a version of its own by its name alone, by its folder."""
 
 
 def _reassignment(image: Image | Draft, tp: TopicPartition) -> int | None:

@@ -297,6 +297,27 @@ class ScramCredentialRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=34
     mechanism: Int32  # As in ScramCredentialSet.
 
 
+class DelegationTokenSet(_Value, frozen=True, gc=False, kw_only=True, tag=35):
+    """/tokens/ID: a delegation token, new or renewed (KIP-48).
+
+    Its secret is not here: brokers make it of the id and a key that their configuration alone has.
+    """
+
+    token_id: str
+    owner: str  # "User:alice": whom it stands for.
+    requester: str  # Who made it.
+    renewers: tuple[str, ...]  # Who else may renew it and let it end.
+    issue_ms: Int64  # Wall clock of the controller, ms since the epoch, as the others.
+    expiry_ms: Int64  # It ends then, unless it is renewed.
+    max_ms: Int64  # It is never renewed beyond.
+
+
+class DelegationTokenRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=36):
+    """The token is no more: it has ended, or was made to."""
+
+    token_id: str  # One that is gone already makes this a no-op.
+
+
 class QuorumVoter(_Value, frozen=True, gc=False, kw_only=True):
     """A member of the metadata quorum."""
 
@@ -339,6 +360,8 @@ Record = (
     | PartitionsRemoved
     | ScramCredentialSet
     | ScramCredentialRemoved
+    | DelegationTokenSet
+    | DelegationTokenRemoved
 )
 
 _KINDS: Final = {

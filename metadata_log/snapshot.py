@@ -118,6 +118,7 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
             )
         )
     yield from _admin_records(image)
+    yield from _token_records(image)
 
 
 def _topic_records(image: Image) -> Iterator[pb.SnapshotRecord]:
@@ -199,6 +200,22 @@ def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
                     result=result_to_proto(result),
                 )
             )
+
+
+def _token_records(image: Image) -> Iterator[pb.SnapshotRecord]:
+    for token_id, token in image.tokens.items():
+        yield pb.SnapshotRecord(
+            token=pb.DelegationTokenState(
+                token_id=token_id,
+                owner=token.owner,
+                requester=token.requester,
+                renewers=token.renewers,
+                issue_ms=token.issue_ms,
+                expiry_ms=token.expiry_ms,
+                max_ms=token.max_ms,
+                version=token.version,
+            )
+        )
 
 
 def _controller_state(controller: Controller) -> pb.ControllerState:

@@ -11,6 +11,7 @@ from metadata_log.image import (
     Broker,
     ClientResults,
     Controller,
+    DelegationToken,
     EntityKey,
     Image,
     Partition,
@@ -70,6 +71,7 @@ class SnapshotBuilder:
         self._removals: dict[str, PartitionRemoval] = {}
         self._features: dict[str, int] = {}
         self._scram: dict[ScramKey, ScramCredential] = {}
+        self._tokens: dict[str, DelegationToken] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
 
@@ -123,6 +125,7 @@ class SnapshotBuilder:
             ),
             features=immutables.Map(self._features),
             scram=immutables.Map(self._scram),
+            tokens=immutables.Map(self._tokens),
             results=immutables.Map(
                 {
                     client: ClientResults(
@@ -167,6 +170,17 @@ class SnapshotBuilder:
             stored_key=state.stored_key,
             server_key=state.server_key,
             iterations=state.iterations,
+        )
+
+    def _add_token(self, state: pb.DelegationTokenState) -> None:
+        self._tokens[state.token_id] = DelegationToken(
+            state.owner,
+            state.requester,
+            tuple(state.renewers),
+            state.issue_ms,
+            state.expiry_ms,
+            state.max_ms,
+            MetadataOffset(state.version),
         )
 
     def _add_broker(self, state: pb.BrokerState) -> None:
@@ -255,5 +269,6 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "feature": SnapshotBuilder._add_feature,
     "scram": SnapshotBuilder._add_scram,
     "result": SnapshotBuilder._add_result,
+    "token": SnapshotBuilder._add_token,
     "voter_set": SnapshotBuilder._add_voter_set,
 }

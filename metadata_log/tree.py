@@ -261,6 +261,21 @@ def _scram(image: Image, user: str, mechanism: str) -> Value | None:
     return None
 
 
+def _token(image: Image, token_id: str) -> Value | None:
+    token = image.tokens.get(token_id)
+    if token is None:
+        return None
+    return {
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": token.renewers,
+        "issue_ms": token.issue_ms,
+        "expiry_ms": token.expiry_ms,
+        "max_ms": token.max_ms,
+        "version": token.version,
+    }
+
+
 def _voters(image: Image) -> Value | None:
     voter_set = image.voter_set
     if not voter_set.version:
@@ -325,6 +340,7 @@ _PLACES: Final[dict[Below, _Place]] = {
     ("sessions",): _table(
         lambda image: sorted(session_id.hex() for session_id in image.sessions), _session
     ),
+    ("tokens",): _table(lambda image: sorted(image.tokens), _token),
 }
 
 

@@ -11,6 +11,8 @@ from metadata_log.records import (
     ConfigSet,
     ControllerClaim,
     ControllerRemoved,
+    DelegationTokenRemoved,
+    DelegationTokenSet,
     FeatureLevel,
     IsrChange,
     PartitionAdditionPending,
@@ -51,6 +53,7 @@ from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.reassignment import partition_reassignment
 from metadata_log.rules.requirements import NotInForce
 from metadata_log.rules.scram import scram_credential_removed, scram_credential_set
+from metadata_log.rules.tokens import delegation_token_removed, delegation_token_set
 from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
 from metadata_log.types import MetadataOffset
 
@@ -104,6 +107,8 @@ RULES: Final[dict[type, Rule]] = {
     ConfigSet: Rule(config_set, needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
+    DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True),
+    DelegationTokenRemoved: Rule(since(3, delegation_token_removed), needs_controller=True),
     QuorumVoterSet: Rule(quorum_voter_set),
     ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True),
     ScramCredentialRemoved: Rule(since(3, scram_credential_removed), needs_controller=True),

@@ -808,6 +808,54 @@ class ReassignmentState(google.protobuf.message.Message):
 Global___ReassignmentState: typing_extensions.TypeAlias = ReassignmentState
 
 @typing.final
+class DelegationTokenState(google.protobuf.message.Message):
+    """A delegation token of a snapshot."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    REQUESTER_FIELD_NUMBER: builtins.int
+    RENEWERS_FIELD_NUMBER: builtins.int
+    ISSUE_MS_FIELD_NUMBER: builtins.int
+    EXPIRY_MS_FIELD_NUMBER: builtins.int
+    MAX_MS_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    token_id: builtins.str
+    """Its name."""
+    owner: builtins.str
+    """Whom it stands for."""
+    requester: builtins.str
+    """Who made it."""
+    issue_ms: builtins.int
+    """Milliseconds since the epoch, as the others."""
+    expiry_ms: builtins.int
+    """It ends then, unless it is renewed."""
+    max_ms: builtins.int
+    """It is never renewed beyond."""
+    version: builtins.int
+    """Metadata offset of its last change."""
+    @property
+    def renewers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Who else may renew it."""
+
+    def __init__(
+        self,
+        *,
+        token_id: builtins.str = ...,
+        owner: builtins.str = ...,
+        requester: builtins.str = ...,
+        renewers: collections.abc.Iterable[builtins.str] | None = ...,
+        issue_ms: builtins.int = ...,
+        expiry_ms: builtins.int = ...,
+        max_ms: builtins.int = ...,
+        version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expiry_ms", b"expiry_ms", "issue_ms", b"issue_ms", "max_ms", b"max_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id", "version", b"version"]) -> None: ...
+
+Global___DelegationTokenState: typing_extensions.TypeAlias = DelegationTokenState
+
+@typing.final
 class VoterSetState(google.protobuf.message.Message):
     """/quorum/voters of a snapshot."""
 
@@ -905,6 +953,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     ADDITION_FIELD_NUMBER: builtins.int
     REMOVAL_FIELD_NUMBER: builtins.int
     SCRAM_FIELD_NUMBER: builtins.int
+    TOKEN_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -969,6 +1018,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def scram(self) -> Global___ScramCredentialState:
         """One per SCRAM credential."""
 
+    @property
+    def token(self) -> Global___DelegationTokenState:
+        """One per delegation token."""
+
     def __init__(
         self,
         *,
@@ -988,9 +1041,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         addition: Global___PartitionAdditionState | None = ...,
         removal: Global___PartitionRemovalState | None = ...,
         scram: Global___ScramCredentialState | None = ...,
+        token: Global___DelegationTokenState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "scram"] | None: ...
+    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "scram", "token"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

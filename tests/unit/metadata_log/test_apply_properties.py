@@ -39,6 +39,7 @@ TABLES = (
     "configs",
     "features",
     "scram",
+    "tokens",
 )
 CHANGED_TABLES = tuple(name for name in TABLES if name != "topic_names")
 SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
@@ -197,6 +198,17 @@ records = st.one_of(
         credential=st.builds(scram_credential, st.integers(1, 2), st.sampled_from([4_095, 4_096])),
     ),
     st.builds(r.ScramCredentialRemoved, user=st.just("u"), mechanism=st.integers(1, 2)),
+    st.builds(
+        r.DelegationTokenSet,
+        token_id=st.sampled_from(["", "t", "u"]),
+        owner=st.sampled_from(["User:a", "User:b"]),
+        requester=st.just("User:a"),
+        renewers=st.just(()),
+        issue_ms=st.just(1),
+        expiry_ms=st.integers(0, 4),
+        max_ms=st.just(3),
+    ),
+    st.builds(r.DelegationTokenRemoved, token_id=st.sampled_from(["t", "u"])),
     st.builds(
         r.SessionSilences,
         silences=st.lists(

@@ -167,6 +167,17 @@ records = st.one_of(
     ),
     st.builds(r.ScramCredentialRemoved, user=texts, mechanism=int31),
     st.builds(
+        r.DelegationTokenSet,
+        token_id=texts,
+        owner=texts,
+        requester=texts,
+        renewers=st.lists(texts, max_size=2).map(tuple),
+        issue_ms=int63,
+        expiry_ms=int63,
+        max_ms=int63,
+    ),
+    st.builds(r.DelegationTokenRemoved, token_id=texts),
+    st.builds(
         r.QuorumVoterSet, expected_version=int63, voters=st.lists(voters, max_size=3).map(tuple)
     ),
 )
@@ -452,6 +463,19 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         "9421a1750194c40173c40163c4016bcd1000",
     ),
     34: (r.ScramCredentialRemoved(user="u", mechanism=1), "9322a17501"),
+    35: (
+        r.DelegationTokenSet(
+            token_id="t",
+            owner="User:a",
+            requester="User:b",
+            renewers=("User:c",),
+            issue_ms=1,
+            expiry_ms=2,
+            max_ms=1_000,
+        ),
+        "9823a174a6557365723a61a6557365723a6291a6557365723a630102cd03e8",
+    ),
+    36: (r.DelegationTokenRemoved(token_id="t"), "9224a174"),
 }
 
 

@@ -14,6 +14,7 @@ from metadata_log.partition_columns import SLICE
 from metadata_log.records import (
     BrokerAdmitted,
     ConfigSet,
+    DelegationTokenSet,
     FeatureLevel,
     Listener,
     Operation,
@@ -78,6 +79,18 @@ def image_with_everything() -> Image:
         log.write_as_controller(
             ScramCredentialSet(
                 user="alice", mechanism=mechanism, credential=scram_credential(mechanism)
+            )
+        )
+    for token_id in ("t1", "t2"):
+        log.write_as_controller(
+            DelegationTokenSet(
+                token_id=token_id,
+                owner="User:alice",
+                requester="User:bob",
+                renewers=("User:carol", "User:dave"),
+                issue_ms=1,
+                expiry_ms=2,
+                max_ms=3,
             )
         )
     log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1), quorum_voter(2))))

@@ -11,6 +11,7 @@ from metadata_log.readable import readable_transaction
 from metadata_log.records import (
     ConfigSet,
     ControllerEpochIs,
+    DelegationTokenSet,
     FeatureLevel,
     Operation,
     ProducerIdBlock,
@@ -50,6 +51,17 @@ def log() -> MetadataLogBuilder:
                 user="a/b", mechanism=mechanism, credential=scram_credential(mechanism)
             )
         )
+    log.write_as_controller(
+        DelegationTokenSet(
+            token_id="t1",
+            owner="User:alice",
+            requester="User:bob",
+            renewers=("User:carol",),
+            issue_ms=1,
+            expiry_ms=2,
+            max_ms=3,
+        )
+    )
     return log
 
 
@@ -88,6 +100,8 @@ def log() -> MetadataLogBuilder:
         ("/scram/a%2Fb", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
         ("/scram/a%2Fb/SCRAM-SHA-256", []),
         ("/scram/b", None),
+        ("/tokens", ["t1"]),
+        ("/tokens/t1", []),
         ("/zookeeper", None),
         ("/controller/below", None),
     ],
@@ -122,6 +136,7 @@ def test_names_below_a_path(log: MetadataLogBuilder, path: str, names: list[str]
         ("/admin/partitions_add/grows/0", None),
         ("/admin/partitions_add/orders/1", None),
         ("/admin/partitions_remove/shrinks/0", None),
+        ("/tokens/t2", None),
         ("/brokers", None),
         ("/brokers/ids/x", None),
         ("/brokers/topics/orders/0", None),
@@ -145,6 +160,18 @@ def test_a_topic_tells_its_replicas_and_a_broker_its_epoch(log: MetadataLogBuild
     assert broker["broker_epoch"] == log.image.max_broker_epoch
     assert broker["kafka"] == "kafka10:9092"
     assert broker["session_id"] == session_of(10).hex()
+
+
+def test_a_token_tells_everything_but_its_secret(log: MetadataLogBuilder) -> None:
+    assert value_at(log.image, "/tokens/t1") == {
+        "owner": "User:alice",
+        "requester": "User:bob",
+        "renewers": ("User:carol",),
+        "issue_ms": 1,
+        "expiry_ms": 2,
+        "max_ms": 3,
+        "version": log.image.offset,
+    }
 
 
 def test_walking_finds_all_that_is_recorded_and_everything_is_json(
