@@ -26,7 +26,6 @@ from broker.config.node import (
 from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
-    REPLICA_LAG_TIME_MAX_MS,
 )
 from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
 from broker.control.controlled_shutdown import request_controlled_shutdown
@@ -40,7 +39,9 @@ from broker.control.service import BrokerControlService, add_broker_control_to_s
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
+from broker.dynamic_config import LiveConfiguration
 from broker.kafka.services import FeaturesInForce, KafkaServices
+from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.peers import PeerChannels
@@ -50,8 +51,8 @@ from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
 from broker.surroundings import KafkaListener, Surroundings
 from broker.throttle_config import throttles
-from broker.topic_config import TOPIC_MIN_INSYNC_REPLICAS, topic_value
 from metadata_log.configuration import Configuration, parse_endpoint
+from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
 
@@ -83,6 +84,8 @@ class BrokerNode:
         self._follower = MetadataFollower(self._quorum)
         self._channels = PeerChannels(surroundings.open_channel)
         self._cache = MetadataCache()
+        self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
+        self._limits = LiveLimits(self._live)
         self._replicas = self._replica_manager()
 
     async def start(self) -> None:
@@ -126,6 +129,7 @@ class BrokerNode:
         on_stop(self._channels.close)
         await self._follower.start()
         on_stop(self._follower.close)
+        self._follower.subscribe(self._on_configs)
         image = await self._follower.wait_for(await self._quorum.read_offset())
         await self._replicas.adopt_image(image, log_may_be_lost=store.log_may_be_lost)
         if store.log_may_be_lost:
@@ -146,7 +150,7 @@ class BrokerNode:
         )
         kafka = self._surroundings.kafka_listener(
             KafkaServices(
-                config=self._config,
+                config=self._live,
                 broker_id=self._broker_id,
                 cluster_id=self._quorum.cluster_id,
                 replicas=self._replicas,
@@ -176,7 +180,7 @@ class BrokerNode:
         )
         self._elector = ControllerElector(
             broker_id=self._broker_id,
-            config=self._config,
+            config=self._live,
             quorum=self._quorum,
             images=self._follower,
             transport=GrpcControlTransport(self._channels),
@@ -203,7 +207,7 @@ class BrokerNode:
             images=self._follower,
             quorum=self._quorum,
             controller=self._active_controller,
-            min_insync_replicas=self._min_insync_replicas,
+            min_insync_replicas=self._limits.min_insync_replicas,
             broker_alerts=self._alerts,
             reads=admin_reads(self._config, self._follower),
         )
@@ -238,18 +242,17 @@ class BrokerNode:
         return ReplicaManager(
             self._broker_id,
             ReplicationOptions(
-                replica_lag_time_max_ms=config[REPLICA_LAG_TIME_MAX_MS],
                 fetch_wait_max_ms=config[REPLICA_FETCH_WAIT_MAX_MS],
                 fetch_response_max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
             ),
             quorum=self._quorum,
             metadata=self._follower,
             broker_epoch=lambda: self._broker_epoch() or UNREGISTERED,
-            min_insync_replicas=self._min_insync_replicas,
+            limits=self._limits,
             confirm_unassigned=self._confirm_unassigned,
             now_ms=self._surroundings.now_ms,
             open_channel=self._surroundings.open_channel,
-            throttles=throttles(lambda: self._follower.image, config, self._broker_id),
+            throttles=throttles(self._live),
         )
 
     def _broker_epoch(self) -> BrokerEpoch | None:
@@ -272,9 +275,9 @@ class BrokerNode:
         image = self._follower.image
         return FeaturesInForce(image.offset, dict(image.features))
 
-    def _min_insync_replicas(self, topic: str) -> int:
-        image = self._follower.image
-        return int(topic_value(image, self._config, topic, TOPIC_MIN_INSYNC_REPLICAS))
+    def _on_configs(self, image: Image, changes: Changes) -> None:
+        if changes.configs:
+            self._replicas.configs_changed()
 
     def _note_admission(self, image: Image, store: LogStore) -> None:
         """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""

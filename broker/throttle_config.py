@@ -1,84 +1,63 @@
 """Replication throttles as they are configured: rates by broker, replicas by topic (KIP-73)."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from broker.config.replication import (
     FOLLOWER_REPLICATION_THROTTLED_RATE,
     LEADER_REPLICATION_THROTTLED_RATE,
 )
-from broker.dynamic_config import broker_value
+from broker.dynamic_config import LiveConfiguration
 from broker.replication.throttle import Throttle, Throttles
 from broker.topic_config import (
     TOPIC_FOLLOWER_THROTTLED_REPLICAS,
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TopicKey,
-    topic_value,
 )
-from metadata_log.configuration import ConfigKey, Configuration
-from metadata_log.image import Image
+from metadata_log.configuration import ConfigKey
 from metadata_log.types import BrokerId, TopicPartition
 
 EVERY_REPLICA = "*"
 
 
+class Named(NamedTuple):
+    """A topic's list of replicas, read: this broker's ``partitions``, None for every one."""
+
+    value: str
+    partitions: frozenset[int] | None
+
+
 class ThrottleConfig:
-    """One broker's throttle of one side, read from the newest image; parsed once per change."""
+    """One broker's throttle of one side; each list is read once per change."""
 
     def __init__(
-        self,
-        image: Callable[[], Image],
-        config: Configuration,
-        broker_id: BrokerId,
-        rate_key: ConfigKey[int],
-        replicas_key: TopicKey,
+        self, live: LiveConfiguration, rate_key: ConfigKey[int], replicas_key: TopicKey[str]
     ) -> None:
-        self._image = image
-        self._config = config
-        self._broker_id = broker_id
+        self._live = live
         self._rate_key = rate_key
         self._replicas_key = replicas_key
-        self._configs: object = None
-        self._rate = 0
-        self._named: dict[str, frozenset[int] | None] = {}
+        self._named: dict[str, Named] = {}
 
     def rate(self) -> int:
         """Bytes per second."""
-        self._refresh()
-        return self._rate
+        return self._live[self._rate_key]
 
     def covers(self, tp: TopicPartition) -> bool:
         """Whether this broker's replica of ``tp`` is named."""
-        image = self._refresh()
-        if tp.topic not in self._named:
-            value = topic_value(image, self._config, tp.topic, self._replicas_key)
-            self._named[tp.topic] = partitions_named(value, self._broker_id)
-        named = self._named[tp.topic]
-        return named is None or tp.partition in named
-
-    def _refresh(self) -> Image:
-        image = self._image()
-        if image.configs is not self._configs:
-            self._configs = image.configs
-            self._named.clear()
-            self._rate = broker_value(image, self._config, self._broker_id, self._rate_key)
-        return image
+        value = self._live.of_topic(tp.topic, self._replicas_key)
+        known = self._named.get(tp.topic)
+        if known is None or known.value is not value:
+            known = Named(value, partitions_named(value, self._live.broker_id))
+            self._named[tp.topic] = known
+        return known.partitions is None or tp.partition in known.partitions
 
 
-def throttles(image: Callable[[], Image], config: Configuration, broker_id: BrokerId) -> Throttles:
-    """A broker's throttles, as the newest image configures them."""
+def throttles(live: LiveConfiguration) -> Throttles:
+    """A broker's throttles, as they are configured now."""
     leader = ThrottleConfig(
-        image,
-        config,
-        broker_id,
-        LEADER_REPLICATION_THROTTLED_RATE,
-        TOPIC_LEADER_THROTTLED_REPLICAS,
+        live, LEADER_REPLICATION_THROTTLED_RATE, TOPIC_LEADER_THROTTLED_REPLICAS
     )
     follower = ThrottleConfig(
-        image,
-        config,
-        broker_id,
-        FOLLOWER_REPLICATION_THROTTLED_RATE,
-        TOPIC_FOLLOWER_THROTTLED_REPLICAS,
+        live, FOLLOWER_REPLICATION_THROTTLED_RATE, TOPIC_FOLLOWER_THROTTLED_REPLICAS
     )
     return Throttles(
         leader=Throttle(leader.rate, leader.covers),

@@ -1,24 +1,23 @@
-"""Configuration of one topic: its own keys, and the broker's value where a topic sets none."""
+"""The keys of a topic; where a topic sets none, many take the value of a key of the broker."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 from broker.config.topics import (
     MESSAGE_MAX_BYTES,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
 )
-from metadata_log.configuration import ConfigKey, ConfigSpec, Configuration
-from metadata_log.image import Image
+from metadata_log.configuration import ConfigKey, ConfigSpec, T
 
 
-class TopicKey(NamedTuple):
+class TopicKey(NamedTuple, Generic[T]):
     """A topic's key and the broker key whose value it takes the place of, if there is one."""
 
-    key: ConfigKey[Any]
-    broker_key: ConfigKey[Any] | None = None
+    key: ConfigKey[T]
+    broker_key: ConfigKey[T] | None = None
 
 
-def _over(name: str, broker_key: ConfigKey[Any], doc: str) -> TopicKey:
+def _over(name: str, broker_key: ConfigKey[T], doc: str) -> TopicKey[T]:
     """A topic key with the type and range of the broker key that it overrides."""
     key = ConfigKey(
         name=name,
@@ -32,6 +31,35 @@ def _over(name: str, broker_key: ConfigKey[Any], doc: str) -> TopicKey:
     return TopicKey(key, broker_key)
 
 
+def _throttled(side: str, doc: str) -> TopicKey[str]:
+    """Replicas of a topic, as Kafka names them for throttling (KIP-73)."""
+    return TopicKey(
+        ConfigKey(
+            name=f"{side}.replication.throttled.replicas",
+            type=str,
+            default="",
+            doc=doc,
+            pattern=r"\*|(\d+:\d+(,\d+:\d+)*)?",
+            form="* or partition:broker,partition:broker,…",
+            is_list=True,
+        )
+    )
+
+
+def _always(name: str, value: T, doc: str) -> TopicKey[T]:
+    """A key of Kafka's of which Quorate does one thing only: any other value is refused."""
+    return TopicKey(
+        ConfigKey(
+            name=name,
+            type=type(value),
+            default=value,
+            doc=doc,
+            pattern=str(value),
+            form=f"{value}: {doc[0].lower()}{doc[1:].rstrip('.')}",
+        )
+    )
+
+
 TOPIC_MIN_INSYNC_REPLICAS: Final = _over(
     "min.insync.replicas", MIN_INSYNC_REPLICAS, "Smallest ISR at which acks=all is accepted."
 )
@@ -43,22 +71,6 @@ TOPIC_UNCLEAN_LEADER_ELECTION: Final = _over(
 TOPIC_MAX_MESSAGE_BYTES: Final = _over(
     "max.message.bytes", MESSAGE_MAX_BYTES, "Largest record batch accepted."
 )
-
-
-def _throttled(side: str, doc: str) -> TopicKey:
-    """Replicas of a topic, as Kafka names them for throttling (KIP-73)."""
-    return TopicKey(
-        ConfigKey(
-            name=f"{side}.replication.throttled.replicas",
-            type=str,
-            default="",
-            doc=doc,
-            pattern=r"\*|(\d+:\d+(,\d+:\d+)*)?",
-            form="* or partition:broker,partition:broker,…",
-        )
-    )
-
-
 TOPIC_LEADER_THROTTLED_REPLICAS: Final = _throttled(
     "leader", "Replicas whose data is throttled where it is sent from: 0:1,0:2 or *."
 )
@@ -66,23 +78,20 @@ TOPIC_FOLLOWER_THROTTLED_REPLICAS: Final = _throttled(
     "follower", "Replicas whose data is throttled where it is taken: 0:1,0:2 or *."
 )
 
-_KEYS: Final = (
+_KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
     TOPIC_MAX_MESSAGE_BYTES,
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_FOLLOWER_THROTTLED_REPLICAS,
+    _always("cleanup.policy", "delete", "Records are never compacted."),
+    _always("compression.type", "producer", "Batches are stored as producers send them."),
+    _always("message.timestamp.type", "CreateTime", "Records keep their producer's timestamps."),
+    _always("retention.bytes", -1, "Records are kept until they are deleted by hand."),
+    _always("retention.ms", -1, "Records are kept until they are deleted by hand."),
 )
+
+TOPIC_KEYS: Final = {topic_key.key.name: topic_key for topic_key in _KEYS}
 
 TOPIC_SPEC: Final = ConfigSpec("topic", [topic_key.key for topic_key in _KEYS])
 """What CreateTopics accepts as configuration."""
-
-
-def topic_value(image: Image, broker: Configuration, topic: str, topic_key: TopicKey) -> Any:  # noqa: ANN401 - as typed by the key
-    """The value in force: the topic's own, else the broker's, else the default."""
-    own = image.config("topic", topic).get(topic_key.key.name)
-    if own is not None:
-        return topic_key.key.parse(own)
-    if topic_key.broker_key is not None:
-        return broker[topic_key.broker_key]
-    return topic_key.key.default

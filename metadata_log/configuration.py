@@ -9,7 +9,7 @@ import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -140,14 +140,27 @@ class ConfigSpec:
         missing = [key.name for key in self if key.required and key.name not in given]
         if missing:
             raise ConfigError(f"missing {self.what} configuration: {', '.join(missing)}")
-        return Configuration(self, {key.name: given.get(key.name, key.default) for key in self})
+        everything = {key.name: given.get(key.name, key.default) for key in self}
+        return Configuration(self, everything, frozenset(given))
+
+
+class Values(Protocol):
+    """Values by key: a ``Configuration``, or what changes while it is looked at."""
+
+    def __getitem__(self, key: ConfigKey[T]) -> T: ...
 
 
 class Configuration:
-    """Frozen values of a ``ConfigSpec``: ``configuration[KEY]`` has the key's type."""
+    """Frozen values of a ``ConfigSpec``: ``configuration[KEY]`` has the key's type.
 
-    def __init__(self, spec: ConfigSpec, values: Mapping[str, object]) -> None:
+    ``given``: names of the keys that were set; the others have their defaults.
+    """
+
+    def __init__(
+        self, spec: ConfigSpec, values: Mapping[str, object], given: frozenset[str]
+    ) -> None:
         self.spec = spec
+        self.given = given
         self._values = dict(values)
 
     def __getitem__(self, key: ConfigKey[T]) -> T:

@@ -16,7 +16,7 @@ from broker.controller.managers.topics import NewIds, TopicDecision, TopicDefaul
 from broker.controller.publisher import Publisher
 from broker.controller.writer import Writer
 from broker.errors import CODE_OF_RESULT
-from metadata_log.configuration import Configuration
+from metadata_log.configuration import Values
 from metadata_log.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import QuorumError, SessionLost
@@ -42,7 +42,7 @@ class AdminRequests:
         self,
         *,
         office: Office,
-        config: Configuration,
+        config: Values,
         writer: Writer,
         events: EventQueue,
         publisher: Publisher,
@@ -50,8 +50,7 @@ class AdminRequests:
         draw: Callable[[], NewIds],
     ) -> None:
         self._office = office
-        self._defaults = TopicDefaults(config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR])
-        self._deletion_enabled = config[DELETE_TOPIC_ENABLE]
+        self._config = config
         self._writer = writer
         self._events = events
         self._publisher = publisher
@@ -69,7 +68,9 @@ class AdminRequests:
                 self._writer.image,
                 piece,
                 office=self._office,
-                defaults=self._defaults,
+                defaults=TopicDefaults(
+                    self._config[NUM_PARTITIONS], self._config[DEFAULT_REPLICATION_FACTOR]
+                ),
                 draw=self._draw,
                 repeated=repeated,
             )
@@ -101,7 +102,7 @@ class AdminRequests:
                 request.names,
                 request.topic_ids,
                 office=self._office,
-                deletion_enabled=self._deletion_enabled,
+                deletion_enabled=self._config[DELETE_TOPIC_ENABLE],
             )
             return await carry_out(self._writer, decisions)
 

@@ -46,9 +46,9 @@ from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
+from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
-from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION, topic_value
-from metadata_log.configuration import Configuration
+from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
 from metadata_log.handover import CannotTakeOffice
 from metadata_log.image import Image
@@ -86,7 +86,7 @@ class Controller:
         self,
         office: Office,
         *,
-        config: Configuration,
+        config: LiveConfiguration,
         quorum: ControllerQuorum,
         images: Images,
         transport: ControlTransport,
@@ -189,8 +189,10 @@ class Controller:
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
         self._publisher.on_image(changes)
-        if changes.brokers or any(kind == "topic" for kind, _ in changes.configs):
+        if changes.brokers or changes.configs:
             self._brokers_changed()
+        if changes.configs:
+            self._elections.configs_changed()
         self._reassignments.on_image(image, changes)
         self._counts.on_image(changes)
         self._deletions.take_up(changes.deletions)
@@ -299,8 +301,7 @@ class Controller:
         await self._writer.commit(broker_manager.admissions(image, self._office))
 
     def _unclean_allowed(self, topic: str) -> bool:
-        image = self._images.image
-        return bool(topic_value(image, self._config, topic, TOPIC_UNCLEAN_LEADER_ELECTION))
+        return self._config.of_topic(topic, TOPIC_UNCLEAN_LEADER_ELECTION)
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest

@@ -18,7 +18,7 @@ from broker.controller.managers.office import Office
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
-from metadata_log.configuration import Configuration
+from broker.dynamic_config import LiveConfiguration
 from metadata_log.draft import Changes
 from metadata_log.handover import hand_over
 from metadata_log.image import Image
@@ -97,7 +97,7 @@ class ControllerElector:
         self,
         *,
         broker_id: BrokerId,
-        config: Configuration,
+        config: LiveConfiguration,
         quorum: Sessions,
         images: Images,
         transport: ControlTransport,

@@ -24,7 +24,7 @@ from broker.controller.managers.partition_change import Brokers
 from broker.controller.outcomes import carry_out
 from broker.controller.publisher import Publisher
 from broker.controller.writer import Writer
-from metadata_log.configuration import Configuration
+from metadata_log.configuration import Values
 from metadata_log.image import Image
 from metadata_log.records import ResultCode
 from metadata_log.types import TopicPartition
@@ -47,7 +47,7 @@ class LeaderElections:
         self,
         *,
         office: Office,
-        config: Configuration,
+        config: Values,
         writer: Writer,
         events: EventQueue,
         publisher: Publisher,
@@ -60,14 +60,18 @@ class LeaderElections:
         self._publisher = publisher
         self._candidates = candidates
         self._balancing: asyncio.Task[None] | None = None
+        self._configs_changed = asyncio.Event()
 
     def start(self) -> None:
-        if self._config[AUTO_LEADER_REBALANCE_ENABLE]:
-            self._balancing = asyncio.create_task(self._balance_for_ever(), name="leader-balance")
+        self._balancing = asyncio.create_task(self._balance_for_ever(), name="leader-balance")
 
     def close(self) -> None:
         if self._balancing is not None:
             self._balancing.cancel()
+
+    def configs_changed(self) -> None:
+        """Balancing may be on or off now, or due at another time."""
+        self._configs_changed.set()
 
     # -- asked for -------------------------------------------------------------------------------
 
@@ -143,13 +147,26 @@ class LeaderElections:
 
     async def _balance_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self._config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
+            await self._balance_due()
             try:
                 await self._balance()
             except LeftOffice:
                 return
             except QuorumError as error:
                 log.warning("leadership stays where it is until the quorum answers: %s", error)
+
+    async def _balance_due(self) -> None:
+        """Return an interval from now, as long as it is then and now configured."""
+        began_s = asyncio.get_running_loop().time()
+        while True:
+            self._configs_changed.clear()
+            on = self._config[AUTO_LEADER_REBALANCE_ENABLE]
+            due_s = began_s + self._config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+            try:
+                async with asyncio.timeout_at(due_s if on else None):
+                    await self._configs_changed.wait()
+            except TimeoutError:
+                return
 
     async def _balance(self) -> None:
         wanted = await self._events.run(Priority.ADMIN, self._imbalanced)

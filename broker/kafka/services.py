@@ -19,7 +19,7 @@ from broker.replication.api import (
     ProduceOutcome,
 )
 from broker.told_metadata import ToldMetadata
-from metadata_log.configuration import Configuration
+from metadata_log.configuration import Values
 from metadata_log.types import (
     BrokerId,
     TopicPartition,
@@ -74,7 +74,7 @@ class ProducerIdSource(Protocol):
 class KafkaServices:
     """Collaborators of the listener. ``config``: of ``broker.config.spec``."""
 
-    config: Configuration
+    config: Values
     broker_id: BrokerId
     cluster_id: str
     replicas: Replicas

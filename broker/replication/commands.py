@@ -180,7 +180,7 @@ class ControlCommands:
         """
         replica, led_from = hosted.replica, hosted.log.log_end_offset
         hosted.log.leader_epochs.assign(told.leader_epoch, led_from)
-        self._table.refresh_min_insync_replicas(hosted)
+        self._table.refresh_limits(hosted)
         replica.flushed_offset = hosted.log.flushed_offset
         effects = replica.become_leader(told, led_from_offset=led_from, now_ms=self._table.now_ms())
         self._table.run(hosted, effects)

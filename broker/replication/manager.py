@@ -21,6 +21,7 @@ from broker.replication.commands import ControlCommands
 from broker.replication.consume import Consuming
 from broker.replication.fetcher_pool import FetcherPool, FetchOptions
 from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
+from broker.replication.limits import Limits
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import Producing
 from broker.replication.strays import ConfirmUnassigned
@@ -38,7 +39,6 @@ TICK_MAX_MS = 1_000
 class ReplicationOptions:
     """Taken from ``broker.config`` by whoever builds the broker."""
 
-    replica_lag_time_max_ms: int = 30_000
     fetch_wait_max_ms: int = 500
     fetch_response_max_bytes: int = 2 << 20
     checkpoint_interval_ms: int = 5_000
@@ -60,7 +60,7 @@ class ReplicaManager:
         quorum: Transactor,
         metadata: MetadataReader,
         broker_epoch: Callable[[], BrokerEpoch | None],
-        min_insync_replicas: Callable[[str], int],
+        limits: Limits,
         confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
         open_channel: Callable[[Endpoint], grpc.aio.Channel],
@@ -73,13 +73,11 @@ class ReplicaManager:
         self.options = options
         self.table = PartitionTable(
             broker_id,
-            lag_time_max_ms=options.replica_lag_time_max_ms,
-            min_insync_replicas=min_insync_replicas,
+            limits=limits,
             now_ms=now_ms,
             throttles=throttles,
         )
-        self._metadata = metadata
-        self._configs = metadata.image.configs
+        self._limits = limits
         self._isr_writer = IsrWriter(self.table, quorum, metadata, broker_epoch)
         self.table.isr_proposals = self._isr_writer
         self._fetchers = FetcherPool(
@@ -110,6 +108,11 @@ class ReplicaManager:
         ``log_may_be_lost``: take up no leadership, the quorum decides first (rule 8).
         """
         await self._commands.adopt_image(image, log_may_be_lost=log_may_be_lost)
+
+    def configs_changed(self) -> None:
+        """The watch brought another configuration: what leads here looks its limits up again."""
+        self.table.configs_changed()
+        self.table.tick()
 
     def prepare_to_stop(self) -> None:
         """Before a controlled shutdown: no ISR that this broker is taken out of is joined again."""
@@ -186,20 +189,13 @@ class ReplicaManager:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     async def _tick_for_ever(self) -> None:
-        interval_s = max(1, min(TICK_MAX_MS, self.options.replica_lag_time_max_ms // 2)) / 1000
         while True:
-            await asyncio.sleep(interval_s)
+            interval_ms = max(1, min(TICK_MAX_MS, self._limits.lag_time_max_ms() // 2))
+            await asyncio.sleep(interval_ms / 1000)
             try:
-                self._tick()
+                self.table.tick()
             except Exception:
                 log.exception("a tick failed; the next one tries again")
-
-    def _tick(self) -> None:
-        configs = self._metadata.image.configs
-        if configs is not self._configs:
-            self._configs = configs
-            self.table.configs_changed()
-        self.table.tick()
 
     async def _checkpoint_for_ever(self) -> None:
         while True:

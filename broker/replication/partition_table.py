@@ -6,6 +6,7 @@ from typing import Protocol
 
 from broker.log import LogStore, PartitionLog
 from broker.replication.hosted import HostedPartition
+from broker.replication.limits import Limits
 from broker.replication.partition.effects import (
     Effect,
     FailWaiters,
@@ -33,8 +34,7 @@ class PartitionTable:
         self,
         broker_id: BrokerId,
         *,
-        lag_time_max_ms: int,
-        min_insync_replicas: Callable[[str], int],
+        limits: Limits,
         now_ms: Callable[[], int],
         throttles: Throttles | None = None,
     ) -> None:
@@ -42,8 +42,7 @@ class PartitionTable:
         self.now_ms = now_ms
         self.isr_proposals: IsrProposals | None = None
         self.throttles = throttles or unthrottled()
-        self._lag_time_max_ms = lag_time_max_ms
-        self._min_insync_replicas = min_insync_replicas
+        self._limits = limits
         self._store: LogStore | None = None
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
         self._by_name: dict[TopicPartition, HostedPartition] = {}
@@ -87,18 +86,18 @@ class PartitionTable:
         if self._by_name.get(hosted.tp) is hosted:
             del self._by_name[hosted.tp]
 
-    def refresh_min_insync_replicas(self, hosted: HostedPartition) -> None:
-        hosted.replica.min_insync_replicas = self._min_insync_replicas(hosted.tp.topic)
+    def refresh_limits(self, hosted: HostedPartition) -> None:
+        """Look up again what is configured for a partition that leads, or is about to."""
+        topic, limits = hosted.tp.topic, self._limits
+        hosted.replica.min_insync_replicas = limits.min_insync_replicas(topic)
+        hosted.replica.lag_time_max_ms = limits.lag_time_max_ms()
+        hosted.log.max_batch_bytes = limits.max_batch_bytes(topic)
 
     def configs_changed(self) -> None:
-        """Leaders look up min.insync.replicas again."""
-        levels: dict[str, int] = {}
+        """Leaders look up again what is configured; the next tick acts on it."""
         for hosted in self._by_id.values():
             if hosted.leads:
-                topic = hosted.tp.topic
-                if topic not in levels:
-                    levels[topic] = self._min_insync_replicas(topic)
-                hosted.replica.min_insync_replicas = levels[topic]
+                self.refresh_limits(hosted)
                 self._rouse(hosted)
 
     def tick(self) -> None:
@@ -185,7 +184,7 @@ class PartitionTable:
                 min(partition_log.checkpointed_high_watermark, partition_log.log_end_offset),
             ),
             flushed_offset=partition_log.flushed_offset,
-            lag_time_max_ms=self._lag_time_max_ms,
+            lag_time_max_ms=self._limits.lag_time_max_ms(),
         )
         hosted = HostedPartition(partition_log, replica)
         self._by_id[hosted.tip] = hosted

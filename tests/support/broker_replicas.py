@@ -8,6 +8,7 @@ from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, Produc
 from broker.replication.fetch_session import FetchSession
 from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
+from broker.replication.limits import FixedLimits
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import ConfirmUnassigned
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
@@ -50,13 +51,14 @@ class BrokerReplicas:
         self.unassigned: set[TopicIdPartition] = set()
         self.asked_about: list[int] = []
         """How many partitions the quorum was asked about, each time."""
+        self.limits = FixedLimits(lag_time=100_000, min_insync=min_insync_replicas)
         self.manager = ReplicaManager(
             BrokerId(1),
-            ReplicationOptions(replica_lag_time_max_ms=100_000),
+            ReplicationOptions(),
             quorum=self.client,
             metadata=QuorumImages(self.quorum),
             broker_epoch=lambda: BrokerEpoch(5),
-            min_insync_replicas=lambda topic: min_insync_replicas,
+            limits=self.limits,
             confirm_unassigned=confirm_unassigned or self._those_unassigned,
             now_ms=lambda: self.now_ms,
             open_channel=open_channel,

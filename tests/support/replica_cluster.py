@@ -19,6 +19,7 @@ from broker.peers import open_channel
 from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.hosted import HostedPartition
+from broker.replication.limits import FixedLimits
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from metadata_log.features import NEWEST_METADATA_VERSION
@@ -80,7 +81,7 @@ class ReplicaNode:
         quorum: LocalQuorum,
         options: ReplicationOptions,
         flush: Flush,
-        min_insync_replicas: int,
+        limits: FixedLimits,
     ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.folder = folder
@@ -95,7 +96,7 @@ class ReplicaNode:
             quorum=self.client,
             metadata=self.follower,
             broker_epoch=lambda: self.broker_epoch,
-            min_insync_replicas=lambda topic: min_insync_replicas,
+            limits=limits,
             confirm_unassigned=self._confirm_unassigned,
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             open_channel=open_channel,
@@ -213,10 +214,8 @@ class ReplicaCluster:
         self.nodes: dict[int, ReplicaNode] = {}
         self._folder = folder
         self._flush: Flush = flush
-        self._options = ReplicationOptions(
-            replica_lag_time_max_ms=lag_time_max_ms, fetch_wait_max_ms=100
-        )
-        self._min_insync_replicas = min_insync_replicas
+        self._options = ReplicationOptions(fetch_wait_max_ms=100)
+        self._limits = FixedLimits(lag_time=lag_time_max_ms, min_insync=min_insync_replicas)
         self._incarnations = 0
         session = self.quorum.open_session("the test's controller", 60_000)
         self._write(
@@ -246,7 +245,7 @@ class ReplicaCluster:
                 self.quorum,
                 self._options,
                 self._flush,
-                self._min_insync_replicas,
+                self._limits,
             )
             await node.start(self._incarnations)
             self.nodes[broker_id] = node

@@ -3,8 +3,8 @@
 import pytest
 
 from broker.config.spec import BROKER_SPEC
-from broker.dynamic_config import broker_value
-from broker.replication.throttle import UNLIMITED, Throttles
+from broker.dynamic_config import LiveConfiguration
+from broker.replication.throttle import Throttles
 from broker.throttle_config import partitions_named, throttles
 from broker.topic_config import TOPIC_SPEC
 from metadata_log.configuration import ConfigError
@@ -25,7 +25,8 @@ class Configured:
         self.log = MetadataLogBuilder()
         self.log.start_broker(1)
         self.log.elect_controller(1)
-        self.throttles: Throttles = throttles(self.image, CONFIG, BrokerId(1))
+        live = LiveConfiguration(self.image, CONFIG, BrokerId(1))
+        self.throttles: Throttles = throttles(live)
 
     def image(self) -> Image:
         return self.log.image
@@ -59,25 +60,6 @@ def test_c11_replicas_are_named_by_partition_and_broker() -> None:
     configured.change("topic", "t", "leader.replication.throttled.replicas", "2:1")
     assert configured.covered("t") == {2}
     assert not configured.throttles.follower.covers(TopicPartition("t", 2)), "the other side"
-
-
-def test_c11_a_brokers_own_rate_goes_before_the_one_for_all_and_its_file() -> None:
-    log = MetadataLogBuilder()
-    key = BROKER_SPEC.key(FOLLOWER_RATE)
-
-    def rate(image: Image) -> int:
-        return int(broker_value(image, config, BrokerId(1), key))
-
-    values = {"broker.id": 1, "log.dir": "x", "quorum.bootstrap.servers": "x:1"}
-    config = BROKER_SPEC.parse({**values, FOLLOWER_RATE: 7})
-    assert rate(log.image) == 7
-    assert CONFIG[key] == UNLIMITED
-    log.start_broker(1)
-    log.elect_controller(1)
-    for name, value in (("", "8"), ("2", "10"), ("1", "9")):
-        change = ConfigSet(entity_type="broker", entity_name=name, key=FOLLOWER_RATE, value=value)
-        log.write_as_controller(change)
-        assert rate(log.image) == (9 if name == "1" else 8)
 
 
 @pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,12:3"])

@@ -16,6 +16,7 @@ from broker.controller.controller import Controller
 from broker.controller.election import ControllerElector
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
+from broker.dynamic_config import LiveConfiguration
 from broker.metadata_follower import MetadataFollower
 from metadata_log.configuration import Configuration
 from metadata_log.types import (
@@ -94,7 +95,7 @@ class FakeBroker:
         )
         self.elector = ControllerElector(
             broker_id=self.broker_id,
-            config=cluster.config,
+            config=LiveConfiguration(lambda: self.follower.image, cluster.config, self.broker_id),
             quorum=self.quorum,
             images=self.follower,
             transport=cluster,

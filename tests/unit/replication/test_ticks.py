@@ -1,12 +1,9 @@
 """Who looks at the clock: leaders to whom something has happened, nobody else (C13)."""
 
-import immutables
-import msgspec
 import pytest
 
 from broker.replication.partition.effects import Effect
 from broker.replication.partition.replica import PartitionReplica
-from metadata_log.image import EntityKey
 from metadata_log.records import ResultCode
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.replica_cluster import batch
@@ -31,7 +28,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def ticks(broker: BrokerReplicas, looked_at: list[str]) -> list[str]:
     """Whom one tick asks."""
     looked_at.clear()
-    broker.manager._tick()
+    broker.manager.table.tick()
     return list(looked_at)
 
 
@@ -105,18 +102,19 @@ async def test_c13_a_refused_change_is_tried_again_without_any_event(
     assert broker.hosted("orders").replica.isr.committed == (1, 2)
 
 
-async def test_scenario_14_min_insync_replicas_is_looked_up_when_a_config_changes(
+async def test_scenario_14_limits_are_looked_up_as_soon_as_a_config_changes(
     broker: BrokerReplicas, looked_at: list[str]
 ) -> None:
     await lead_in_sync(broker, "orders")
     ticks(broker, looked_at)
-    broker.manager.table._min_insync_replicas = lambda _: 2
-    assert ticks(broker, looked_at) == []
-    image = broker.quorum.image
-    changed = image.configs.set(EntityKey(("topic", "orders")), immutables.Map())
-    broker.quorum.image = msgspec.structs.replace(image, configs=changed)
-    assert ticks(broker, looked_at) == ["orders"]
-    assert broker.hosted("orders").replica.min_insync_replicas == 2
+    broker.limits.min_insync, broker.limits.batch_bytes, broker.limits.lag_time = 2, 100, 7
+    looked_at.clear()
+    broker.manager.configs_changed()
+    assert looked_at == ["orders"]
+    hosted = broker.hosted("orders")
+    assert hosted.replica.min_insync_replicas == 2
+    assert hosted.replica.lag_time_max_ms == 7
+    assert hosted.log.max_batch_bytes == 100
 
 
 async def test_a_tick_that_fails_leaves_nobody_out_of_the_next(
@@ -127,6 +125,6 @@ async def test_a_tick_that_fails_leaves_nobody_out_of_the_next(
     hosted = broker.hosted("bills")
     replica, hosted.replica = hosted.replica, None  # type: ignore[assignment]
     with pytest.raises(AttributeError):
-        broker.manager._tick()
+        broker.manager.table.tick()
     hosted.replica = replica
     assert sorted(ticks(broker, looked_at)) == ["bills", "carts", "orders"]

@@ -1,0 +1,35 @@
+"""What is configured for the partitions of a broker, and may change while they are served."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Limits(Protocol):
+    """As they are now; ``live_limits.LiveLimits`` is the real one."""
+
+    def lag_time_max_ms(self) -> int:
+        """``replica.lag.time.max.ms`` (C13)."""
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """Of the topic, or the broker's."""
+
+    def max_batch_bytes(self, topic: str) -> int:
+        """``max.message.bytes`` of the topic, or the broker's ``message.max.bytes``."""
+
+
+@dataclass(kw_only=True)
+class FixedLimits:
+    """The same for all topics, until somebody says otherwise: for tests and benchmarks."""
+
+    lag_time: int = 30_000
+    min_insync: int = 1
+    batch_bytes: int = 8 << 20
+
+    def lag_time_max_ms(self) -> int:
+        return self.lag_time
+
+    def min_insync_replicas(self, topic: str) -> int:
+        return self.min_insync
+
+    def max_batch_bytes(self, topic: str) -> int:
+        return self.batch_bytes

@@ -1,0 +1,138 @@
+"""Which of several places decides a value, and that a change is seen at once."""
+
+import logging
+
+import msgspec
+import pytest
+
+from broker.config.listeners import FETCH_MAX_BYTES
+from broker.config.replication import FOLLOWER_REPLICATION_THROTTLED_RATE
+from broker.config.spec import BROKER_SPEC
+from broker.config.topics import MIN_INSYNC_REPLICAS
+from broker.dynamic_config import LiveConfiguration, Source, topic_settings
+from broker.live_limits import LiveLimits
+from broker.topic_config import (
+    TOPIC_LEADER_THROTTLED_REPLICAS,
+    TOPIC_MAX_MESSAGE_BYTES,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_SPEC,
+)
+from metadata_log.configuration import ConfigError
+from metadata_log.records import ConfigSet
+from metadata_log.types import BrokerId
+from tests.support.metadata import MetadataLogBuilder
+
+REQUIRED = {"broker.id": 1, "log.dir": "x", "quorum.bootstrap.servers": "x:1"}
+ME = BrokerId(1)
+
+
+class Cluster:
+    """Broker 1 and what is configured."""
+
+    def __init__(self, **file: object) -> None:
+        self.log = MetadataLogBuilder()
+        self.log.start_broker(1)
+        self.log.elect_controller(1)
+        named = {key.replace("_", "."): value for key, value in file.items()}
+        self.file = BROKER_SPEC.parse({**REQUIRED, **named})
+        self.live = LiveConfiguration(lambda: self.log.image, self.file, ME)
+
+    def set(self, entity_type: str, name: str, key: str, value: object) -> None:
+        text = None if value is None else str(value)
+        record = ConfigSet(entity_type=entity_type, entity_name=name, key=key, value=text)
+        assert self.log.write_as_controller(record).ok
+
+
+def test_c11_a_brokers_own_value_goes_before_the_one_for_all_and_its_file() -> None:
+    cluster = Cluster(follower_replication_throttled_rate=7)
+    name = FOLLOWER_REPLICATION_THROTTLED_RATE.name
+    seen = [cluster.live[FOLLOWER_REPLICATION_THROTTLED_RATE]]
+    for entity, value in (("", 8), ("2", 10), ("1", 9), ("1", None), ("", None)):
+        cluster.set("broker", entity, name, value)
+        seen.append(cluster.live[FOLLOWER_REPLICATION_THROTTLED_RATE])
+    assert seen == [7, 8, 8, 9, 8, 7]
+
+
+def test_f3_a_topics_value_goes_before_all_that_its_broker_has() -> None:
+    cluster = Cluster(min_insync_replicas=2)
+    name = MIN_INSYNC_REPLICAS.name
+    assert LiveLimits(cluster.live).min_insync_replicas("t") == 2
+    cluster.set("broker", "", name, 3)
+    assert LiveLimits(cluster.live).min_insync_replicas("t") == 3
+    cluster.set("broker", "1", name, 4)
+    assert LiveLimits(cluster.live).min_insync_replicas("t") == 4
+    cluster.set("topic", "t", name, 5)
+    assert LiveLimits(cluster.live).min_insync_replicas("t") == 5
+    assert LiveLimits(cluster.live).min_insync_replicas("u") == 4
+
+
+def test_f3_every_place_that_gives_a_value_is_named_in_order() -> None:
+    cluster = Cluster(message_max_bytes=20)
+    cluster.set("topic", "t", "max.message.bytes", 50)
+    cluster.set("broker", "1", "message.max.bytes", 40)
+    cluster.set("broker", "", "message.max.bytes", 30)
+    found = topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_MAX_MESSAGE_BYTES)
+    assert [(one.name, one.value, one.source) for one in found] == [
+        ("max.message.bytes", 50, Source.TOPIC),
+        ("message.max.bytes", 40, Source.BROKER),
+        ("message.max.bytes", 30, Source.EVERY_BROKER),
+        ("message.max.bytes", 20, Source.FILE),
+        ("message.max.bytes", 8 << 20, Source.DEFAULT),
+    ]
+    own = topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_LEADER_THROTTLED_REPLICAS)
+    assert [(one.value, one.source) for one in own] == [("", Source.DEFAULT)]
+
+
+def test_f3_what_only_a_restart_changes_is_taken_from_the_file() -> None:
+    cluster = Cluster(log_dir="here")
+    cluster.set("broker", "1", "log.dir", "there")
+    assert cluster.live[BROKER_SPEC.key("log.dir")] == "here"
+
+
+def test_f3_a_stored_value_that_makes_no_sense_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(fetch_max_bytes=5_000)
+    cluster.set("broker", "1", FETCH_MAX_BYTES.name, "much")
+    with caplog.at_level(logging.WARNING):
+        assert cluster.live[FETCH_MAX_BYTES] == 5_000
+    assert "fetch.max.bytes=much: must be a whole number" in caplog.text
+
+
+def test_f3_values_are_looked_up_once_per_change() -> None:
+    cluster = Cluster()
+    asked: list[int] = []
+
+    class Counted(dict[object, object]):
+        def get(self, key: object, default: object = None) -> object:
+            asked.append(1)
+            return default
+
+    image = msgspec.structs.replace(cluster.log.image, configs=Counted())  # type: ignore[arg-type]
+    live = LiveConfiguration(lambda: image, cluster.file, ME)
+    for _ in range(3):
+        assert live.of_topic("t", TOPIC_MIN_INSYNC_REPLICAS) == 1
+    assert len(asked) == 3, "topic, broker, all brokers: once each"
+
+
+@pytest.mark.parametrize(
+    ("key", "accepted", "refused", "why"),
+    [
+        ("retention.ms", "-1", "86400000", "retention.ms=86400000: must be -1: records are kept"),
+        ("retention.bytes", "-1", "1", "retention.bytes=1: must be -1"),
+        ("cleanup.policy", "delete", "compact", "cleanup.policy=compact: must be delete"),
+        ("compression.type", "producer", "gzip", "compression.type=gzip: must be producer"),
+        (
+            "message.timestamp.type",
+            "CreateTime",
+            "LogAppendTime",
+            "message.timestamp.type=LogAppendTime: must be CreateTime",
+        ),
+    ],
+)
+def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(
+    key: str, accepted: str, refused: str, why: str
+) -> None:
+    TOPIC_SPEC.parse({key: accepted})
+    with pytest.raises(ConfigError, match=why):
+        TOPIC_SPEC.parse({key: refused})
