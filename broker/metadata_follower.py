@@ -141,6 +141,7 @@ def changes_between(before: Image, after: Image) -> Changes:
         scram=_keys_that_differ(before.scram, after.scram),
         tokens=_keys_that_differ(before.tokens, after.tokens),
         sessions=_keys_that_differ(before.sessions, after.sessions),
+        acls=_keys_that_differ(before.acls, after.acls),
     )
 
 

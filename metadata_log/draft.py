@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import immutables
 import msgspec
 
+from metadata_log.acls import AclPattern, EntriesByPrincipal
 from metadata_log.image import (
     Broker,
     ClientResults,
@@ -194,6 +195,7 @@ class Changes(NamedTuple):
     additions: frozenset[str] = frozenset()
     removals: frozenset[str] = frozenset()
     configs: frozenset[EntityKey] = frozenset()
+    acls: frozenset[AclPattern] = frozenset()
     features: frozenset[str] = frozenset()
     scram: frozenset[ScramKey] = frozenset()
     tokens: frozenset[str] = frozenset()
@@ -226,6 +228,7 @@ class Draft:
         )
         self.additions: Table[str, PartitionAddition] = Table(base.additions, self._undo)
         self.removals: Table[str, PartitionRemoval] = Table(base.removals, self._undo)
+        self.acls: Table[AclPattern, EntriesByPrincipal] = Table(base.acls, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
         self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
@@ -362,6 +365,7 @@ class Draft:
             reassignments=self.reassignments.folded(),
             additions=self.additions.folded(),
             removals=self.removals.folded(),
+            acls=self.acls.folded(),
             configs=self.configs.folded(),
             features=self.features.folded(),
             scram=self.scram.folded(),
@@ -380,6 +384,7 @@ class Draft:
             additions=frozenset(self.additions.written),
             removals=frozenset(self.removals.written),
             configs=frozenset(self.configs.written),
+            acls=frozenset(self.acls.written),
             features=frozenset(self.features.written),
             scram=frozenset(self.scram.written),
             tokens=frozenset(self.tokens.written),

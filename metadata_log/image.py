@@ -11,6 +11,7 @@ from typing import NamedTuple, NewType
 import immutables
 import msgspec
 
+from metadata_log.acls import Acls
 from metadata_log.records import (
     BrokerRegistration,
     QuorumVoter,
@@ -242,6 +243,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Pending ones, by topic and partition number; no topic without any is in it."""
     additions: "immutables.Map[str, PartitionAddition]" = immutables.Map()
     removals: "immutables.Map[str, PartitionRemoval]" = immutables.Map()
+    acls: Acls = immutables.Map()
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
     scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()

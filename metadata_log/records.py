@@ -256,6 +256,30 @@ class ConfigSet(_Value, frozen=True, gc=False, kw_only=True, tag=11):
     value: str | None  # None removes the key.
 
 
+class AclAdded(_Value, frozen=True, gc=False, kw_only=True, tag=30):
+    """/acls: one access control entry; one that is there already stays. Kafka's numbers."""
+
+    resource_type: Int32
+    pattern_type: Int32  # Literal or prefixed.
+    resource_name: str  # "*": any.
+    principal: str  # "User:alice"; "User:*": anyone.
+    host: str  # "*": any.
+    operation: Int32
+    permission: Int32
+
+
+class AclRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=31):
+    """Removes the access control entry that is the same in everything, if there is one."""
+
+    resource_type: Int32
+    pattern_type: Int32
+    resource_name: str
+    principal: str
+    host: str
+    operation: Int32
+    permission: Int32
+
+
 class FeatureLevel(_Value, frozen=True, gc=False, kw_only=True, tag=12):
     """/features: a level that gates behaviour and record types."""
 
@@ -349,6 +373,8 @@ Record = (
     | PartitionChange
     | IsrChange
     | ConfigSet
+    | AclAdded
+    | AclRemoved
     | FeatureLevel
     | ProducerIdBlock
     | QuorumVoterSet

@@ -10,6 +10,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from metadata_log.acls import bindings
 from metadata_log.codec import result_to_proto
 from metadata_log.image import (
     Controller,
@@ -187,6 +188,18 @@ def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
                 stored_key=credential.stored_key,
                 server_key=credential.server_key,
                 iterations=credential.iterations,
+            )
+        )
+    for pattern, entry in bindings(image.acls):
+        yield pb.SnapshotRecord(
+            acl=pb.AclState(
+                resource_type=pattern.resource_type,
+                pattern_type=pattern.pattern_type,
+                resource_name=pattern.name,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission=entry.permission,
             )
         )
     for client, kept in image.results.items():

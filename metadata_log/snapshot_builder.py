@@ -6,6 +6,7 @@ from typing import Any, Final
 import immutables
 import msgspec
 
+from metadata_log.acls import AclEntry, AclPattern
 from metadata_log.codec import result_from_proto
 from metadata_log.image import (
     Broker,
@@ -69,6 +70,7 @@ class SnapshotBuilder:
         self._reassignments: dict[str, dict[int, Reassignment]] = {}
         self._additions: dict[str, PartitionAddition] = {}
         self._removals: dict[str, PartitionRemoval] = {}
+        self._acls: dict[AclPattern, dict[str, set[AclEntry]]] = {}
         self._features: dict[str, int] = {}
         self._scram: dict[ScramKey, ScramCredential] = {}
         self._tokens: dict[str, DelegationToken] = {}
@@ -120,6 +122,14 @@ class SnapshotBuilder:
             ),
             additions=immutables.Map(self._additions),
             removals=immutables.Map(self._removals),
+            acls=immutables.Map(
+                {
+                    pattern: immutables.Map(
+                        {principal: frozenset(entries) for principal, entries in found.items()}
+                    )
+                    for pattern, found in self._acls.items()
+                }
+            ),
             configs=immutables.Map(
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
             ),
@@ -156,6 +166,11 @@ class SnapshotBuilder:
     def _add_silence(self, state: pb.SessionSilence) -> None:
         silence = decode_silence(state)
         self._silences[silence.session_id] = silence.quarters
+
+    def _add_acl(self, state: pb.AclState) -> None:
+        pattern = AclPattern(state.resource_type, state.pattern_type, state.resource_name)
+        entry = AclEntry(state.principal, state.host, state.operation, state.permission)
+        self._acls.setdefault(pattern, {}).setdefault(entry.principal, set()).add(entry)
 
     def _add_config(self, state: pb.ConfigState) -> None:
         entity = EntityKey((state.entity_type, state.entity_name))
@@ -265,6 +280,7 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "reassignment": SnapshotBuilder._add_reassignment,
     "addition": SnapshotBuilder._add_addition,
     "removal": SnapshotBuilder._add_removal,
+    "acl": SnapshotBuilder._add_acl,
     "config": SnapshotBuilder._add_config,
     "feature": SnapshotBuilder._add_feature,
     "scram": SnapshotBuilder._add_scram,

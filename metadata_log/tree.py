@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from metadata_log import acl_tree
 from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment, ScramKey
 from metadata_log.rules.scram import MECHANISMS
 from metadata_log.types import BrokerId, SessionId, TopicPartition
@@ -306,6 +307,10 @@ def _session(image: Image, hexed: str) -> Value | None:
 # --- the tree -----------------------------------------------------------------------------------
 
 _PLACES: Final[dict[Below, _Place]] = {
+    ("acls",): _Place(
+        lambda image, below: acl_tree.names_below(image, below, _quoted),
+        lambda image, below: acl_tree.value_below(image, below, _unquoted),
+    ),
     ("admin", "delete_topics"): _table(lambda image: sorted(image.deletions), _deletion),
     ("admin", "partitions_add"): _tables(
         lambda image: sorted(image.additions), _added_numbers, _addition

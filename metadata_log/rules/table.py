@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from metadata_log.draft import Draft
 from metadata_log.features import metadata_version
 from metadata_log.records import (
+    AclAdded,
+    AclRemoved,
     BrokerAdmitted,
     BrokerRegistration,
     ConfigSet,
@@ -32,6 +34,7 @@ from metadata_log.records import (
     TopicDeletionPending,
     TopicRemoved,
 )
+from metadata_log.rules.access import acl_added, acl_removed
 from metadata_log.rules.administration import config_set, feature_level, producer_id_block
 from metadata_log.rules.leader_and_isr import isr_change, partition_change
 from metadata_log.rules.membership import (
@@ -104,6 +107,8 @@ RULES: Final[dict[type, Rule]] = {
     PartitionsAdded: Rule(since(2, partitions_added), needs_controller=True),
     PartitionRemovalPending: Rule(since(2, partition_removal_pending), needs_controller=True),
     PartitionsRemoved: Rule(since(2, partitions_removed), needs_controller=True),
+    AclAdded: Rule(since(3, acl_added), needs_controller=True),
+    AclRemoved: Rule(since(3, acl_removed), needs_controller=True),
     ConfigSet: Rule(config_set, needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),

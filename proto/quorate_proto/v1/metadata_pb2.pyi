@@ -577,6 +577,48 @@ class ControllerState(google.protobuf.message.Message):
 Global___ControllerState: typing_extensions.TypeAlias = ControllerState
 
 @typing.final
+class AclState(google.protobuf.message.Message):
+    """One access control entry of a snapshot."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: builtins.int
+    PRINCIPAL_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    PERMISSION_FIELD_NUMBER: builtins.int
+    resource_type: builtins.int
+    """As in AclAdded."""
+    pattern_type: builtins.int
+    """As in AclAdded."""
+    resource_name: builtins.str
+    """As in AclAdded."""
+    principal: builtins.str
+    """As in AclAdded."""
+    host: builtins.str
+    """As in AclAdded."""
+    operation: builtins.int
+    """As in AclAdded."""
+    permission: builtins.int
+    """As in AclAdded."""
+    def __init__(
+        self,
+        *,
+        resource_type: builtins.int = ...,
+        pattern_type: builtins.int = ...,
+        resource_name: builtins.str = ...,
+        principal: builtins.str = ...,
+        host: builtins.str = ...,
+        operation: builtins.int = ...,
+        permission: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]) -> None: ...
+
+Global___AclState: typing_extensions.TypeAlias = AclState
+
+@typing.final
 class ConfigState(google.protobuf.message.Message):
     """One configured key of a snapshot."""
 
@@ -952,6 +994,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     REASSIGNMENT_FIELD_NUMBER: builtins.int
     ADDITION_FIELD_NUMBER: builtins.int
     REMOVAL_FIELD_NUMBER: builtins.int
+    ACL_FIELD_NUMBER: builtins.int
     SCRAM_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
     @property
@@ -1015,6 +1058,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         """One per topic that is about to shrink."""
 
     @property
+    def acl(self) -> Global___AclState:
+        """One per access control entry."""
+
+    @property
     def scram(self) -> Global___ScramCredentialState:
         """One per SCRAM credential."""
 
@@ -1040,11 +1087,12 @@ class SnapshotRecord(google.protobuf.message.Message):
         reassignment: Global___ReassignmentState | None = ...,
         addition: Global___PartitionAdditionState | None = ...,
         removal: Global___PartitionRemovalState | None = ...,
+        acl: Global___AclState | None = ...,
         scram: Global___ScramCredentialState | None = ...,
         token: Global___DelegationTokenState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "scram", "token"] | None: ...
+    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "scram", "token"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -36,6 +36,7 @@ TABLES = (
     "reassignments",
     "additions",
     "removals",
+    "acls",
     "configs",
     "features",
     "scram",
@@ -177,6 +178,19 @@ records = st.one_of(
             st.builds(r.IsrMember, broker_id=brokers, broker_epoch=st.just(BrokerEpoch(2))),
             max_size=3,
         ).map(tuple),
+    ),
+    *(
+        st.builds(
+            kind,
+            resource_type=st.just(2),
+            pattern_type=st.just(3),
+            resource_name=topics,
+            principal=st.sampled_from(["User:a", "User:b"]),
+            host=st.just("*"),
+            operation=st.integers(3, 4),
+            permission=st.just(3),
+        )
+        for kind in (r.AclAdded, r.AclRemoved)
     ),
     st.builds(
         r.ConfigSet,
@@ -353,6 +367,7 @@ def assert_consistent(image: Image) -> None:
     assert {topic.topic_id: name for name, topic in image.topics.items()} == dict(image.topic_names)
     assert set(image.deletions) <= set(image.topics)
     assert set(image.results) <= set(image.sessions)
+    assert all(by_principal for by_principal in image.acls.values())
     for broker_id, broker in image.brokers.items():
         assert broker.broker_id == broker_id
         assert broker.registration.session_id in image.sessions

@@ -148,6 +148,19 @@ records = st.one_of(
         leader_epoch=int31,
         isr=st.lists(members, max_size=3).map(tuple),
     ),
+    *(
+        st.builds(
+            kind,
+            resource_type=int31,
+            pattern_type=int31,
+            resource_name=texts,
+            principal=texts,
+            host=texts,
+            operation=int31,
+            permission=int31,
+        )
+        for kind in (r.AclAdded, r.AclRemoved)
+    ),
     st.builds(
         r.ConfigSet,
         entity_type=texts,
@@ -426,6 +439,30 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             controller_epoch=ControllerEpoch(2),
         ),
         "9d11a174c41074747474747474747474747474747474030492010202059102910191020102",
+    ),
+    30: (
+        r.AclAdded(
+            resource_type=2,
+            pattern_type=3,
+            resource_name="t",
+            principal="User:a",
+            host="*",
+            operation=4,
+            permission=3,
+        ),
+        "981e0203a174a6557365723a61a12a0403",
+    ),
+    31: (
+        r.AclRemoved(
+            resource_type=2,
+            pattern_type=3,
+            resource_name="t",
+            principal="User:a",
+            host="*",
+            operation=4,
+            permission=3,
+        ),
+        "981f0203a174a6557365723a61a12a0403",
     ),
     20: (
         r.PartitionAdditionPending(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.partition_columns import SLICE
 from metadata_log.records import (
+    AclAdded,
     BrokerAdmitted,
     ConfigSet,
     DelegationTokenSet,
@@ -69,6 +70,18 @@ def image_with_everything() -> Image:
         assert log.complete_removal("growing").ok
     assert log.add_partitions("growing", (2, 1), (1, 3)).ok
     assert log.remove_partitions("shrinking", 1).ok
+    for host in ("*", "10.0.0.1"):
+        log.write_as_controller(
+            AclAdded(
+                resource_type=2,
+                pattern_type=3,
+                resource_name="orders",
+                principal="User:alice",
+                host=host,
+                operation=3,
+                permission=3,
+            )
+        )
     for key in ("retention.ms", "cleanup.policy"):
         log.write_as_controller(
             ConfigSet(entity_type="topic", entity_name="orders", key=key, value="1")

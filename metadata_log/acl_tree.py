@@ -1,0 +1,71 @@
+"""Access control entries as paths: ``/acls/topic/prefixed/orders-``."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypedDict
+
+from metadata_log.acls import AclOperation, AclPattern, AclPermission, PatternType, ResourceType
+from metadata_log.image import Image
+
+
+class AclNode(TypedDict):
+    """What ZooKeeper held for a resource with entries."""
+
+    version: int
+    acls: list[dict[str, str]]
+
+
+def names_below(
+    image: Image, below: tuple[str, ...], quoted: Callable[[str], str]
+) -> list[str] | None:
+    """Names below ``/acls`` and ``below``: types, then kinds of pattern, then resources."""
+    if len(below) > 2:
+        return None
+    paths = {_path(pattern, quoted) for pattern in image.acls}
+    found = {path[len(below)] for path in paths if path[: len(below)] == below}
+    return sorted(found) or (None if below else [])
+
+
+def value_below(
+    image: Image, below: tuple[str, ...], unquoted: Callable[[str], str]
+) -> AclNode | None:
+    """Kafka's content of the node."""
+    if len(below) != 3:
+        return None
+    resource_type, pattern_type = _number(ResourceType, below[0]), _number(PatternType, below[1])
+    found = image.acls.get(AclPattern(resource_type, pattern_type, unquoted(below[2])))
+    if found is None:
+        return None
+    entries = sorted(entry for of_one in found.values() for entry in of_one)
+    return {
+        "version": 1,
+        "acls": [
+            {
+                "principal": entry.principal,
+                "permissionType": _name(AclPermission, entry.permission),
+                "operation": _name(AclOperation, entry.operation),
+                "host": entry.host,
+            }
+            for entry in entries
+        ],
+    }
+
+
+def _path(pattern: AclPattern, quoted: Callable[[str], str]) -> tuple[str, str, str]:
+    return (
+        _name(ResourceType, pattern.resource_type),
+        _name(PatternType, pattern.pattern_type),
+        quoted(pattern.name),
+    )
+
+
+def _name(kind: type[IntEnum], number: int) -> str:
+    """In lower case; what a newer version has written: its number."""
+    return kind(number).name.lower() if number in kind.__members__.values() else str(number)
+
+
+def _number(kind: type[IntEnum], name: str) -> int:
+    if name.isdecimal():
+        return int(name)
+    member = kind.__members__.get(name.upper())
+    return 0 if member is None else member.value
