@@ -127,7 +127,13 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def grpc(self) -> Endpoint:
+        """Of clients."""
         return self.registration.grpc
+
+    @property
+    def inter_broker(self) -> Endpoint:
+        """Of brokers and the controller."""
+        return self.registration.inter_broker or self.registration.grpc
 
 
 class Controller(msgspec.Struct, frozen=True, gc=False):

@@ -66,6 +66,7 @@ def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
         inter_broker_protocol_max=record.inter_broker_protocol_max,
         metadata_version_max=record.metadata_version_max,
         listeners=map(encode_listener, record.listeners),
+        inter_broker=None if record.inter_broker is None else encode_endpoint(record.inter_broker),
     )
 
 
@@ -81,6 +82,9 @@ def decode_registration(message: pb.BrokerRegistration) -> r.BrokerRegistration:
         inter_broker_protocol_max=message.inter_broker_protocol_max,
         metadata_version_max=max(1, message.metadata_version_max),
         listeners=tuple(map(decode_listener, message.listeners)),
+        inter_broker=(
+            decode_endpoint(message.inter_broker) if message.HasField("inter_broker") else None
+        ),
     )
 
 

@@ -100,12 +100,13 @@ class BrokerRegistration(_Value, frozen=True, gc=False, kw_only=True, tag=5):
     session_id: SessionId  # The registration lives as long as this session.
     incarnation_id: bytes  # 16 random bytes per process start; the same again: the same epoch.
     kafka: Endpoint  # Where Kafka clients connect: the first of ``listeners``.
-    grpc: Endpoint  # Where peers, the controller and Spark connect.
+    grpc: Endpoint  # Where Spark and the quorate client connect.
     rack: str = ""
     log_may_be_lost: bool = False  # rule 8: leaves every ISR before it is eligible.
     inter_broker_protocol_max: Int32 = 2  # Highest control protocol level it understands.
     metadata_version_max: Int32 = 1  # Records up to this level it can read.
     listeners: tuple[Listener, ...] = ()  # All of them; none named: PLAINTEXT at ``kafka``.
+    inter_broker: Endpoint | None = None  # Where brokers and the controller connect; None: at grpc.
 
 
 class BrokerAdmitted(_Value, frozen=True, gc=False, kw_only=True, tag=14):

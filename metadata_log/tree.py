@@ -133,6 +133,7 @@ def _broker(broker: Broker) -> Value:
         "incarnation_id": registration.incarnation_id.hex(),
         "kafka": str(broker.kafka),
         "grpc": str(broker.grpc),
+        "inter_broker": str(broker.inter_broker),
         "listeners": {one.name: str(one.endpoint) for one in registration.listeners},
         "rack": registration.rack,
         "session_id": registration.session_id.hex(),

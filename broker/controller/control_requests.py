@@ -328,5 +328,6 @@ def _peer(broker: Broker) -> control_pb2.PeerBroker:
         kafka=encode_endpoint(broker.kafka),
         grpc=encode_endpoint(broker.grpc),
         rack=broker.registration.rack,
+        inter_broker=encode_endpoint(broker.inter_broker),
         listeners=map(encode_listener, broker.registration.listeners),
     )

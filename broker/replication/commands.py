@@ -100,7 +100,7 @@ class ControlCommands:
         assigned: set[TopicIdPartition] = set()
         async with self._turn, self._fetchers.told():
             for broker in image.brokers.values():
-                self._fetchers.learn_endpoint(broker.broker_id, broker.grpc)
+                self._fetchers.learn_endpoint(broker.broker_id, broker.inter_broker)
             for topic in image.topics.values():
                 for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
                     if own not in leaf.replicas:
@@ -191,7 +191,8 @@ class ControlCommands:
             self._fetchers.follow(hosted)
 
     def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:
-        endpoint = decode_endpoint(broker.grpc)
+        known = broker.inter_broker if broker.HasField("inter_broker") else broker.grpc
+        endpoint = decode_endpoint(known)
         self._fetchers.learn_endpoint(BrokerId(broker.broker_id), endpoint)
 
     def _set_aside_unlisted(self, listed: set[TopicIdPartition], metadata_offset: int) -> None:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from quorate_proto.v1 import metadata_pb2 as quorate__proto_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equorate_proto/v1/control.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"\xc0\x01\n\rControlHeader\x12\x0c\n\x04type\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x18\n\x10max_broker_epoch\x18\x05 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x06 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x07 \x01(\x03\x12\x16\n\x0e\x61\x63k_timeout_ms\x18\x08 \x01(\x05\"\xb2\x01\n\x13PartitionLeadership\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x16\n\x0erecord_version\x18\x05 \x01(\x03\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x12\n\nremoved_at\x18\x08 \x01(\x03\"g\n\x0fTopicLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x33\n\npartitions\x18\x03 \x03(\x0b\x32\x1f.quorate.v1.PartitionLeadership\"\xb5\x01\n\nPeerBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12#\n\x05kafka\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x04 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\'\n\tlisteners\x18\x06 \x03(\x0b\x32\x14.quorate.v1.Listener\"\xa7\x01\n\x13LeaderAndIsrRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x0f\n\x07is_init\x18\x02 \x01(\x08\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.quorate.v1.TopicLeadership\x12\'\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x16.quorate.v1.PeerBroker\"H\n\x10PartitionOutcome\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\"v\n\x14LeaderAndIsrResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.quorate.v1.PartitionOutcome\"q\n\x10StoppedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x13\n\x0b\x64\x65lete_data\x18\x05 \x01(\x08\"q\n\x12StopReplicaRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.quorate.v1.StoppedPartition\"u\n\x13StopReplicaResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.quorate.v1.PartitionOutcome\"\xb5\x01\n\rTopicMetadata\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07leaders\x18\x03 \x03(\x11\x12\x15\n\rleader_epochs\x18\x04 \x03(\x05\x12\x16\n\x0ereplica_counts\x18\x05 \x03(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x15\n\rabsent_counts\x18\t \x03(\x05\x12\x0e\n\x06\x61\x62sent\x18\n \x03(\x05J\x04\x08\x07\x10\x08J\x04\x08\x08\x10\t\"\xbc\x01\n\x15UpdateMetadataRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x0c\n\x04\x66ull\x18\x02 \x01(\x08\x12\'\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x16.quorate.v1.PeerBroker\x12)\n\x06topics\x18\x04 \x03(\x0b\x32\x19.quorate.v1.TopicMetadata\x12\x16\n\x0eremoved_topics\x18\x05 \x03(\t\"F\n\x16UpdateMetadataResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\"^\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\"N\n\x1a\x43ontrolledShutdownResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x1c\n\x14remaining_partitions\x18\x02 \x01(\x05\x32\x8b\x02\n\rBrokerControl\x12Q\n\x0cLeaderAndIsr\x12\x1f.quorate.v1.LeaderAndIsrRequest\x1a .quorate.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.quorate.v1.StopReplicaRequest\x1a\x1f.quorate.v1.StopReplicaResponse\x12W\n\x0eUpdateMetadata\x12!.quorate.v1.UpdateMetadataRequest\x1a\".quorate.v1.UpdateMetadataResponse2u\n\x0e\x43ontrollerDuty\x12\x63\n\x12\x43ontrolledShutdown\x12%.quorate.v1.ControlledShutdownRequest\x1a&.quorate.v1.ControlledShutdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equorate_proto/v1/control.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"\xc0\x01\n\rControlHeader\x12\x0c\n\x04type\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x18\n\x10max_broker_epoch\x18\x05 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x06 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x07 \x01(\x03\x12\x16\n\x0e\x61\x63k_timeout_ms\x18\x08 \x01(\x05\"\xb2\x01\n\x13PartitionLeadership\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x16\n\x0erecord_version\x18\x05 \x01(\x03\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x12\n\nremoved_at\x18\x08 \x01(\x03\"g\n\x0fTopicLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x33\n\npartitions\x18\x03 \x03(\x0b\x32\x1f.quorate.v1.PartitionLeadership\"\xe1\x01\n\nPeerBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12#\n\x05kafka\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\"\n\x04grpc\x18\x04 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\'\n\tlisteners\x18\x06 \x03(\x0b\x32\x14.quorate.v1.Listener\x12*\n\x0cinter_broker\x18\x07 \x01(\x0b\x32\x14.quorate.v1.Endpoint\"\xa7\x01\n\x13LeaderAndIsrRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x0f\n\x07is_init\x18\x02 \x01(\x08\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.quorate.v1.TopicLeadership\x12\'\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x16.quorate.v1.PeerBroker\"H\n\x10PartitionOutcome\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\"v\n\x14LeaderAndIsrResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.quorate.v1.PartitionOutcome\"q\n\x10StoppedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x13\n\x0b\x64\x65lete_data\x18\x05 \x01(\x08\"q\n\x12StopReplicaRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x30\n\npartitions\x18\x02 \x03(\x0b\x32\x1c.quorate.v1.StoppedPartition\"u\n\x13StopReplicaResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.quorate.v1.PartitionOutcome\"\xb5\x01\n\rTopicMetadata\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x0f\n\x07leaders\x18\x03 \x03(\x11\x12\x15\n\rleader_epochs\x18\x04 \x03(\x05\x12\x16\n\x0ereplica_counts\x18\x05 \x03(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x15\n\rabsent_counts\x18\t \x03(\x05\x12\x0e\n\x06\x61\x62sent\x18\n \x03(\x05J\x04\x08\x07\x10\x08J\x04\x08\x08\x10\t\"\xbc\x01\n\x15UpdateMetadataRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x19.quorate.v1.ControlHeader\x12\x0c\n\x04\x66ull\x18\x02 \x01(\x08\x12\'\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x16.quorate.v1.PeerBroker\x12)\n\x06topics\x18\x04 \x03(\x0b\x32\x19.quorate.v1.TopicMetadata\x12\x16\n\x0eremoved_topics\x18\x05 \x03(\t\"F\n\x16UpdateMetadataResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\"^\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\"N\n\x1a\x43ontrolledShutdownResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x1c\n\x14remaining_partitions\x18\x02 \x01(\x05\x32\x8b\x02\n\rBrokerControl\x12Q\n\x0cLeaderAndIsr\x12\x1f.quorate.v1.LeaderAndIsrRequest\x1a .quorate.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.quorate.v1.StopReplicaRequest\x1a\x1f.quorate.v1.StopReplicaResponse\x12W\n\x0eUpdateMetadata\x12!.quorate.v1.UpdateMetadataRequest\x1a\".quorate.v1.UpdateMetadataResponse2u\n\x0e\x43ontrollerDuty\x12\x63\n\x12\x43ontrolledShutdown\x12%.quorate.v1.ControlledShutdownRequest\x1a&.quorate.v1.ControlledShutdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,31 +39,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICLEADERSHIP']._serialized_start=455
   _globals['_TOPICLEADERSHIP']._serialized_end=558
   _globals['_PEERBROKER']._serialized_start=561
-  _globals['_PEERBROKER']._serialized_end=742
-  _globals['_LEADERANDISRREQUEST']._serialized_start=745
-  _globals['_LEADERANDISRREQUEST']._serialized_end=912
-  _globals['_PARTITIONOUTCOME']._serialized_start=914
-  _globals['_PARTITIONOUTCOME']._serialized_end=986
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=988
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=1106
-  _globals['_STOPPEDPARTITION']._serialized_start=1108
-  _globals['_STOPPEDPARTITION']._serialized_end=1221
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1223
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1336
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1338
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1455
-  _globals['_TOPICMETADATA']._serialized_start=1458
-  _globals['_TOPICMETADATA']._serialized_end=1639
-  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1642
-  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1830
-  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1832
-  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1902
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1904
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=1998
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=2000
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=2078
-  _globals['_BROKERCONTROL']._serialized_start=2081
-  _globals['_BROKERCONTROL']._serialized_end=2348
-  _globals['_CONTROLLERDUTY']._serialized_start=2350
-  _globals['_CONTROLLERDUTY']._serialized_end=2467
+  _globals['_PEERBROKER']._serialized_end=786
+  _globals['_LEADERANDISRREQUEST']._serialized_start=789
+  _globals['_LEADERANDISRREQUEST']._serialized_end=956
+  _globals['_PARTITIONOUTCOME']._serialized_start=958
+  _globals['_PARTITIONOUTCOME']._serialized_end=1030
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=1032
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=1150
+  _globals['_STOPPEDPARTITION']._serialized_start=1152
+  _globals['_STOPPEDPARTITION']._serialized_end=1265
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1267
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1380
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1382
+  _globals['_STOPREPLICARESPONSE']._serialized_end=1499
+  _globals['_TOPICMETADATA']._serialized_start=1502
+  _globals['_TOPICMETADATA']._serialized_end=1683
+  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1686
+  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1874
+  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1876
+  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1946
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1948
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=2042
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=2044
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=2122
+  _globals['_BROKERCONTROL']._serialized_start=2125
+  _globals['_BROKERCONTROL']._serialized_end=2392
+  _globals['_CONTROLLERDUTY']._serialized_start=2394
+  _globals['_CONTROLLERDUTY']._serialized_end=2511
 # @@protoc_insertion_point(module_scope)

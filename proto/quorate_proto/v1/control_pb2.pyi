@@ -157,6 +157,7 @@ class PeerBroker(google.protobuf.message.Message):
     GRPC_FIELD_NUMBER: builtins.int
     RACK_FIELD_NUMBER: builtins.int
     LISTENERS_FIELD_NUMBER: builtins.int
+    INTER_BROKER_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Id."""
     broker_epoch: builtins.int
@@ -169,11 +170,15 @@ class PeerBroker(google.protobuf.message.Message):
 
     @property
     def grpc(self) -> quorate_proto.v1.metadata_pb2.Endpoint:
-        """For peers."""
+        """For Spark and the quorate client."""
 
     @property
     def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[quorate_proto.v1.metadata_pb2.Listener]:
         """All for clients; none named: PLAINTEXT at kafka."""
+
+    @property
+    def inter_broker(self) -> quorate_proto.v1.metadata_pb2.Endpoint:
+        """For brokers; absent: at grpc."""
 
     def __init__(
         self,
@@ -184,9 +189,10 @@ class PeerBroker(google.protobuf.message.Message):
         grpc: quorate_proto.v1.metadata_pb2.Endpoint | None = ...,
         rack: builtins.str = ...,
         listeners: collections.abc.Iterable[quorate_proto.v1.metadata_pb2.Listener] | None = ...,
+        inter_broker: quorate_proto.v1.metadata_pb2.Endpoint | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["grpc", b"grpc", "kafka", b"kafka"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "grpc", b"grpc", "kafka", b"kafka", "listeners", b"listeners", "rack", b"rack"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["grpc", b"grpc", "inter_broker", b"inter_broker", "kafka", b"kafka"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "grpc", b"grpc", "inter_broker", b"inter_broker", "kafka", b"kafka", "listeners", b"listeners", "rack", b"rack"]) -> None: ...
 
 Global___PeerBroker: typing_extensions.TypeAlias = PeerBroker
 

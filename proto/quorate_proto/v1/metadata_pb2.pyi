@@ -205,6 +205,7 @@ class BrokerRegistration(google.protobuf.message.Message):
     INTER_BROKER_PROTOCOL_MAX_FIELD_NUMBER: builtins.int
     METADATA_VERSION_MAX_FIELD_NUMBER: builtins.int
     LISTENERS_FIELD_NUMBER: builtins.int
+    INTER_BROKER_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     session_id: builtins.bytes
@@ -225,11 +226,15 @@ class BrokerRegistration(google.protobuf.message.Message):
 
     @property
     def grpc(self) -> Global___Endpoint:
-        """Where peers, the controller and Spark connect."""
+        """Where Spark and the quorate client connect."""
 
     @property
     def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Listener]:
         """All for Kafka clients; none named: PLAINTEXT at kafka."""
+
+    @property
+    def inter_broker(self) -> Global___Endpoint:
+        """Where brokers and the controller connect; absent: at grpc."""
 
     def __init__(
         self,
@@ -244,9 +249,10 @@ class BrokerRegistration(google.protobuf.message.Message):
         inter_broker_protocol_max: builtins.int = ...,
         metadata_version_max: builtins.int = ...,
         listeners: collections.abc.Iterable[Global___Listener] | None = ...,
+        inter_broker: Global___Endpoint | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["grpc", b"grpc", "kafka", b"kafka"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "listeners", b"listeners", "log_may_be_lost", b"log_may_be_lost", "metadata_version_max", b"metadata_version_max", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["grpc", b"grpc", "inter_broker", b"inter_broker", "kafka", b"kafka"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "grpc", b"grpc", "incarnation_id", b"incarnation_id", "inter_broker", b"inter_broker", "inter_broker_protocol_max", b"inter_broker_protocol_max", "kafka", b"kafka", "listeners", b"listeners", "log_may_be_lost", b"log_may_be_lost", "metadata_version_max", b"metadata_version_max", "rack", b"rack", "session_id", b"session_id"]) -> None: ...
 
 Global___BrokerRegistration: typing_extensions.TypeAlias = BrokerRegistration
 

@@ -16,15 +16,20 @@ from metadata_log.types import (
 from quorate_proto.v1.control_pb2 import UpdateMetadataRequest
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
-REQUESTS = ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
+
+def requests() -> ControlRequests:
+    """New ones: they keep what they made of an image by its offset, and each test has a log."""
+    return ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
 
 
 def full(image: Image) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest.FromString(REQUESTS.full_metadata(image).body)
+    return UpdateMetadataRequest.FromString(requests().full_metadata(image).body)
 
 
 def delta(image: Image, *topics: str) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest.FromString(REQUESTS.update_metadata(image, frozenset(topics)).body)
+    return UpdateMetadataRequest.FromString(
+        requests().update_metadata(image, frozenset(topics)).body
+    )
 
 
 def cluster() -> MetadataLogBuilder:

@@ -80,6 +80,7 @@ records = st.one_of(
         listeners=st.lists(st.builds(r.Listener, name=texts, endpoint=endpoints), max_size=2).map(
             tuple
         ),
+        inter_broker=st.none() | endpoints,
     ),
     st.builds(
         r.TopicCreated,
@@ -345,10 +346,11 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             inter_broker_protocol_max=2,
             metadata_version_max=3,
             listeners=(r.Listener(name="S", endpoint=Endpoint("l", 3)),),
+            inter_broker=Endpoint("i", 4),
         ),
         (
-            "9b0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
-            "a16b0192a16702a172c302039192a15392a16c03"
+            "9c0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+            "a16b0192a16702a172c302039192a15392a16c0392a16904"
         ),
     ),
     6: (
@@ -521,13 +523,19 @@ EARLIER_FORMS: dict[str, tuple[int, str, dict[str, Any]]] = {
         5,
         "990501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
         "a16b0192a16702a172c302",
-        {"metadata_version_max": 1, "listeners": ()},
+        {"metadata_version_max": 1, "listeners": (), "inter_broker": None},
     ),
     "registration without listeners": (
         5,
         "9a0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
         "a16b0192a16702a172c30203",
-        {"listeners": ()},
+        {"listeners": (), "inter_broker": None},
+    ),
+    "registration without an inter-broker listener": (
+        5,
+        "9b0501c41073737373737373737373737373737373c4106969696969696969696969696969696992"
+        "a16b0192a16702a172c302039192a15392a16c03",
+        {"inter_broker": None},
     ),
     "voters without metadata version": (
         15,
