@@ -49,6 +49,11 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
+from broker.security.token_config import (
+    DELEGATION_TOKEN_SECRET_KEY,
+    DELEGATION_TOKEN_SECRET_KEY_FILE,
+)
+from broker.security.token_keys import TokenKeys
 from broker.surroundings import KafkaListener, Surroundings
 from broker.throttle_config import throttles
 from metadata_log.configuration import Configuration, parse_endpoint
@@ -86,6 +91,9 @@ class BrokerNode:
         self._cache = MetadataCache()
         self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
         self._limits = LiveLimits(self._live)
+        self._token_keys = TokenKeys(
+            config[DELEGATION_TOKEN_SECRET_KEY], config[DELEGATION_TOKEN_SECRET_KEY_FILE]
+        )
         self._replicas = self._replica_manager()
 
     async def start(self) -> None:
@@ -186,6 +194,7 @@ class BrokerNode:
             transport=GrpcControlTransport(self._channels),
             draw=partial(draw_ids, self._surroundings.random_bytes),
             clock_ms=self._surroundings.wall_clock_ms,
+            token_keys=self._token_keys,
         )
         await self._registrar.start()
         on_stop(self._registrar.close)

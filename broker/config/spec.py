@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.config import controller, listeners, log, node, replication, topics
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from broker.security import token_config
 from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
@@ -21,6 +22,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(topics),
         *declared(controller),
         *declared(log),
+        *declared(token_config),
         *BROKER_SECURITY,
         LOG_LEVEL,
     ],

@@ -15,13 +15,16 @@ from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.changes import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_DELEGATION_TOKEN,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     ELECT_LEADERS,
+    EXPIRE_DELEGATION_TOKEN,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
     REMOVE_PARTITIONS,
+    RENEW_DELEGATION_TOKEN,
     UPDATE_FEATURES,
     A,
     Change,
@@ -43,11 +46,13 @@ from broker.controller.managers.topics import NewIds
 from broker.controller.partition_counts import PartitionCounts
 from broker.controller.publisher import Publisher
 from broker.controller.reassignment_agent import ReassignmentAgent
+from broker.controller.token_requests import TokenRequests
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
+from broker.security.token_keys import Keys
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
 from metadata_log.handover import CannotTakeOffice
@@ -78,8 +83,8 @@ Deposed = Callable[[ControllerEpoch], None]
 class Controller:
     """The tenure of one controller.
 
-    ``resign`` and ``deposed`` lead back to the election. ``draw`` gives topic ids and where
-    placement begins: the only randomness there is.
+    ``resign`` and ``deposed`` lead back to the election. ``draw`` gives ids and where placement
+    begins: the only randomness there is. ``clock_ms``: wall clock, milliseconds since the epoch.
     """
 
     def __init__(
@@ -91,6 +96,8 @@ class Controller:
         images: Images,
         transport: ControlTransport,
         draw: Callable[[], NewIds],
+        clock_ms: Callable[[], int],
+        token_keys: Callable[[], Keys],
         resign: Resign,
         hand_over: HandOver,
         deposed: Deposed,
@@ -157,6 +164,15 @@ class Controller:
             publisher=self._publisher,
             candidates=self._staying,
         )
+        self._tokens = TokenRequests(
+            office=office,
+            config=config,
+            writer=self._writer,
+            events=self._events,
+            keys=token_keys,
+            clock_ms=clock_ms,
+            draw_id=lambda: draw().topic_id.hex(),
+        )
         self._changes = self._implementations()
 
     @property
@@ -185,6 +201,7 @@ class Controller:
         self._events.put(Priority.BROKERS, self._take_up_pending)
         self._features.start()
         self._elections.start()
+        self._tokens.start()
 
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
@@ -209,6 +226,7 @@ class Controller:
         self._counts.close()
         self._deletions.close()
         self._elections.close()
+        self._tokens.close()
         await self._events.close()
         log.info("broker %d is no longer the controller of epoch %d", *self._office)
 
@@ -370,4 +388,7 @@ class Controller:
         found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
         found.add(UPDATE_FEATURES, self._features.update)
         found.add(INCREMENTAL_ALTER_CONFIGS, self._configs.alter)
+        found.add(CREATE_DELEGATION_TOKEN, self._tokens.create)
+        found.add(RENEW_DELEGATION_TOKEN, self._tokens.renew)
+        found.add(EXPIRE_DELEGATION_TOKEN, self._tokens.expire)
         return found

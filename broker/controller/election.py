@@ -19,6 +19,7 @@ from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
 from broker.dynamic_config import LiveConfiguration
+from broker.security.token_keys import Keys
 from metadata_log.draft import Changes
 from metadata_log.handover import hand_over
 from metadata_log.image import Image
@@ -103,6 +104,7 @@ class ControllerElector:
         transport: ControlTransport,
         draw: Callable[[], NewIds],
         clock_ms: Callable[[], int],
+        token_keys: Callable[[], Keys] = tuple,
         hold_back_ms: int = HOLD_BACK_MS,
     ) -> None:
         self.active: Controller | None = None
@@ -113,6 +115,7 @@ class ControllerElector:
         self._transport = transport
         self._draw = draw
         self._clock_ms = clock_ms
+        self._token_keys = token_keys
         self._hold_back_ms = hold_back_ms
         self._held_back_until_s = 0.0
         self._over = ControllerEpoch(0)
@@ -252,6 +255,8 @@ class ControllerElector:
             images=self._images,
             transport=self._transport,
             draw=self._draw,
+            clock_ms=self._clock_ms,
+            token_keys=self._token_keys,
             resign=self._resign,
             hand_over=self._hand_over,
             deposed=self._on_deposed,

@@ -2,12 +2,15 @@
 
 from typing import Final, NamedTuple
 
+USER_TYPE: Final = "User"
+"""The one type of principal that Kafka itself makes."""
+
 
 class KafkaPrincipal(NamedTuple):
     """A client's identity in Kafka's words: ``User:alice``."""
 
     name: str
-    type: str = "User"
+    type: str = USER_TYPE
     token_authenticated: bool = False
     """It came with a delegation token: that makes no other token (KIP-48)."""
 
@@ -17,3 +20,9 @@ class KafkaPrincipal(NamedTuple):
 
 ANONYMOUS: Final = KafkaPrincipal("ANONYMOUS")
 """Kafka's principal of a client that did not authenticate."""
+
+
+def parse_principal(text: str) -> KafkaPrincipal:
+    """``User:alice`` as its parts; names may hold colons, and without any all is the type."""
+    kind, _, name = text.partition(":")
+    return KafkaPrincipal(name, kind)

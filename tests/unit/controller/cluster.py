@@ -71,6 +71,8 @@ class Cluster:
         self.silent: set[int] = set()
         self.slow: dict[tuple[int, ControlKind], asyncio.Event] = {}
         self.log_may_be_lost = False
+        self.wall_clock_ms = 1_593_330_804_078
+        self.token_keys: tuple[bytes, ...] = ()
         self.configure(**settings)
         self._incarnations = 0
         self._topics = 0

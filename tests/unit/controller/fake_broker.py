@@ -34,6 +34,8 @@ class Surroundings(ControlTransport, Protocol):
     quorum: LocalQuorum
     config: Configuration
     log_may_be_lost: bool
+    wall_clock_ms: int
+    token_keys: tuple[bytes, ...]
 
     def draw(self) -> NewIds: ...
 
@@ -100,7 +102,8 @@ class FakeBroker:
             images=self.follower,
             transport=cluster,
             draw=cluster.draw,
-            clock_ms=lambda: 1_593_330_804_078,
+            clock_ms=lambda: cluster.wall_clock_ms,
+            token_keys=lambda: cluster.token_keys,
         )
         self.admin = AdminService(
             cluster_id=lambda: self.quorum.cluster_id,

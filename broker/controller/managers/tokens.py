@@ -1,0 +1,220 @@
+"""Delegation tokens: who may make, renew and end which, and until when they live (KIP-48).
+
+Times are the controller's wall clock. A period that is not positive means the cluster's own; one
+that is too long is cut to what the cluster allows, never refused, as in Kafka.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from broker.controller.managers.office import Office
+from broker.errors import KafkaError
+from broker.security.principal import ANONYMOUS, USER_TYPE, parse_principal
+from metadata_log.image import DelegationToken, Image
+from metadata_log.paths import token_path
+from metadata_log.records import (
+    Absent,
+    AtVersion,
+    Condition,
+    DelegationTokenRemoved,
+    DelegationTokenSet,
+    Operation,
+    Record,
+)
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+FOREVER_MS = 2**63 - 1
+"""The last moment that the metadata log can name."""
+
+
+class Lifetimes(NamedTuple):
+    """As the cluster is configured."""
+
+    max_lifetime_ms: int
+    expiry_time_ms: int
+
+
+class TokenDecision(NamedTuple):
+    """What becomes of one token; true once ``operation`` is applied."""
+
+    token_id: str
+    token: DelegationTokenSet
+    operation: Operation
+
+
+def requester_of(context: admin_pb2.RequestContext) -> str:
+    """Who asks; tokens are for those who have shown who they are, and not by a token.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+    """
+    if context.token_authenticated:
+        raise KafkaError(
+            errors_pb2.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "who comes with a delegation token can neither make, change nor see any: authenticate "
+            "as the user itself",
+        )
+    if context.principal_name in ("", str(ANONYMOUS)):
+        raise KafkaError(
+            errors_pb2.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "delegation tokens are for authenticated clients: use a listener with SASL, or with "
+            "SSL and client certificates",
+        )
+    return context.principal_name
+
+
+def create(
+    request: admin_pb2.CreateDelegationTokenRequest,
+    *,
+    office: Office,
+    now_ms: int,
+    token_id: str,
+    lifetimes: Lifetimes,
+) -> TokenDecision:
+    """A new token of the asker, or of the owner that is named.
+
+    Raises:
+        KafkaError: INVALID_PRINCIPAL_TYPE, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+    """
+    requester = requester_of(request.context)
+    owner = request.owner or requester
+    for principal in (owner, *request.renewers):
+        _check_principal(principal)
+    max_lifetime_ms = _period(request.max_lifetime_ms, lifetimes.max_lifetime_ms)
+    max_ms = min(now_ms + max_lifetime_ms, FOREVER_MS)
+    token = DelegationTokenSet(
+        token_id=token_id,
+        owner=owner,
+        requester=requester,
+        renewers=tuple(dict.fromkeys(request.renewers)),
+        issue_ms=now_ms,
+        expiry_ms=min(now_ms + lifetimes.expiry_time_ms, max_ms),
+        max_ms=max_ms,
+    )
+    absent = Absent(path=token_path(token_id))
+    return TokenDecision(token_id, token, _under(office, absent, token))
+
+
+def renew(
+    image: Image,
+    request: admin_pb2.RenewDelegationTokenRequest,
+    *,
+    office: Office,
+    now_ms: int,
+    token_id: str | None,
+    lifetimes: Lifetimes,
+) -> TokenDecision:
+    """The token lives on from now. ``token_id``: of the secret in the request, None: of none.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_NOT_FOUND, _OWNER_MISMATCH, _EXPIRED, _REQUEST_NOT_ALLOWED.
+    """
+    found_id, token = _theirs(image, requester_of(request.context), token_id)
+    _check_alive(found_id, token, now_ms)
+    period_ms = _period(request.renew_period_ms, lifetimes.expiry_time_ms)
+    return _ending(office, found_id, token, now_ms + period_ms)
+
+
+def expire(
+    image: Image,
+    request: admin_pb2.ExpireDelegationTokenRequest,
+    *,
+    office: Office,
+    now_ms: int,
+    token_id: str | None,
+) -> TokenDecision:
+    """The token ends after the period, or, if that is negative, at once. As ``renew``."""
+    found_id, token = _theirs(image, requester_of(request.context), token_id)
+    if request.expiry_time_period_ms < 0:
+        ended = _written(found_id, token, now_ms)
+        removed = DelegationTokenRemoved(token_id=found_id)
+        return TokenDecision(found_id, ended, _under(office, _seen(found_id, token), removed))
+    _check_alive(found_id, token, now_ms)
+    return _ending(office, found_id, token, now_ms + request.expiry_time_period_ms)
+
+
+def removals(image: Image, *, office: Office, now_ms: int) -> list[Operation]:
+    """Takes out the tokens that have ended; one of them renewed meanwhile stays."""
+    return [
+        _under(office, _seen(token_id, token), DelegationTokenRemoved(token_id=token_id))
+        for token_id, token in sorted(image.tokens.items())
+        if token.expired(now_ms)
+    ]
+
+
+def described(
+    image: Image, requester: str, owners: Sequence[str]
+) -> list[tuple[str, DelegationToken]]:
+    """Tokens that ``requester`` may renew and that concern any of ``owners``; none: all. By id."""
+    return [
+        (token_id, token)
+        for token_id, token in sorted(image.tokens.items())
+        if may_renew(token, requester)
+        and (not owners or any(may_renew(token, owner) for owner in owners))
+    ]
+
+
+def may_renew(token: DelegationToken, principal: str) -> bool:
+    """Whether it is the principal's to renew, to end and to see."""
+    return principal in (token.owner, token.requester) or principal in token.renewers
+
+
+def _period(wanted_ms: int, longest_ms: int) -> int:
+    return min(wanted_ms, longest_ms) if wanted_ms > 0 else longest_ms
+
+
+def _check_principal(principal: str) -> None:
+    """Tokens stand for users; Kafka knows no other type."""
+    if parse_principal(principal).type != USER_TYPE or not parse_principal(principal).name:
+        raise KafkaError(
+            errors_pb2.INVALID_PRINCIPAL_TYPE,
+            f"{principal!r} can neither own nor renew a delegation token: it must be User:NAME",
+        )
+
+
+def _theirs(image: Image, principal: str, token_id: str | None) -> tuple[str, DelegationToken]:
+    token = None if token_id is None else image.tokens.get(token_id)
+    if token_id is None or token is None:
+        raise KafkaError(
+            errors_pb2.DELEGATION_TOKEN_NOT_FOUND,
+            "there is no delegation token of that HMAC: it has ended, or never was",
+        )
+    if not may_renew(token, principal):
+        raise KafkaError(
+            errors_pb2.DELEGATION_TOKEN_OWNER_MISMATCH,
+            f"delegation token {token_id} is not {principal}'s to renew or to end",
+        )
+    return token_id, token
+
+
+def _check_alive(token_id: str, token: DelegationToken, now_ms: int) -> None:
+    if token.expired(now_ms):
+        raise KafkaError(
+            errors_pb2.DELEGATION_TOKEN_EXPIRED,
+            f"delegation token {token_id} has ended: make another one",
+        )
+
+
+def _ending(office: Office, token_id: str, token: DelegationToken, at_ms: int) -> TokenDecision:
+    """It ends at ``at_ms``, or as near to that as it may. Clocks of controllers differ: this one's
+    may be before the issue.
+    """
+    written = _written(token_id, token, max(token.issue_ms, min(at_ms, token.max_ms)))
+    return TokenDecision(token_id, written, _under(office, _seen(token_id, token), written))
+
+
+def _written(token_id: str, token: DelegationToken, expiry_ms: int) -> DelegationTokenSet:
+    fields = msgspec.structs.asdict(token)
+    del fields["version"]
+    return DelegationTokenSet(token_id=token_id, **{**fields, "expiry_ms": expiry_ms})
+
+
+def _seen(token_id: str, token: DelegationToken) -> AtVersion:
+    return AtVersion(path=token_path(token_id), version=token.version)
+
+
+def _under(office: Office, condition: Condition, record: Record) -> Operation:
+    operation = office.operation(record)
+    return msgspec.structs.replace(operation, conditions=(*operation.conditions, condition))

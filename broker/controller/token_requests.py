@@ -1,0 +1,199 @@
+"""Delegation tokens at the controller: requests carried out, and ended tokens removed (KIP-48)."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+
+from broker.control.changes import (
+    CREATE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+    A,
+    Change,
+    Q,
+)
+from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.managers import tokens
+from broker.controller.managers.office import Office
+from broker.controller.managers.tokens import Lifetimes, TokenDecision
+from broker.controller.writer import Writer
+from broker.dynamic_config import LiveConfiguration
+from broker.errors import CODE_OF_RESULT, KafkaError
+from broker.security.token_config import (
+    DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
+    DELEGATION_TOKEN_EXPIRY_TIME_MS,
+    DELEGATION_TOKEN_MAX_LIFETIME_MS,
+)
+from broker.security.token_keys import Keys
+from broker.security.token_secrets import TokenIndex, secret_of
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorum.errors import QuorumError, SessionLost
+
+log = logging.getLogger(__name__)
+
+
+class TokenRequests:
+    """The tokens of one controller's tenure.
+
+    ``keys``: those in force, newest first. ``clock_ms``: wall clock, milliseconds since the epoch.
+    ``draw_id``: an id that no token ever had.
+    """
+
+    def __init__(
+        self,
+        *,
+        office: Office,
+        config: LiveConfiguration,
+        writer: Writer,
+        events: EventQueue,
+        keys: Callable[[], Keys],
+        clock_ms: Callable[[], int],
+        draw_id: Callable[[], str],
+    ) -> None:
+        self._office = office
+        self._writer = writer
+        self._events = events
+        self._keys = keys
+        self._clock_ms = clock_ms
+        self._draw_id = draw_id
+        self._lifetimes = Lifetimes(
+            config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS]
+        )
+        self._interval_ms = config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
+        self._index = TokenIndex()
+        self._removing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._removing = asyncio.create_task(self._remove_for_ever(), name="token-expiry")
+
+    def close(self) -> None:
+        if self._removing is not None:
+            self._removing.cancel()
+
+    # -- asked for -------------------------------------------------------------------------------
+
+    async def create(
+        self, request: admin_pb2.CreateDelegationTokenRequest
+    ) -> admin_pb2.CreateDelegationTokenResponse:
+        """Make a token; its secret is in the answer, and nowhere else."""
+
+        async def create(keys: Keys) -> admin_pb2.CreateDelegationTokenResponse:
+            decision = tokens.create(
+                request,
+                office=self._office,
+                now_ms=self._clock_ms(),
+                token_id=self._draw_id(),
+                lifetimes=self._lifetimes,
+            )
+            await self._write(decision)
+            token = decision.token
+            return admin_pb2.CreateDelegationTokenResponse(
+                token=admin_pb2.DelegationToken(
+                    token_id=token.token_id,
+                    owner=token.owner,
+                    requester=token.requester,
+                    renewers=token.renewers,
+                    issue_ms=token.issue_ms,
+                    expiry_ms=token.expiry_ms,
+                    max_ms=token.max_ms,
+                ),
+                hmac=secret_of(keys[0], token.token_id),
+            )
+
+        return await self._carry_out(CREATE_DELEGATION_TOKEN, request, create)
+
+    async def renew(
+        self, request: admin_pb2.RenewDelegationTokenRequest
+    ) -> admin_pb2.RenewDelegationTokenResponse:
+        """Let a token live longer."""
+
+        async def renew(keys: Keys) -> admin_pb2.RenewDelegationTokenResponse:
+            image = self._writer.image
+            decision = tokens.renew(
+                image,
+                request,
+                office=self._office,
+                now_ms=self._clock_ms(),
+                token_id=self._index.find(image, keys, request.hmac),
+                lifetimes=self._lifetimes,
+            )
+            await self._write(decision)
+            return admin_pb2.RenewDelegationTokenResponse(expiry_ms=decision.token.expiry_ms)
+
+        return await self._carry_out(RENEW_DELEGATION_TOKEN, request, renew)
+
+    async def expire(
+        self, request: admin_pb2.ExpireDelegationTokenRequest
+    ) -> admin_pb2.ExpireDelegationTokenResponse:
+        """Let a token end, now or at another time."""
+
+        async def expire(keys: Keys) -> admin_pb2.ExpireDelegationTokenResponse:
+            image = self._writer.image
+            decision = tokens.expire(
+                image,
+                request,
+                office=self._office,
+                now_ms=self._clock_ms(),
+                token_id=self._index.find(image, keys, request.hmac),
+            )
+            await self._write(decision)
+            return admin_pb2.ExpireDelegationTokenResponse(expiry_ms=decision.token.expiry_ms)
+
+        return await self._carry_out(EXPIRE_DELEGATION_TOKEN, request, expire)
+
+    async def _carry_out(
+        self, change: Change[Q, A], request: Q, work: Callable[[Keys], Awaitable[A]]
+    ) -> A:
+        try:
+            tokens.requester_of(request.context)
+            keys = self._keys()
+            if not keys:
+                raise KafkaError(
+                    errors_pb2.DELEGATION_TOKEN_AUTH_DISABLED,
+                    "there are no delegation tokens: set delegation.token.secret.key or "
+                    "delegation.token.secret.key.file on all brokers, and see their logs",
+                )
+            return await self._events.run(Priority.ADMIN, functools.partial(work, keys))
+        except KafkaError as error:
+            return change.failed(request, error.code, error.message)
+        except (LeftOffice, SessionLost):
+            answer = change.answer()
+            answer.error_code = errors_pb2.NOT_CONTROLLER
+            return answer
+        except QuorumError as error:
+            log.warning("%s without an answer: %s", change.rpc, error)
+            return change.failed(
+                request,
+                errors_pb2.REQUEST_TIMED_OUT,
+                f"the metadata quorum did not answer: {error}",
+            )
+
+    async def _write(self, decision: TokenDecision) -> None:
+        """
+        Raises:
+            KafkaError: refused. LeftOffice, QuorumError: as ``Writer.commit``.
+        """
+        (result,) = await self._writer.commit([decision.operation])
+        if not result.ok:
+            raise KafkaError(CODE_OF_RESULT[result.code], result.detail)
+
+    # -- by itself -------------------------------------------------------------------------------
+
+    async def _remove_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_ms / 1000)
+            try:
+                await self._events.run(Priority.ADMIN, self._remove_ended)
+            except LeftOffice:
+                return
+            except QuorumError as error:
+                log.warning("ended tokens stay until the quorum answers: %s", error)
+
+    async def _remove_ended(self) -> None:
+        image = self._writer.image
+        operations = tokens.removals(image, office=self._office, now_ms=self._clock_ms())
+        results = await self._writer.commit(operations)
+        if results:
+            ended = sum(result.ok for result in results)
+            log.info("%d delegation tokens have ended and are removed", ended)
