@@ -44,8 +44,8 @@ class Checker:
 
     def __init__(self, world: World, machines: "dict[int, Machine]") -> None:
         self.truths = Truths()
-        self.metadata = MetadataChecker(world, self.truths)
         self.copies = CopiesChecker(machines, self.truths.lives)
+        self.metadata = MetadataChecker(world, self.truths, self.copies)
         self._controllers: dict[int, int] = {}
         self._forwarders: dict[bytes, int] = {}
         self._seen: dict[Process, dict[TopicIdPartition, _Seen]] = {}
@@ -102,10 +102,11 @@ class Checker:
         if leads and (not known.leads or epoch != known.epoch):
             self._leads_now(machine, hosted, truth, who)
             known.checked = 0
+        led = leads or (known.leads and not truth.is_lossy)
         known.leads, known.epoch, known.high_watermark = leads, epoch, high_watermark
         known.checked = min(known.checked, hosted.log.log_end_offset)
         if high_watermark > known.checked and self._counts(hosted, truth):
-            self._check_committed(hosted, truth, known.checked, high_watermark, who)
+            self._check_committed(hosted, truth, known.checked, high_watermark, who, led=led)
             known.checked = high_watermark
 
     def _is_of_one_life(self, hosted: HostedPartition, who: str) -> None:
@@ -162,11 +163,14 @@ class Checker:
         return end
 
     def _check_committed(
-        self, hosted: HostedPartition, truth: Truth, begin: int, end: int, who: str
+        self, hosted: HostedPartition, truth: Truth, begin: int, end: int, who: str, *, led: bool
     ) -> None:
+        """``led``: now, or when it was last looked at: it may have committed, and then seen that
+        another leads, all in one step.
+        """
         begin, before = max(begin, hosted.log.log_start_offset), truth.end
         for batch in _read(hosted, begin, end):
-            if hosted.leads:
+            if led:
                 truth.extend(batch, who)
             elif not truth.is_lossy:
                 truth.check(batch, who)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from broker.replication.hosted import HostedPartition
-from metadata_log.image import Image
-from metadata_log.types import TopicIdPartition
+from metadata_log.image import Image, Partition
+from metadata_log.types import BrokerId, TopicIdPartition
 from tests.sim.cluster.lives import Lives
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation
@@ -24,10 +24,9 @@ class CopiesChecker:
 
     def committed(self, image: Image, hosted: HostedPartition, truth: Truth, who: str) -> None:
         """What is committed is durable on every member of the true ISR, and on enough of them."""
-        topic = image.topic_by_id(hosted.tip.topic_id)
-        if topic is None or hosted.tip.partition >= image.kept(topic):
+        partition = _kept(image, hosted.tip)
+        if partition is None:
             return
-        partition = topic.partitions[hosted.tip.partition]
         mine = self._lives.of(hosted.tip, hosted.replica.leader_epoch)
         if mine != self._lives.of(hosted.tip, partition.leader_epoch):
             return
@@ -61,6 +60,25 @@ class CopiesChecker:
                 f"and durable up to {flushed} only"
             )
 
+    def joined(self, image: Image, truth: Truth, members: list[BrokerId], where: str) -> None:
+        """Who comes into an ISR has all that is committed: it may have to lead the next moment."""
+        if truth.is_lossy or _kept(image, truth.tip) is None:
+            return
+        for member in members:
+            process = self._machines[member].process
+            registered = image.brokers.get(member)
+            if process is None or registered is None:
+                continue
+            if process.node._broker_epoch() != registered.epoch:
+                continue  # What that incarnation had when it was counted is gone with it.
+            hosted = process.node._replicas.table.get(truth.tip)
+            flushed = 0 if hosted is None else hosted.log.flushed_offset
+            if flushed < truth.end:
+                raise Violation(
+                    f"broker {member} joined the ISR of {where} with a durable log end of "
+                    f"{flushed}; committed is [0, {truth.end})"
+                )
+
     def goes_down(self, machine: "Machine") -> None:
         """What its disk has is remembered until it is up again."""
         process = machine.process
@@ -68,3 +86,11 @@ class CopiesChecker:
             self._flushed_at_the_end[machine.voter_id].update(
                 (hosted.tip, hosted.log.flushed_offset) for hosted in process.node._replicas.table
             )
+
+
+def _kept(image: Image, tip: TopicIdPartition) -> Partition | None:
+    """What is decided of a partition, unless it is gone or going."""
+    topic = image.topic_by_id(tip.topic_id)
+    if topic is None or tip.partition >= image.kept(topic):
+        return None
+    return topic.partitions[tip.partition]

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import permutations
 
 from tests.sim.cluster.clients import CLIENT_HOST
+from tests.sim.cluster.late_writes import LateWrites
 from tests.sim.cluster.machine import Machine
 from tests.sim.cluster.operator import Operator
 from tests.sim.cluster.quorum import SimulatedQuorum
@@ -34,6 +35,7 @@ class Faults:
         self._session_s = session_s
         self.is_over = False
         self.mischief = Mischief()
+        self._late_writes = LateWrites(world, quorum, self._overtake)
         kinds: list[tuple[Callable[[], None], float]] = [
             (self._kill_one, 3.0),
             (self._kill_some, 1.0),
@@ -46,6 +48,8 @@ class Faults:
             (self._cut_from_quorum, 2.0),
             (self._quorum_away, 1.5),
             (self._lag_a_watch, 1.5),
+            (self._hold_writes_back, 1.5),
+            (self._late_writes.wait_for_a_replica, 2.0),
             (self._slow_disk, 1.5),
             (self._full_disk, 0.5),
             (self._slow_network, 1.0),
@@ -93,6 +97,7 @@ class Faults:
         self._network.heal_all()
         self._quorum.cuts.clear()
         self._quorum.lagging.clear()
+        self._late_writes.clear()
         self._quorum.lost = 0.0
         self.mischief = Mischief()
         for machine in self._machines.values():
@@ -271,6 +276,18 @@ class Faults:
         self._world.note(f"watch of {broker_id} lags by {lag_s} s")
         self._quorum.lagging[broker_id] = lag_s
         self._world.after(self._seconds(), partial(self._keeps_up, broker_id))
+
+    def _hold_writes_back(self) -> None:
+        self._late_writes.hold_back(self._any().voter_id, self._seconds())
+
+    def _overtake(self, leader: int, joining: int) -> None:
+        """The controller decides before the leader's ISR change is there, and who joins by it
+        falls behind."""
+        seconds = self._world.between(3.0, 6.0)
+        self._cut(leader, joining, seconds)
+        self._cut(joining, leader, seconds)
+        decides = [self._operator.elect, self._operator.reassign, self._operator.reassign]
+        self._world.random.choice(decides)()
 
     def _keeps_up(self, broker_id: int) -> None:
         self._quorum.lagging.pop(broker_id, None)

@@ -5,6 +5,7 @@ from metadata_log.apply import Applied
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.records import Transaction
 from metadata_log.types import NO_BROKER, TopicIdPartition, TopicPartition
+from tests.sim.cluster.copies import CopiesChecker
 from tests.sim.cluster.lives import Truths
 from tests.sim.world import Violation, World
 
@@ -12,10 +13,11 @@ from tests.sim.world import Violation, World
 class MetadataChecker:
     """Looks at every applied transaction."""
 
-    def __init__(self, world: World, truths: Truths) -> None:
+    def __init__(self, world: World, truths: Truths, copies: CopiesChecker) -> None:
         self.image = Image()
         self._world = world
         self._truths = truths
+        self._copies = copies
 
     def applied(self, before: Image, applied: Applied, transaction: Transaction) -> None:
         """Offsets, epochs and versions only grow; leader and ISR change by the rules alone."""
@@ -75,6 +77,11 @@ class MetadataChecker:
                 TopicIdPartition(topic.topic_id, number), now.leader_epoch, where
             )
             truth.lossy_from = now.leader_epoch
+        if not by_controller:
+            tip = TopicIdPartition(topic.topic_id, number)
+            truth = self._truths.of(tip, now.leader_epoch, where)
+            joined = [member for member in now.isr if member not in was.isr]
+            self._copies.joined(after, truth, joined, f"{where} (epoch {now.leader_epoch})")
 
     def _decided_in_office(self, where: str, before: Image, now: Partition) -> None:
         """A deposed controller changes nothing (E3)."""

@@ -52,6 +52,8 @@ class SimulatedQuorum:
         """(host, towards the quorum) ways that are cut."""
         self.lagging: dict[int, float] = {}
         """Watches of a host lag by so much."""
+        self.lateness_s: Callable[[int, Sequence[Operation]], float] = lambda *_: 0.0
+        """How much later a host's transaction comes; what it asks besides does not."""
         self.on_applied: Callable[[Image, Applied, Transaction], None] = lambda *_: None
         self._world = world
         self._table = SessionTable()
@@ -175,9 +177,9 @@ class SimulatedQuorum:
 
     # -- the way to it ---------------------------------------------------------------------------
 
-    def ask(self, host_id: int, request: Callable[[], None]) -> None:
+    def ask(self, host_id: int, request: Callable[[], None], *, late_s: float = 0.0) -> None:
         """Run ``request`` at the quorum, if it gets there."""
-        self._pass(host_id, request, towards=True)
+        self._pass(host_id, request, towards=True, late_s=late_s)
 
     def tell(self, client: "SimulatedQuorumClient", answer: Callable[[], None]) -> None:
         """Run ``answer`` at the client, if it gets there."""
@@ -190,11 +192,13 @@ class SimulatedQuorum:
     def delay(self) -> float:
         return self.delay_s * (0.5 + self._world.random.expovariate(1.5))
 
-    def _pass(self, host_id: int, action: Callable[[], None], *, towards: bool) -> None:
+    def _pass(
+        self, host_id: int, action: Callable[[], None], *, towards: bool, late_s: float = 0.0
+    ) -> None:
         world = self._world
         if (host_id, towards) in self.cuts or (self.lost and world.chance(self.lost)):
             return
-        late_s = world.between(0.0, LATE_S) if world.chance(self.lost) else 0.0
+        late_s += world.between(0.0, LATE_S) if world.chance(self.lost) else 0.0
         world.after(self.delay() + late_s, action)
 
     # -- watches ---------------------------------------------------------------------------------

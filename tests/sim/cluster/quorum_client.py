@@ -29,9 +29,13 @@ CLUSTER_ID: Final = "simulated"
 class _Pending:
     """A transaction on its way."""
 
-    def __init__(self, encoded: bytes, future: "asyncio.Future[TransactionResult]") -> None:
+    def __init__(
+        self, encoded: bytes, future: "asyncio.Future[TransactionResult]", late_s: float
+    ) -> None:
         self.encoded = encoded
         self.future = future
+        self.late_s = late_s
+        """On the way, each time it is sent."""
         self.times_sent = 0
 
 
@@ -168,9 +172,9 @@ class SimulatedQuorumClient:
         finally:
             timer.cancel()
 
-    def _ask(self, request: Callable[[], None]) -> None:
+    def _ask(self, request: Callable[[], None], *, late_s: float = 0.0) -> None:
         if self.process is self.host.process and self.host.has_effect():
-            self._quorum.ask(self.host.voter_id, request)
+            self._quorum.ask(self.host.voter_id, request, late_s=late_s)
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -194,7 +198,8 @@ class SimulatedQuorumClient:
         if len(encoded) > Transaction.MAX_ENCODED_BYTES:
             raise TransactionTooLarge(f"{len(encoded)} bytes")
         loop = asyncio.get_running_loop()
-        pending = self._under_way[sequence] = _Pending(encoded, loop.create_future())
+        late_s = self._quorum.lateness_s(self.host.voter_id, operations)
+        pending = self._under_way[sequence] = _Pending(encoded, loop.create_future(), late_s)
         self._send(sequence)
         timer = loop.call_later(timeout_ms * self._patience / 1000, self._too_late, sequence)
         try:
@@ -220,7 +225,7 @@ class SimulatedQuorumClient:
             self._quorum.tell(self, partial(settle, result))
 
         quorum = self._quorum
-        self._ask(lambda: quorum.transact(pending.encoded, answered))
+        self._ask(lambda: quorum.transact(pending.encoded, answered), late_s=pending.late_s)
         asyncio.get_running_loop().call_later(RESEND_S, self._send, sequence)
 
     def _too_late(self, sequence: int) -> None:
