@@ -14,7 +14,7 @@ from typing import Final
 import grpc.aio
 
 from broker.admin_reads import admin_reads
-from broker.config.listeners import ADVERTISED_LISTENERS, GRPC_LISTENER, LISTENERS
+from broker.config.listeners import GRPC_LISTENER
 from broker.config.node import (
     BROKER_ID,
     BROKER_RACK,
@@ -41,6 +41,7 @@ from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
 from broker.dynamic_config import LiveConfiguration
 from broker.kafka.services import FeaturesInForce, KafkaServices
+from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
@@ -49,12 +50,14 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
+from broker.security.logins import Logins
 from broker.security.token_config import (
     DELEGATION_TOKEN_SECRET_KEY,
     DELEGATION_TOKEN_SECRET_KEY_FILE,
 )
 from broker.security.token_keys import TokenKeys
-from broker.surroundings import KafkaListener, Surroundings
+from broker.security.token_login import TokenLogins
+from broker.surroundings import Surroundings
 from broker.throttle_config import throttles
 from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.draft import Changes
@@ -68,10 +71,6 @@ UNREGISTERED: Final = BrokerEpoch(-1)
 
 STOP_GRACE_S: Final = 2.0
 """How long calls in flight may go on once the doors close."""
-
-
-class ListenError(RuntimeError):
-    """An address this broker was told to listen on cannot be used."""
 
 
 class BrokerNode:
@@ -171,7 +170,9 @@ class BrokerNode:
         server = self._surroundings.grpc_server()
         grpc_endpoint = self._bind_grpc(server)
         self._add_services(server)
-        kafka_endpoint = await self._listen(kafka)
+        listeners = await open_listeners(
+            kafka, self._config, self._logins(), self._surroundings.random_bytes
+        )
         on_stop(kafka.stop)
         await server.start()
         on_stop(lambda: server.stop(STOP_GRACE_S))
@@ -179,7 +180,7 @@ class BrokerNode:
             self._quorum,
             broker_id=self._broker_id,
             incarnation_id=self._incarnation_id,
-            kafka=kafka_endpoint,
+            listeners=listeners,
             grpc=grpc_endpoint,
             rack=self._config[BROKER_RACK],
             images=self._follower,
@@ -225,24 +226,22 @@ class BrokerNode:
         add_replication_to_server(server, self._replicas)
         add_range_read_to_server(server, self._replicas, self._cache)
 
+    def _logins(self) -> Logins:
+        return Logins(
+            lambda: self._follower.image,
+            pepper=self._surroundings.random_bytes(ID_BYTES),
+            wall_clock_ms=self._surroundings.wall_clock_ms,
+            find_token=TokenLogins(lambda: self._follower.image, self._token_keys).find,
+        )
+
     def _bind_grpc(self, server: grpc.aio.Server) -> Endpoint:
         wanted = parse_endpoint(GRPC_LISTENER.name, self._config[GRPC_LISTENER])
         try:
             port = server.add_insecure_port(str(wanted))
         except RuntimeError as error:
-            raise ListenError(_taken(GRPC_LISTENER.name, wanted)) from error
+            raise taken(GRPC_LISTENER.name, wanted) from error
         log.info("gRPC on %s:%d", wanted.host, port)
         return Endpoint(wanted.host, port)
-
-    async def _listen(self, kafka: KafkaListener) -> Endpoint:
-        """Where clients are to connect: what is advertised, else what is listened on."""
-        wanted = parse_endpoint(LISTENERS.name, self._config[LISTENERS])
-        try:
-            bound = await kafka.start(wanted)
-        except OSError as error:
-            raise ListenError(_taken(LISTENERS.name, wanted)) from error
-        advertised = self._config[ADVERTISED_LISTENERS]
-        return parse_endpoint(ADVERTISED_LISTENERS.name, advertised) if advertised else bound
 
     # -- what the parts ask of one another -------------------------------------------------------
 
@@ -307,10 +306,3 @@ class BrokerNode:
             if (hosted := self._replicas.table.get(tip)) is not None
             and may_be_deleted(image, self._broker_id, tip, assigned_at=hosted.log.assigned_at)
         )
-
-
-def _taken(key: str, endpoint: Endpoint) -> str:
-    return (
-        f"cannot listen on {endpoint} ({key}): the port is taken or the address is not "
-        "this machine's; choose another, or stop what uses it"
-    )

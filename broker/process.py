@@ -15,7 +15,8 @@ from broker.allocation import keep_freed_memory
 from broker.config.node import BROKER_ID
 from broker.config.spec import load_config, quorum_security
 from broker.control.registration import RegistrationRefused
-from broker.node import BrokerNode, ListenError
+from broker.listeners import ListenError
+from broker.node import BrokerNode
 from broker.surroundings import ProcessSurroundings
 from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL

@@ -25,6 +25,8 @@ from broker.kafka.services import KafkaServices
 from broker.log.options import LogOptions
 from broker.log.store import LogStore, OnFailed, OnFlushed
 from broker.peers import open_channel
+from broker.security.door import OPEN_DOOR, Door
+from broker.security.tls import ListenerTls
 from metadata_log.configuration import Configuration
 from metadata_log.types import BrokerId, Endpoint, MetadataOffset
 from quorum.client import QuorumClient, WatchEvent
@@ -63,8 +65,10 @@ class Quorum(Sessions, QuorumView, Protocol):
 class KafkaListener(Protocol):
     """Where Kafka clients come in; ``broker.kafka.server`` is the real one."""
 
-    async def start(self, listener: Endpoint) -> Endpoint:
-        """Listen; returns where.
+    async def start(
+        self, listener: Endpoint, door: Door = OPEN_DOOR, tls: ListenerTls | None = None
+    ) -> Endpoint:
+        """Listen, at one more place; returns where.
 
         Raises:
             OSError: the address cannot be used.

@@ -47,6 +47,18 @@ class KnownBroker(Protocol):
     def epoch(self) -> BrokerEpoch: ...
 
 
+def endpoints_at(
+    brokers: Mapping[BrokerId, KnownBroker], listener: str
+) -> dict[BrokerId, Endpoint]:
+    """Where clients that came by that listener find the brokers; those without it are left out:
+    another listener's address would not be protected as these clients ask."""
+    return {
+        broker_id: broker.listeners[listener]
+        for broker_id, broker in brokers.items()
+        if listener in broker.listeners
+    }
+
+
 class ToldMetadata(Protocol):
     """Brokers, topics and the controller.
 

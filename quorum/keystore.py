@@ -30,20 +30,10 @@ def load_security(
         SecurityError: missing, unreadable, malformed, expired, another role's, or not signed by
             the authority of the truststore; says what to do.
     """
-    content = _read(keystore_key, keystore)
-    _check_mode(keystore_key, keystore)
-    certificates = _certificates(keystore_key, keystore, content)
-    private_key = _private_key(keystore_key, keystore, content)
-    authority = _read(truststore_key, truststore)
-    authorities = _certificates(truststore_key, truststore, authority)
+    private_key, certificates = load_keystore(keystore_key, keystore)
+    authorities = load_truststore(truststore_key, truststore)
     own = certificates[0]
     where = f"{keystore_key}={keystore}"
-    if private_key.public_key() != own.public_key():
-        raise SecurityError(
-            f"{where}: the private key does not belong to the first certificate in it: "
-            "put the node's own certificate first, or make both anew with `quorate certs`"
-        )
-    _check_time(where, own)
     _check_signed(where, certificates, f"{truststore_key}={truststore}", authorities)
     principal = _principal(own)
     if not principal.has_role(role):
@@ -59,6 +49,33 @@ def load_security(
         authority=_pem(authorities),
         principal=principal,
     )
+
+
+def load_keystore(key: str, path: Path) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
+    """A private key and its certificate chain, checked: they fit together and are good now.
+
+    ``key``: the configuration key, for messages.
+
+    Raises:
+        SecurityError: missing, unreadable, malformed or expired; says what to do.
+    """
+    content = _read(key, path)
+    _check_mode(key, path)
+    certificates = _certificates(key, path, content)
+    private_key = _private_key(key, path, content)
+    where = f"{key}={path}"
+    if private_key.public_key() != certificates[0].public_key():
+        raise SecurityError(
+            f"{where}: the private key does not belong to the first certificate in it: "
+            "put the node's own certificate first, or make both anew with `quorate certs`"
+        )
+    _check_time(where, certificates[0])
+    return private_key, certificates
+
+
+def load_truststore(key: str, path: Path) -> list[x509.Certificate]:
+    """The authorities in a PEM file. As ``load_keystore``."""
+    return _certificates(key, path, _read(key, path))
 
 
 def require_node(security: Security, key: str, role: Role, node_id: int) -> None:

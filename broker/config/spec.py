@@ -6,7 +6,9 @@ from typing import Final
 
 from broker.config import controller, listeners, log, node, replication, topics
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from broker.security import config as security
 from broker.security import token_config
+from broker.security.door import check_listeners
 from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
@@ -23,6 +25,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(controller),
         *declared(log),
         *declared(token_config),
+        *declared(security),
         *BROKER_SECURITY,
         LOG_LEVEL,
     ],
@@ -39,6 +42,7 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     key = QUORUM_BOOTSTRAP_SERVERS.name
     voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
     check_security(BROKER_SECURITY, config, key, voters)
+    check_listeners(config)
     return config
 
 

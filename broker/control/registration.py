@@ -6,13 +6,20 @@ answered, and no longer known once the session is lost: control requests are ref
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from broker.control.ports import Images, Sessions
 from metadata_log.draft import Changes
 from metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
 from metadata_log.image import Image
-from metadata_log.records import BrokerRegistration, Operation, OperationResult, ResultCode
+from metadata_log.records import (
+    BrokerRegistration,
+    Listener,
+    Operation,
+    OperationResult,
+    ResultCode,
+)
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost
 
@@ -32,7 +39,7 @@ class RegistrationRefused(Exception):
 
 
 class BrokerRegistrar:
-    """Holds this process's registration.
+    """Holds this process's registration. ``listeners``: where clients connect, at least one.
 
     ``incarnation_id``: 16 random bytes, new for every process start. ``log_may_be_lost``: rule 8;
     declared by every registration of this process until a controller has dealt with one of them.
@@ -44,7 +51,7 @@ class BrokerRegistrar:
         *,
         broker_id: BrokerId,
         incarnation_id: bytes,
-        kafka: Endpoint,
+        listeners: Sequence[Listener],
         grpc: Endpoint,
         images: Images,
         rack: str = "",
@@ -56,7 +63,7 @@ class BrokerRegistrar:
         self.broker_epoch: BrokerEpoch | None = None
         self._quorum = quorum
         self._incarnation_id = incarnation_id
-        self._kafka = kafka
+        self._listeners = tuple(listeners)
         self._grpc = grpc
         self._images = images
         self._rack = rack
@@ -142,12 +149,13 @@ class BrokerRegistrar:
             broker_id=self.broker_id,
             session_id=self._quorum.session_id,
             incarnation_id=self._incarnation_id,
-            kafka=self._kafka,
+            kafka=self._listeners[0].endpoint,
             grpc=self._grpc,
             rack=self._rack,
             log_may_be_lost=self._log_may_be_lost,
             inter_broker_protocol_max=self._inter_broker_protocol_max,
             metadata_version_max=NEWEST_METADATA_VERSION,
+            listeners=self._listeners,
         )
         try:
             result = await self._quorum.transact([Operation(records=(record,))])

@@ -13,6 +13,7 @@ from broker.kafka import (
     produce,
     producers,
     reassignments,
+    sasl,
     topics,
 )
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
@@ -70,6 +71,14 @@ def api_table() -> Mapping[int, Api]:
             handle=groups.find_coordinator,
         ),
         Api(
+            key=17,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=2,
+            handle=sasl.handshake,
+            abandonable=True,
+        ),
+        Api(
             key=19,
             min_version=2,
             max_version=7,
@@ -96,6 +105,14 @@ def api_table() -> Mapping[int, Api]:
             max_version=4,
             first_flexible_version=4,
             handle=offsets.offset_for_leader_epoch,
+        ),
+        Api(
+            key=36,
+            min_version=0,
+            max_version=2,
+            first_flexible_version=2,
+            handle=sasl.authenticate,
+            abandonable=True,
         ),
         Api(
             key=37,

@@ -6,6 +6,7 @@ from broker.kafka import codec
 from broker.kafka.codec import TAGS, Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
+from broker.told_metadata import endpoints_at
 from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import errors_pb2
 
@@ -22,21 +23,22 @@ async def describe_cluster(
     metadata = services.metadata
     endpoint_type = request.get("endpoint_type", _BROKERS)
     controller_id = metadata.controller_id
+    endpoints = endpoints_at(metadata.brokers, context.listener)
     values: Message = {
         "throttle_time": 0,
         "error_code": errors_pb2.NONE,
         "endpoint_type": endpoint_type,
         "cluster_id": services.cluster_id,
-        "controller_id": controller_id if controller_id in metadata.brokers else NO_BROKER,
+        "controller_id": controller_id if controller_id in endpoints else NO_BROKER,
         "brokers": [
             {
                 "broker_id": broker_id,
-                "host": broker.kafka.host,
-                "port": broker.kafka.port,
-                "rack": broker.rack or None,
-                TAGS: {GRPC_ENDPOINT_TAG: str(broker.grpc).encode()},
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": metadata.brokers[broker_id].rack or None,
+                TAGS: {GRPC_ENDPOINT_TAG: str(metadata.brokers[broker_id].grpc).encode()},
             }
-            for broker_id, broker in metadata.brokers.items()
+            for broker_id, endpoint in endpoints.items()
         ],
     }
     if endpoint_type != _BROKERS:

@@ -4,10 +4,14 @@ Requests start in the order they came, without waiting for each other: a fetch t
 holds up later answers, as order demands, but not later work. What a connection may hold is bounded:
 while its requests in flight and their largest possible answers exceed the limits, or the client
 does not read its answers, nothing further is started and soon nothing further is read.
+
+A client that must authenticate gets one thing done at a time until it has: what a request means
+depends on the outcome of the one before.
 """
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +21,8 @@ from broker.kafka.cursor import MalformedRequest
 from broker.kafka.dispatch import frame_answer
 from broker.kafka.frames import FrameAssembler
 from broker.kafka.requests import Buffers, CloseConnection, Request
+from broker.security.config import SASL_SERVER_MAX_RECEIVE_SIZE
+from broker.security.door import OPEN_DOOR, ClientSession, Door, Stranger
 
 _log: Final = logging.getLogger(__name__)
 
@@ -27,7 +33,7 @@ _JOINED_BYTES_MAX: Final = 16 << 10
 class RequestDecoder(Protocol):
     """``dispatch.Dispatcher``, as a connection sees it."""
 
-    def decode(self, frame: memoryview, client_host: str) -> Request: ...
+    def decode(self, frame: memoryview, session: ClientSession) -> Request: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +64,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         on_opened: Callable[["KafkaConnection"], None],
         on_closed: Callable[["KafkaConnection"], None],
+        door: Door = OPEN_DOOR,
     ) -> None:
         self._decoder = decoder
         self._limits = limits
         self._on_opened = on_opened
         self._on_closed = on_closed
+        self._door = door
         self._frames = FrameAssembler(limits.frame_bytes)
+        self._undecoded: deque[memoryview] = deque()
+        """Frames of a client that has not authenticated, while one of its requests runs."""
         self._waiting: deque[Request] = deque()
         self._running: deque[_Running] = deque()
         self._running_cost_bytes = 0
@@ -72,24 +82,39 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._draining = False
         self._over = False
         self._transport: asyncio.Transport
-        self._host = ""
+        self._session = ClientSession("")
+        self._is_open = True
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
+        host = ""
         if address:
-            self._host = str(address[0])
+            host = str(address[0])
             self.peer = f"{address[0]}:{address[1]}"
         self._on_opened(self)
+        try:
+            self._session = self._door.enter(host, _certificate(transport))
+        except Stranger as error:
+            self._close(str(error))
+            return
+        self._is_open = self._session.is_open
+        if not self._is_open:
+            limit = min(self._door.login_frame_bytes, self._limits.frame_bytes)
+            self._frames.expect(limit, SASL_SERVER_MAX_RECEIVE_SIZE.name, least_bytes=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            for frame in self._frames.received(nbytes):
-                self._waiting.append(self._decoder.decode(frame, self._host))
+            frames = self._frames.received(nbytes)
+            if self._is_open:
+                for frame in frames:
+                    self._waiting.append(self._decoder.decode(frame, self._session))
+            else:
+                self._undecoded += frames
         except MalformedRequest as error:
             self._close(f"malformed request: {error}")
             return
@@ -105,6 +130,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
         self._waiting.clear()
+        self._undecoded.clear()
         for running in self._running:
             if running.request.abandonable:
                 running.task.cancel()
@@ -122,6 +148,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         self._write_answers()
+        if not self._is_open:
+            self._let_in()
         while self._waiting and self._has_room_for(self._waiting[0]):
             self._start(self._waiting.popleft())
         if self._over:
@@ -131,6 +159,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.close()
         else:
             self._regulate_reading()
+
+    def _let_in(self) -> None:
+        """Frames of a client that is authenticating: one at a time until it has."""
+        if self._running or self._waiting or self._over:
+            return
+        self._is_open = self._session.is_open
+        if self._is_open:
+            self._frames.expect(self._limits.frame_bytes)
+        try:
+            while self._undecoded:
+                self._waiting.append(self._decoder.decode(self._undecoded.popleft(), self._session))
+                if not self._is_open:
+                    return
+        except MalformedRequest as error:
+            self._close(f"malformed request: {error}")
 
     def _has_room_for(self, request: Request) -> bool:
         if not self._running:
@@ -166,6 +209,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             body = task.result()
         except CloseConnection as reason:
+            if reason.answer:
+                self._write(frame_answer(request, [reason.answer]))
             self._close(str(reason))
         except Exception as error:  # noqa: BLE001 - a fault of ours costs this connection, not the broker
             _log.error("%s for %s failed", request.api_name, self.peer, exc_info=error)
@@ -181,7 +226,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.writelines(answer)
 
     def _regulate_reading(self) -> None:
-        pause = self._draining or bool(self._waiting)
+        pause = self._draining or bool(self._waiting or self._undecoded)
         if pause == self._read_paused:
             return
         self._read_paused = pause
@@ -194,7 +239,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         _log.warning("closing the connection of %s: %s", self.peer, reason)
         self._over = True
         self._waiting.clear()
+        self._undecoded.clear()
         self._transport.close()
+
+
+def _certificate(transport: asyncio.BaseTransport) -> bytes | None:
+    """The client's, verified, in DER; None: it showed none, or there is no TLS."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    return None if tls is None else tls.getpeercert(binary_form=True)
 
 
 def _log_if_failed(task: asyncio.Task[Buffers], peer: str) -> None:

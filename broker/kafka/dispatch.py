@@ -11,10 +11,15 @@ from broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
 from broker.kafka.cursor import Cursor, MalformedRequest
 from broker.kafka.layouts import api_key_map
 from broker.kafka.requests import Api, Buffers, CloseConnection, Request, RequestContext
+from broker.kafka.sasl import authenticate_bare
 from broker.kafka.services import KafkaServices
+from broker.security.config import FAILED_AUTHENTICATION_DELAY_MS
+from broker.security.door import ClientSession
+from broker.security.sasl import SaslSession
 from quorate_proto.v1 import errors_pb2
 
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
+_SIZE: Final = struct.Struct(">i")
 _ANSWER_HEADER: Final = struct.Struct(">ii")
 _NO_TAGS: Final = b"\0"
 
@@ -26,14 +31,19 @@ class Dispatcher:
         self._services = services
         self._apis = apis
 
-    def decode(self, frame: memoryview, client_host: str) -> Request:
+    def decode(self, frame: memoryview, session: ClientSession) -> Request:
         """A request ready to run.
 
         Raises:
             MalformedRequest: it can't be decoded, or not even its refusal could be.
         """
+        sasl = session.sasl
+        if sasl is not None and sasl.bare_tokens:
+            return _bare_token(frame, sasl, self._services.config[FAILED_AUTHENTICATION_DELAY_MS])
         cursor = Cursor(frame)
         key, version, correlation_id = cursor.unpack(_REQUEST_HEADER)
+        if sasl is not None and (reason := sasl.why_not(key)) is not None:
+            return _out_of_order(key, version, correlation_id, reason)
         api = self._apis.get(key)
         if api is None or not api.serves(version):
             return self._unsupported(key, version, correlation_id)
@@ -45,7 +55,9 @@ class Dispatcher:
             body = api.decode_body(version, cursor)
         except MalformedRequest as error:
             raise MalformedRequest(f"{api.name} version {version}: {error}") from None
-        context = RequestContext(version, client_id, client_host)
+        context = RequestContext(
+            version, client_id, session.client_host, session.principal, session.listener, sasl
+        )
         return Request(
             api_name=api.name,
             correlation_id=correlation_id,
@@ -88,12 +100,52 @@ class Dispatcher:
         )
 
 
+def _bare_token(frame: memoryview, sasl: SaslSession, delay_ms: int) -> Request:
+    """What follows a SaslHandshake of version 0."""
+
+    async def run() -> Buffers:
+        return [await authenticate_bare(sasl, bytes(frame), delay_ms)]
+
+    return Request(
+        api_name="SASL token",
+        correlation_id=0,
+        cost_bytes=len(frame),
+        abandonable=True,
+        flexible_answer_header=False,
+        run=run,
+        bare=True,
+    )
+
+
+def _out_of_order(key: int, version: int, correlation_id: int, reason: str) -> Request:
+    """A request that the client may not make now: it is told so where its API can, and closed."""
+    name = api_key_map.get(key)
+    answer, flexible = b"", False
+    if name is not None and _can_be_refused(name, version):
+        answer = codec.encode_failure(name, version, errors_pb2.ILLEGAL_SASL_STATE, reason)
+        flexible = codec.request_is_flexible(name, version) and key != API_VERSIONS_KEY
+
+    async def refuse() -> Buffers:
+        raise CloseConnection(reason, answer)
+
+    return Request(
+        api_name=name or str(key),
+        correlation_id=correlation_id,
+        cost_bytes=len(answer),
+        abandonable=True,
+        flexible_answer_header=flexible,
+        run=refuse,
+    )
+
+
 def _can_be_refused(name: str, version: int) -> bool:
     return codec.has_schema(name, version) and codec.response_has_error_code(name, version)
 
 
 def frame_answer(request: Request, body: Buffers) -> Buffers:
     """Size, header and body, ready to be written."""
+    if request.bare:
+        return [_SIZE.pack(sum(map(len, body))), *body]
     tags = _NO_TAGS if request.flexible_answer_header else b""
     size = 4 + len(tags) + sum(map(len, body))
     return [_ANSWER_HEADER.pack(size, request.correlation_id) + tags, *body]

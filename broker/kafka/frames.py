@@ -9,6 +9,7 @@ import mmap
 import struct
 from typing import Final
 
+from broker.config.listeners import SOCKET_REQUEST_MAX_BYTES
 from broker.kafka.cursor import MalformedRequest
 
 RECEIVE_BUFFER_BYTES: Final = 64 << 10
@@ -25,12 +26,27 @@ class FrameAssembler:
     """Frames of one connection. ``max_frame_bytes``: socket.request.max.bytes."""
 
     def __init__(self, max_frame_bytes: int) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.expect(max_frame_bytes)
         self._received = bytearray(RECEIVE_BUFFER_BYTES)
         self._received_view = memoryview(self._received)
         self._used = 0
         self._frame: memoryview | None = None
         self._filled = 0
+
+    def expect(
+        self,
+        max_frame_bytes: int,
+        setting: str = SOCKET_REQUEST_MAX_BYTES.name,
+        *,
+        least_bytes: int = _HEADER_BYTES_MIN,
+    ) -> None:
+        """Other limits for frames from now on. ``setting``: the one that ``max_frame_bytes`` is of.
+
+        ``least_bytes``: SASL tokens have no header, and may be short.
+        """
+        self._max_frame_bytes = max_frame_bytes
+        self._least_bytes = least_bytes
+        self._setting = setting
 
     def buffer(self) -> memoryview:
         """Where the next bytes belong: writable, never empty."""
@@ -76,13 +92,13 @@ class FrameAssembler:
 
     def _checked(self, start: int) -> int:
         (size,) = _SIZE.unpack_from(self._received, start)
-        if _HEADER_BYTES_MIN <= size <= self._max_frame_bytes:
+        if self._least_bytes <= size <= self._max_frame_bytes:
             return int(size)
         prefix = bytes(self._received[start : start + _SIZE.size])
         limit = (
-            f"above socket.request.max.bytes={self._max_frame_bytes}"
+            f"above {self._setting}={self._max_frame_bytes}"
             if size > self._max_frame_bytes
-            else f"below the {_HEADER_BYTES_MIN} bytes of a request header"
+            else f"below the {self._least_bytes} bytes of a request header"
         )
         raise MalformedRequest(f"frame size {size} (bytes {prefix!r}) is {limit}")
 

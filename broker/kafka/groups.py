@@ -14,6 +14,7 @@ from broker.kafka.codec import Message
 from broker.kafka.producers import no_transactions
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
+from broker.told_metadata import endpoints_at
 from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import errors_pb2
 
@@ -28,20 +29,21 @@ async def find_coordinator(
     key_type = request.get("key_type", _GROUP)
     values: Message = {"throttle_time": 0}
     if context.version < _FIRST_BATCHED_VERSION:
-        values.update(_coordinator(services, key_type, request["key"]))
+        values.update(_coordinator(services, context.listener, key_type, request["key"]))
     else:
         values["coordinators"] = [
-            {"key": key, **_coordinator(services, key_type, key)}
+            {"key": key, **_coordinator(services, context.listener, key_type, key)}
             for key in request["coordinator_keys"]
         ]
     return [codec.encode_response("find_coordinator", context.version, values)]
 
 
-def _coordinator(services: KafkaServices, key_type: int, key: str) -> Message:
+def _coordinator(services: KafkaServices, listener: str, key_type: int, key: str) -> Message:
     if key_type != _GROUP:
         refusal = no_transactions(key)
         return _nobody(refusal.code, refusal.message)
-    own = services.metadata.brokers.get(services.broker_id)
+    brokers = services.metadata.brokers
+    own = endpoints_at(brokers, listener).get(services.broker_id)
     if own is None:
         message = f"group {key!r}: broker {services.broker_id} is still starting; try again"
         return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, message)
@@ -49,8 +51,8 @@ def _coordinator(services: KafkaServices, key_type: int, key: str) -> Message:
         "error_code": errors_pb2.NONE,
         "error_message": None,
         "node_id": services.broker_id,
-        "host": own.kafka.host,
-        "port": own.kafka.port,
+        "host": own.host,
+        "port": own.port,
     }
 
 

@@ -19,8 +19,8 @@ from metadata_log.types import BrokerId
 
 _CACHE_BYTES_MAX: Final = 32 << 20
 
-_Shape = tuple[int, tuple[str, ...] | None]
-"""Version and topic names (None: all): requests of one shape get the same answer."""
+_Shape = tuple[int, str, tuple[str, ...] | None]
+"""Version, listener and topic names (None: all): requests of one shape get the same answer."""
 
 
 class MetadataApi:
@@ -39,15 +39,15 @@ class MetadataApi:
             raise CloseConnection("metadata asked of a broker that was not told of the cluster yet")
         wanted = _wanted_topics(context.version, request)
         if wanted is not None and any(item["name"] is None for item in wanted):
-            answer = MetadataAnswer(services, context.version)
+            answer = MetadataAnswer(services, context.version, context.listener)
             return [answer.encode([_by_id_or_name(answer, item) for item in wanted])]
         names = None if wanted is None else tuple(item["name"] for item in wanted)
         errors = await self._create_missing(services, context, request, names or ())
         known = services.metadata.topics
         if names is not None and any(name not in known for name in names):
-            answer = MetadataAnswer(services, context.version)
+            answer = MetadataAnswer(services, context.version, context.listener)
             return [answer.encode([answer.by_name(name, errors) for name in names])]
-        return [self._cached(services, context.version, names)]
+        return [self._cached(services, (context.version, context.listener, names))]
 
     async def _create_missing(
         self,
@@ -65,17 +65,16 @@ class MetadataApi:
             return {}
         return await self._creation.create(services.forwarder, context, missing)
 
-    def _cached(
-        self, services: KafkaServices, version: int, names: tuple[str, ...] | None
-    ) -> bytes:
+    def _cached(self, services: KafkaServices, shape: _Shape) -> bytes:
         """The answer for topics that exist."""
         self._forget_outdated(services.metadata)
-        encoded = self._answers.get((version, names))
+        version, listener, names = shape
+        encoded = self._answers.get(shape)
         if encoded is None:
-            answer = MetadataAnswer(services, version)
+            answer = MetadataAnswer(services, version, listener)
             every = services.metadata.topics if names is None else names
             encoded = answer.encode([answer.by_name(name) for name in every])
-            self._remember((version, names), encoded)
+            self._remember(shape, encoded)
         return encoded
 
     def _forget_outdated(self, metadata: ToldMetadata) -> None:

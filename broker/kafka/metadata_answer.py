@@ -8,6 +8,7 @@ from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.metadata_partitions import PartitionEncoder
 from broker.kafka.services import KafkaServices
+from broker.told_metadata import endpoints_at
 from metadata_log.types import NO_BROKER, TopicId
 from quorate_proto.v1 import errors_pb2
 
@@ -17,11 +18,13 @@ _FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 class MetadataAnswer:
     """Topics are described one by one, then encoded together."""
 
-    def __init__(self, services: KafkaServices, version: int) -> None:
+    def __init__(self, services: KafkaServices, version: int, listener: str) -> None:
+        """``listener``: by which the client came."""
         self._cluster_id = services.cluster_id
         self._metadata = services.metadata
         self._version = version
-        self._partitions = PartitionEncoder(version, services.metadata.brokers)
+        self._endpoints = endpoints_at(services.metadata.brokers, listener)
+        self._partitions = PartitionEncoder(version, self._endpoints)
 
     def by_name(self, name: str, errors: Mapping[str, int] = {}) -> Message:
         """``errors``: what is known about topics that don't exist."""
@@ -58,14 +61,14 @@ class MetadataAnswer:
                 "brokers": [
                     {
                         "node_id": broker_id,
-                        "host": broker.kafka.host,
-                        "port": broker.kafka.port,
-                        "rack": broker.rack or None,
+                        "host": endpoint.host,
+                        "port": endpoint.port,
+                        "rack": brokers[broker_id].rack or None,
                     }
-                    for broker_id, broker in brokers.items()
+                    for broker_id, endpoint in self._endpoints.items()
                 ],
                 "cluster_id": self._cluster_id,
-                "controller_id": controller_id if controller_id in brokers else NO_BROKER,
+                "controller_id": controller_id if controller_id in self._endpoints else NO_BROKER,
                 "topics": topics,
                 "error_code": errors_pb2.NONE,
             },

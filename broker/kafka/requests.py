@@ -9,13 +9,19 @@ from broker.kafka.cursor import Cursor
 from broker.kafka.layouts import api_key_map
 from broker.kafka.services import KafkaServices
 from broker.security.principal import ANONYMOUS, KafkaPrincipal
+from broker.security.sasl import SaslSession
+from metadata_log.types import DEFAULT_LISTENER
 
 Buffers: TypeAlias = list[bytes | memoryview]
 """An answer in pieces, written without joining them; empty: no answer is due (acks=0)."""
 
 
 class CloseConnection(Exception):
-    """A well-formed request that can only be answered by closing the connection."""
+    """A well-formed request after which the connection is closed: at once, or after ``answer``."""
+
+    def __init__(self, reason: str, answer: bytes = b"") -> None:
+        super().__init__(reason)
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,10 @@ class RequestContext:
     client_id: str
     client_host: str
     principal: KafkaPrincipal = ANONYMOUS
+    listener: str = DEFAULT_LISTENER
+    """Name of the listener by which the client came: it is told the brokers' addresses there."""
+    sasl: SaslSession | None = None
+    """Of the connection, where its listener asks for SASL."""
 
 
 Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Buffers]]
@@ -65,7 +75,10 @@ class Api:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A decoded request, ready to run. ``cost_bytes``: memory it holds until it is answered."""
+    """A decoded request, ready to run. ``cost_bytes``: memory it holds until it is answered.
+
+    ``bare``: a SASL token without a header, whose answer has none either.
+    """
 
     api_name: str
     correlation_id: int
@@ -73,3 +86,4 @@ class Request:
     abandonable: bool
     flexible_answer_header: bool
     run: Callable[[], Coroutine[Any, Any, Buffers]]
+    bare: bool = False

@@ -1,6 +1,7 @@
 """A whole broker's inside in memory, for tests of the Kafka listener alone."""
 
 import asyncio
+import dataclasses
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -188,6 +189,11 @@ class FakeBroker:
     @property
     def listeners(self) -> Mapping[str, Endpoint]:
         return {DEFAULT_LISTENER: self.kafka, **self.other_listeners}
+
+    def at(self, listener: str, endpoint: Endpoint) -> "FakeBroker":
+        """With one more listener."""
+        others = {**self.other_listeners, listener: endpoint}
+        return dataclasses.replace(self, other_listeners=others)
 
 
 class FakeMetadata:

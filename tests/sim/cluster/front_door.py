@@ -14,6 +14,8 @@ from broker.control.changes import CHANGES, Change
 from broker.kafka.services import KafkaServices
 from broker.replication.api import FetchWant, ProduceEntry
 from broker.replication.manager import ReplicaManager
+from broker.security.door import OPEN_DOOR, Door
+from broker.security.tls import ListenerTls
 from metadata_log.types import Endpoint, TopicPartition
 from tests.sim.cluster.rpc import Rpc
 
@@ -32,7 +34,9 @@ class FrontDoor:
         assert isinstance(services.replicas, ReplicaManager)
         self._replicas = services.replicas
 
-    async def start(self, listener: Endpoint) -> Endpoint:
+    async def start(
+        self, listener: Endpoint, door: Door = OPEN_DOOR, tls: ListenerTls | None = None
+    ) -> Endpoint:
         assert self._rpc.server is not None
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(

@@ -9,8 +9,9 @@ from broker.config.spec import BROKER_SPEC
 from broker.control.registration import RegistrationRefused
 from broker.errors import KafkaError
 from broker.kafka.services import KafkaServices
+from broker.listeners import ListenError
 from broker.log.store import LogStore, OnFailed, OnFlushed
-from broker.node import BrokerNode, ListenError
+from broker.node import BrokerNode
 from metadata_log.configuration import Configuration
 from metadata_log.types import Endpoint
 from quorum.errors import QuorumError

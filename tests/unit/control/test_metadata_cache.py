@@ -69,7 +69,8 @@ def test_where_each_listener_of_a_broker_is_comes_out_as_it_went_in() -> None:
     guarded = Endpoint("outside", 9094)
     log.register_again(2, listeners=(Listener(name="SASL_SSL", endpoint=guarded),))
     cache = MetadataCache()
-    cache.update(full(log.image))
+    told = ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
+    cache.update(UpdateMetadataRequest.FromString(told.full_metadata(log.image).body))
     first, second = (cache.brokers[BrokerId(number)] for number in (1, 2))
     assert first.listeners == {"PLAINTEXT": log.image.brokers[BrokerId(1)].kafka}
     assert second.listeners == {"SASL_SSL": guarded}

@@ -6,7 +6,13 @@ import pytest
 
 from broker.control.registration import BrokerRegistrar, RegistrationRefused
 from broker.metadata_follower import MetadataFollower
-from metadata_log.records import BrokerAdmitted, ControllerClaim, ControllerEpochIs, Operation
+from metadata_log.records import (
+    BrokerAdmitted,
+    ControllerClaim,
+    ControllerEpochIs,
+    Listener,
+    Operation,
+)
 from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.virtual_time import until
@@ -24,7 +30,7 @@ class Process:
             self.client,
             broker_id=BrokerId(1),
             incarnation_id=f"incarnation {incarnation:4}".encode(),
-            kafka=Endpoint("h", 9092),
+            listeners=[Listener(name="PLAINTEXT", endpoint=Endpoint("h", 9092))],
             grpc=Endpoint("h", 9192),
             images=self.follower,
             log_may_be_lost=log_may_be_lost,

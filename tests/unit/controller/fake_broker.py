@@ -19,6 +19,7 @@ from broker.controller.transport import ControlTransport
 from broker.dynamic_config import LiveConfiguration
 from broker.metadata_follower import MetadataFollower
 from metadata_log.configuration import Configuration
+from metadata_log.records import Listener
 from metadata_log.types import (
     BrokerEpoch,
     BrokerId,
@@ -82,7 +83,7 @@ class FakeBroker:
             self.quorum,
             broker_id=self.broker_id,
             incarnation_id=f"process {broker_id:3}{incarnation:5}".encode(),
-            kafka=Endpoint(f"kafka{broker_id}", 9092),
+            listeners=[Listener(name="PLAINTEXT", endpoint=Endpoint(f"kafka{broker_id}", 9092))],
             grpc=self.endpoint,
             images=self.follower,
             log_may_be_lost=cluster.log_may_be_lost,

@@ -10,6 +10,7 @@ import uvloop
 
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher, frame_answer
+from broker.security.door import ClientSession
 from metadata_log.types import Endpoint
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import Values, read_answer, request_frame
@@ -22,7 +23,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop."""
     loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if item.path.name == "test_server.py":
+    if item.path.name in ("test_server.py", "test_sasl.py"):
         loops["uvloop"] = uvloop.new_event_loop
     return loops
 
@@ -45,7 +46,7 @@ def ask(inside: FakeBrokerInside) -> Ask:
 
     async def asking(key: int, version: int, values: Values) -> Any:  # noqa: ANN401
         frame = memoryview(bytearray(request_frame(key, version, values, correlation_id=99)))
-        request = dispatcher.decode(frame, "10.0.0.9")
+        request = dispatcher.decode(frame, ClientSession("10.0.0.9"))
         answer = b"".join(frame_answer(request, await request.run()))
         assert int.from_bytes(answer[:4], "big") == len(answer) - 4
         correlation_id, response = read_answer(key, version, answer[4:])

@@ -44,6 +44,8 @@ def test_first_flexible_version_is_the_schemas(key: int, version: int) -> None:
 
 METADATA = {"topics": [{"name": "a", "topic_id": None}, {"name": "ü", "topic_id": None}]}
 REQUESTS: dict[int, dict[str, Any]] = {
+    17: {"mechanism": "SCRAM-SHA-256"},
+    36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {
         "replica_id": -1,
         "isolation_level": 1,

@@ -10,6 +10,7 @@ import pytest
 from broker.kafka.connection import ConnectionLimits, KafkaConnection
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.requests import Buffers, CloseConnection, Request
+from broker.security.door import ClientSession
 from tests.support.kafka_wire import sized
 
 
@@ -59,8 +60,8 @@ class Script:
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
 
-    def decode(self, frame: memoryview, client_host: str) -> Request:
-        assert client_host == "10.0.0.9"
+    def decode(self, frame: memoryview, session: ClientSession) -> Request:
+        assert session.client_host == "10.0.0.9"
         name = bytes(frame).decode().strip()
         if name.startswith("bad"):
             raise MalformedRequest(f"no such thing as {name}")

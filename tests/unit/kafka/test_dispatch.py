@@ -10,6 +10,7 @@ from broker.kafka.apis import api_table
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.dispatch import Dispatcher, frame_answer
 from broker.kafka.requests import Api, Buffers, CloseConnection
+from broker.security.door import ClientSession
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import read_answer, request_frame
@@ -40,7 +41,7 @@ async def test_api_versions_of_the_future_is_answered_as_version_0(
     inside: FakeBrokerInside,
 ) -> None:
     frame = struct.pack(">hhih", API_VERSIONS_KEY, 99, 5, -1) + b"\x07whatever"
-    request = decoder(inside).decode(view(frame), "h")
+    request = decoder(inside).decode(view(frame), ClientSession("h"))
     answer = b"".join(frame_answer(request, await request.run()))
     correlation_id, response = read_answer(API_VERSIONS_KEY, 0, answer[4:])
     assert correlation_id == 5
@@ -53,7 +54,7 @@ async def test_an_unserved_version_is_refused_where_the_response_can_say_so(
     inside: FakeBrokerInside, key: int, version: int
 ) -> None:
     frame = request_frame(key, version, b"", correlation_id=3)
-    request = decoder(inside).decode(view(frame), "h")
+    request = decoder(inside).decode(view(frame), ClientSession("h"))
     answer = b"".join(frame_answer(request, await request.run()))
     correlation_id, response = read_answer(key, version, answer[4:])
     assert correlation_id == 3
@@ -75,7 +76,7 @@ def test_what_cannot_even_be_refused_is_malformed(
     inside: FakeBrokerInside, key: int, version: int, told: str
 ) -> None:
     with pytest.raises(MalformedRequest, match=told):
-        decoder(inside).decode(view(struct.pack(">hhih", key, version, 1, -1)), "h")
+        decoder(inside).decode(view(struct.pack(">hhih", key, version, 1, -1)), ClientSession("h"))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_what_cannot_even_be_refused_is_malformed(
 )
 def test_a_bad_header_is_malformed(inside: FakeBrokerInside, frame: bytes, told: str) -> None:
     with pytest.raises(MalformedRequest, match=told):
-        decoder(inside).decode(view(frame), "h")
+        decoder(inside).decode(view(frame), ClientSession("h"))
 
 
 def failing(key: int, version: int) -> Api:
@@ -110,7 +111,7 @@ async def test_a_failure_is_told_in_the_response_where_it_has_a_place(
     inside: FakeBrokerInside,
 ) -> None:
     request = Dispatcher(inside.services, {60: failing(60, 0)}).decode(
-        view(request_frame(60, 0, b"")), "h"
+        view(request_frame(60, 0, b"")), ClientSession("h")
     )
     answer = b"".join(frame_answer(request, await request.run()))
     _, response = read_answer(60, 0, answer[4:])
@@ -119,7 +120,7 @@ async def test_a_failure_is_told_in_the_response_where_it_has_a_place(
 
 async def test_a_failure_without_a_place_in_the_response_closes(inside: FakeBrokerInside) -> None:
     request = Dispatcher(inside.services, {3: failing(3, 9)}).decode(
-        view(request_frame(3, 9, b"")), "h"
+        view(request_frame(3, 9, b"")), ClientSession("h")
     )
     with pytest.raises(CloseConnection, match="NOT_CONTROLLER: ask broker 2"):
         await request.run()

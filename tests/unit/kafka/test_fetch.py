@@ -7,6 +7,7 @@ import pytest
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
 from broker.replication.api import ProduceEntry
+from broker.security.door import ClientSession
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
@@ -53,7 +54,7 @@ async def test_records_are_not_copied(inside: FakeBrokerInside) -> None:
     inside.metadata.add_topic("t")
     await append(inside, 3)
     frame = memoryview(bytearray(request_frame(FETCH, 12, fetching())))
-    buffers = await Dispatcher(inside.services, api_table()).decode(frame, "h").run()
+    buffers = await Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).run()
     stored = inside.replicas.logs[TopicPartition("t", 0)].batches[0].data
     assert any(buffer is stored for buffer in buffers)
 
@@ -111,9 +112,9 @@ async def test_no_session_is_ever_made(
 def test_a_fetch_counts_its_largest_answer_and_may_be_abandoned(inside: FakeBrokerInside) -> None:
     dispatcher = Dispatcher(inside.services, api_table())
     frame = request_frame(FETCH, 12, fetching(max_bytes=5000))
-    request = dispatcher.decode(memoryview(bytearray(frame)), "h")
+    request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("h"))
     assert request.cost_bytes == len(frame) + 5000
     assert request.abandonable
     frame = request_frame(FETCH, 12, fetching(max_bytes=2**31 - 1))
-    request = dispatcher.decode(memoryview(bytearray(frame)), "h")
+    request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("h"))
     assert request.cost_bytes == len(frame) + (55 << 20)

@@ -11,6 +11,7 @@ from broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
 from broker.kafka.requests import CloseConnection
+from broker.security.door import ClientSession
 from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, FakePartition
@@ -152,7 +153,7 @@ async def test_an_unknown_topic_is_not_created_where_that_is_off(inside: FakeBro
     values = dict(inside.services.config.items()) | {AUTO_CREATE_TOPICS_ENABLE.name: False}
     services = dataclasses.replace(inside.services, config=BROKER_SPEC.parse(values))
     frame = memoryview(bytearray(request_frame(METADATA, 9, wanting("new", allow_creation=True))))
-    await Dispatcher(services, api_table()).decode(frame, "h").run()
+    await Dispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
     assert inside.forwarder.creations == []
 
 
@@ -206,7 +207,7 @@ async def test_requests_of_one_shape_share_an_encoding_until_the_metadata_change
 
     async def body() -> object:
         frame = memoryview(bytearray(request_frame(METADATA, 12, wanting("t"))))
-        return (await dispatcher.decode(frame, "h").run())[0]
+        return (await dispatcher.decode(frame, ClientSession("h")).run())[0]
 
     first = await body()
     assert await body() is first

@@ -10,6 +10,7 @@ from broker.kafka.cluster import GRPC_ENDPOINT_TAG
 from broker.kafka.codec import append_uvarint
 from broker.kafka.dispatch import Dispatcher
 from broker.replication.api import OffsetOutcome, ProduceEntry
+from broker.security.door import ClientSession
 from metadata_log.types import NO_BROKER, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
@@ -98,7 +99,7 @@ async def test_end_of_a_leader_epoch(ask: Ask, version: int) -> None:
 
 async def cluster_answer(inside: FakeBrokerInside, version: int, values: Values) -> bytes:
     frame = memoryview(bytearray(request_frame(DESCRIBE_CLUSTER, version, values)))
-    (body,) = await Dispatcher(inside.services, api_table()).decode(frame, "h").run()
+    (body,) = await Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).run()
     return bytes(body)
 
 
@@ -149,7 +150,7 @@ async def test_no_producer_ids_at_the_moment_is_worth_a_retry(inside: FakeBroker
     services = dataclasses.replace(inside.services, producer_ids=Exhausted())
     values = {"transactional_id": None, "transaction_timeout": 1000}
     frame = memoryview(bytearray(request_frame(INIT_PRODUCER_ID, 0, values)))
-    (body,) = await Dispatcher(services, api_table()).decode(frame, "h").run()
+    (body,) = await Dispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
     assert body[4:6] == b"\0\x0e"
 
 

@@ -1,0 +1,89 @@
+"""Users, and the client's side of SASL: kafka-python's SCRAM against ours."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import immutables
+
+from broker.security.logins import FindToken, Logins, no_tokens
+from broker.security.sasl import SaslOptions, SaslSession
+from broker.security.scram import MECHANISMS, credential, salted_password
+from metadata_log.image import Image, ScramKey
+from metadata_log.records import ScramCredential
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own, at its import
+    from kafka.net.sasl.scram import ScramClient
+
+SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
+
+
+def scram_user(password: str, mechanism: str = "SCRAM-SHA-256") -> ScramCredential:
+    """What is stored of that password."""
+    how, salt = MECHANISMS[mechanism], b"salt of a test"
+    return credential(how, salted_password(how, password, salt, 4_096), salt, 4_096)
+
+
+def image_with_users(**passwords: str) -> Image:
+    """An image in which these users may log in, by each mechanism."""
+    users = {
+        ScramKey(user, mechanism.number): scram_user(password, mechanism.name)
+        for user, password in passwords.items()
+        for mechanism in MECHANISMS.values()
+    }
+    return Image(scram=immutables.Map(users))
+
+
+class WallClock:
+    """Moved by the test."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def logins(
+    image: Callable[[], Image] | None = None,
+    *,
+    clock: Callable[[], int] | None = None,
+    find_token: FindToken = no_tokens,
+    **passwords: str,
+) -> Logins:
+    fixed = image_with_users(**passwords)
+    return Logins(
+        image or (lambda: fixed),
+        pepper=b"pepper",
+        wall_clock_ms=clock or WallClock(),
+        find_token=find_token,
+    )
+
+
+def sasl_session(
+    who: Logins,
+    *,
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    max_reauth_ms: int = 0,
+) -> SaslSession:
+    options = SaslOptions(
+        mechanisms=mechanisms,
+        logins=who,
+        max_reauth_ms=max_reauth_ms,
+        draw_nonce=lambda: "nonce-of-the-broker",
+    )
+    return SaslSession(options)
+
+
+class TokenClient(ScramClient):  # type: ignore[misc]
+    """Logs in by a delegation token, as Kafka's own clients do."""
+
+    def first_message(self) -> bytes:
+        first: bytes = super().first_message()
+        self.auth_message += b",tokenauth=true"
+        return first + b",tokenauth=true"
+
+
+def scram_client(user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> Any:  # noqa: ANN401
+    return ScramClient(user, password, mechanism)
