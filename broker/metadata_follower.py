@@ -138,6 +138,7 @@ def changes_between(before: Image, after: Image) -> Changes:
         removals=_keys_that_differ(before.removals, after.removals),
         configs=_keys_that_differ(before.configs, after.configs),
         features=_keys_that_differ(before.features, after.features),
+        client_quotas=_keys_that_differ(before.client_quotas, after.client_quotas),
         scram=_keys_that_differ(before.scram, after.scram),
         tokens=_keys_that_differ(before.tokens, after.tokens),
         sessions=_keys_that_differ(before.sessions, after.sessions),

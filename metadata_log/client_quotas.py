@@ -25,6 +25,15 @@ class QuotaEntity(NamedTuple):
     user: str | None = None
     client_id: str | None = None
 
+    def __str__(self) -> str:
+        """``user 'anna', the default client-id``: as errors name it."""
+        parts = zip(("user", "client-id"), self, strict=True)
+        return ", ".join(
+            f"the default {kind}" if name == EVERYBODY else f"{kind} {name!r}"
+            for kind, name in parts
+            if name is not None
+        )
+
 
 class QuotaInForce(NamedTuple):
     """A quota as it binds one client.

@@ -12,6 +12,7 @@ import immutables
 import msgspec
 
 from metadata_log.acls import AclPattern, EntriesByPrincipal
+from metadata_log.client_quotas import QuotaEntity
 from metadata_log.image import (
     Broker,
     ClientResults,
@@ -197,6 +198,7 @@ class Changes(NamedTuple):
     configs: frozenset[EntityKey] = frozenset()
     acls: frozenset[AclPattern] = frozenset()
     features: frozenset[str] = frozenset()
+    client_quotas: frozenset[QuotaEntity] = frozenset()
     scram: frozenset[ScramKey] = frozenset()
     tokens: frozenset[str] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
@@ -231,6 +233,9 @@ class Draft:
         self.acls: Table[AclPattern, EntriesByPrincipal] = Table(base.acls, self._undo)
         self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
         self.features: Table[str, int] = Table(base.features, self._undo)
+        self.client_quotas: Table[QuotaEntity, immutables.Map[str, float]] = Table(
+            base.client_quotas, self._undo
+        )
         self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
         self.tokens: Table[str, DelegationToken] = Table(base.tokens, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
@@ -368,6 +373,7 @@ class Draft:
             acls=self.acls.folded(),
             configs=self.configs.folded(),
             features=self.features.folded(),
+            client_quotas=self.client_quotas.folded(),
             scram=self.scram.folded(),
             tokens=self.tokens.folded(),
             results=self.results.folded(),
@@ -386,6 +392,7 @@ class Draft:
             configs=frozenset(self.configs.written),
             acls=frozenset(self.acls.written),
             features=frozenset(self.features.written),
+            client_quotas=frozenset(self.client_quotas.written),
             scram=frozenset(self.scram.written),
             tokens=frozenset(self.tokens.written),
             sessions=frozenset(self.sessions.written),

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 import immutables
 
+from metadata_log.client_quotas import CONTROLLER_MUTATION_RATE, QuotaEntity, stored_name
 from metadata_log.image import Broker, EntityKey
 from metadata_log.records import BrokerRegistration
 from metadata_log.types import BrokerId
@@ -61,8 +62,9 @@ FEATURES: Final[dict[str, Feature]] = {
     ),
 }
 
-KEYS_SINCE: Final = {"controller_mutation_rate": 2, "controller_mutations_rate": 2}
-"""Configuration keys that brokers below a level of ``inter_broker_protocol`` do not know (Q7)."""
+KEYS_SINCE: Final = {CONTROLLER_MUTATION_RATE: 2}
+"""Keys, of quotas and configurations, that brokers below a level of ``inter_broker_protocol`` do
+not know (Q7)."""
 
 
 class _Brokers(Protocol):
@@ -77,6 +79,10 @@ class _Configs(Protocol):
     def items(self) -> "Iterable[tuple[EntityKey, immutables.Map[str, str]]]": ...
 
 
+class _ClientQuotas(Protocol):
+    def items(self) -> "Iterable[tuple[QuotaEntity, immutables.Map[str, float]]]": ...
+
+
 class Leveled(Protocol):
     """What is asked about levels: an ``Image`` or a ``Draft``."""
 
@@ -88,6 +94,14 @@ class Leveled(Protocol):
 
     @property
     def configs(self) -> _Configs: ...
+
+    @property
+    def client_quotas(self) -> _ClientQuotas: ...
+
+
+def level_of(key: str) -> int:
+    """The ``inter_broker_protocol`` from which on brokers know a key."""
+    return KEYS_SINCE.get(stored_name(key), LEAST_LEVEL)
 
 
 def metadata_version(image: Leveled) -> int:
@@ -158,14 +172,21 @@ def _who_does_not_understand(image: Leveled, feature: str, level: int) -> str | 
 
 
 def _what_would_be_lost(image: Leveled, level: int) -> str | None:
-    lost = sorted(
+    lost = [
         f"{key} of {entity_type} {name or 'default'!r}"
         for (entity_type, name), values in image.configs.items()
         for key in values
-        if KEYS_SINCE.get(key, LEAST_LEVEL) > level
-    )
+        if level_of(key) > level
+    ]
+    lost += [
+        f"{key} of {entity}"
+        for entity, quotas in image.client_quotas.items()
+        for key in quotas
+        if level_of(key) > level
+    ]
     if not lost:
         return None
+    lost.sort()
     return (
         f"level {level} of {INTER_BROKER_PROTOCOL} does not know {', '.join(lost)}, which would be "
         "lost: remove it first"

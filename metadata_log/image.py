@@ -12,6 +12,7 @@ import immutables
 import msgspec
 
 from metadata_log.acls import Acls
+from metadata_log.client_quotas import QuotaEntity
 from metadata_log.records import (
     BrokerRegistration,
     QuorumVoter,
@@ -252,6 +253,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     acls: Acls = immutables.Map()
     configs: "immutables.Map[EntityKey, immutables.Map[str, str]]" = immutables.Map()
     features: "immutables.Map[str, int]" = immutables.Map()
+    client_quotas: "immutables.Map[QuotaEntity, immutables.Map[str, float]]" = immutables.Map()
     scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()
     tokens: "immutables.Map[str, DelegationToken]" = immutables.Map()
     """Delegation tokens by id, ended ones until the controller has removed them."""

@@ -294,6 +294,15 @@ class ProducerIdBlock(_Value, frozen=True, gc=False, kw_only=True, tag=13):
     next_producer_id: Int64  # First id of the next block.
 
 
+class ClientQuotaSet(_Value, frozen=True, gc=False, kw_only=True, tag=32):
+    """/quotas: one quota of a user, a client id or a user's client id (KIP-599, KIP-546)."""
+
+    user: str | None  # "" is the default of users; None: whoever it is.
+    client_id: str | None  # As ``user``; one of the two at least is named.
+    key: str  # "controller_mutation_rate"; never an alias.
+    value: float | None  # Above zero; None removes the key.
+
+
 class ScramCredential(_Value, frozen=True, gc=False, kw_only=True):
     """What proves a password without being it (RFC 5802): neither the password nor what could take
     its place in a client is ever stored.
@@ -385,6 +394,7 @@ Record = (
     | PartitionsAdded
     | PartitionRemovalPending
     | PartitionsRemoved
+    | ClientQuotaSet
     | ScramCredentialSet
     | ScramCredentialRemoved
     | DelegationTokenSet

@@ -179,6 +179,13 @@ def _admin_records(image: Image) -> Iterator[pb.SnapshotRecord]:
             )
     for name, level in image.features.items():
         yield pb.SnapshotRecord(feature=pb.FeatureLevel(name=name, level=level))
+    for (quota_user, client_id), quotas in image.client_quotas.items():
+        for key, limit in quotas.items():
+            yield pb.SnapshotRecord(
+                client_quota=pb.ClientQuotaState(
+                    user=quota_user, client_id=client_id, key=key, value=limit
+                )
+            )
     for (user, mechanism), credential in image.scram.items():
         yield pb.SnapshotRecord(
             scram=pb.ScramCredentialState(

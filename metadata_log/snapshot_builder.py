@@ -7,6 +7,7 @@ import immutables
 import msgspec
 
 from metadata_log.acls import AclEntry, AclPattern
+from metadata_log.client_quotas import QuotaEntity
 from metadata_log.codec import result_from_proto
 from metadata_log.image import (
     Broker,
@@ -72,6 +73,7 @@ class SnapshotBuilder:
         self._removals: dict[str, PartitionRemoval] = {}
         self._acls: dict[AclPattern, dict[str, set[AclEntry]]] = {}
         self._features: dict[str, int] = {}
+        self._client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._scram: dict[ScramKey, ScramCredential] = {}
         self._tokens: dict[str, DelegationToken] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
@@ -134,6 +136,9 @@ class SnapshotBuilder:
                 {entity: immutables.Map(values) for entity, values in self._configs.items()}
             ),
             features=immutables.Map(self._features),
+            client_quotas=immutables.Map(
+                {entity: immutables.Map(quotas) for entity, quotas in self._client_quotas.items()}
+            ),
             scram=immutables.Map(self._scram),
             tokens=immutables.Map(self._tokens),
             results=immutables.Map(
@@ -178,6 +183,13 @@ class SnapshotBuilder:
 
     def _add_feature(self, state: pb.FeatureLevel) -> None:
         self._features[state.name] = state.level
+
+    def _add_client_quota(self, state: pb.ClientQuotaState) -> None:
+        entity = QuotaEntity(
+            state.user if state.HasField("user") else None,
+            state.client_id if state.HasField("client_id") else None,
+        )
+        self._client_quotas.setdefault(entity, {})[state.key] = state.value
 
     def _add_scram(self, state: pb.ScramCredentialState) -> None:
         self._scram[ScramKey(state.user, state.mechanism)] = ScramCredential(
@@ -283,6 +295,7 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "acl": SnapshotBuilder._add_acl,
     "config": SnapshotBuilder._add_config,
     "feature": SnapshotBuilder._add_feature,
+    "client_quota": SnapshotBuilder._add_client_quota,
     "scram": SnapshotBuilder._add_scram,
     "result": SnapshotBuilder._add_result,
     "token": SnapshotBuilder._add_token,

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from metadata_log import acl_tree
+from metadata_log.client_quotas import QuotaEntity
 from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment, ScramKey
 from metadata_log.rules.scram import MECHANISMS
 from metadata_log.types import BrokerId, SessionId, TopicPartition
@@ -278,6 +279,39 @@ def _token(image: Image, token_id: str) -> Value | None:
     }
 
 
+def _names_below_quotas_of_users(image: Image, below: Below) -> list[str] | None:
+    match below:
+        case ():
+            users = {user for user, _ in image.client_quotas if user is not None}
+            return sorted(map(_quoted, users))
+        case (user,):
+            return ["clients"] if _clients_with_quotas(image, _unquoted(user)) else None
+        case (user, "clients"):
+            return _clients_with_quotas(image, _unquoted(user)) or None
+    return None
+
+
+def _clients_with_quotas(image: Image, user: str | None) -> list[str]:
+    clients = {
+        client_id for one, client_id in image.client_quotas if one == user and client_id is not None
+    }
+    return sorted(map(_quoted, clients))
+
+
+def _value_below_quotas_of_users(image: Image, below: Below) -> Value | None:
+    match below:
+        case (user,):
+            return _quotas(image, QuotaEntity(user=_unquoted(user)))
+        case (user, "clients", client_id):
+            return _quotas(image, QuotaEntity(_unquoted(user), _unquoted(client_id)))
+    return None
+
+
+def _quotas(image: Image, entity: QuotaEntity) -> Value | None:
+    values = image.client_quotas.get(entity)
+    return None if values is None else dict(sorted(values.items()))
+
+
 def _voters(image: Image) -> Value | None:
     voter_set = image.voter_set
     if not voter_set.version:
@@ -337,6 +371,11 @@ _PLACES: Final[dict[Below, _Place]] = {
         lambda image: sorted(image.features), lambda image, name: image.features.get(name)
     ),
     ("producer_ids",): _record(lambda image: {"next_producer_id": image.next_producer_id}),
+    ("quotas", "clients"): _table(
+        lambda image: _clients_with_quotas(image, None),
+        lambda image, name: _quotas(image, QuotaEntity(client_id=_unquoted(name))),
+    ),
+    ("quotas", "users"): _Place(_names_below_quotas_of_users, _value_below_quotas_of_users),
     ("quorum", "voters"): _record(_voters),
     ("scram",): _tables(
         lambda image: sorted({_quoted(user) for user, _ in image.scram}),

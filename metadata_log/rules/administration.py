@@ -1,11 +1,20 @@
 """Configuration, features and producer ids: written by the controller alone (F3)."""
 
+import math
+
 import immutables
 
 from metadata_log import features
+from metadata_log.client_quotas import QuotaEntity
 from metadata_log.draft import Draft
 from metadata_log.image import EntityKey
-from metadata_log.records import ConfigSet, FeatureLevel, ProducerIdBlock, ResultCode
+from metadata_log.records import (
+    ClientQuotaSet,
+    ConfigSet,
+    FeatureLevel,
+    ProducerIdBlock,
+    ResultCode,
+)
 from metadata_log.rules.requirements import Refused
 from metadata_log.types import MetadataOffset
 
@@ -21,6 +30,26 @@ def config_set(draft: Draft, offset: MetadataOffset, record: ConfigSet) -> int:
             draft.configs.put(entity, after)
         else:
             draft.configs.remove(entity)
+    return offset
+
+
+def client_quota_set(draft: Draft, offset: MetadataOffset, record: ClientQuotaSet) -> int:
+    entity = QuotaEntity(record.user, record.client_id)
+    if entity == QuotaEntity() or not record.key:
+        raise Refused(ResultCode.INVALID, f"{entity} {record.key!r}: nobody's quota, or none")
+    before = draft.client_quotas.get(entity) or immutables.Map()
+    if record.value is not None:
+        if not (math.isfinite(record.value) and record.value > 0):
+            raise Refused(
+                ResultCode.INVALID, f"{record.key}={record.value}: must be a number above 0"
+            )
+        draft.client_quotas.put(entity, before.set(record.key, record.value))
+    elif record.key in before:
+        after = before.delete(record.key)
+        if after:
+            draft.client_quotas.put(entity, after)
+        else:
+            draft.client_quotas.remove(entity)
     return offset
 
 

@@ -10,6 +10,7 @@ from metadata_log.records import (
     AclRemoved,
     BrokerAdmitted,
     BrokerRegistration,
+    ClientQuotaSet,
     ConfigSet,
     ControllerClaim,
     ControllerRemoved,
@@ -35,7 +36,12 @@ from metadata_log.records import (
     TopicRemoved,
 )
 from metadata_log.rules.access import acl_added, acl_removed
-from metadata_log.rules.administration import config_set, feature_level, producer_id_block
+from metadata_log.rules.administration import (
+    client_quota_set,
+    config_set,
+    feature_level,
+    producer_id_block,
+)
 from metadata_log.rules.leader_and_isr import isr_change, partition_change
 from metadata_log.rules.membership import (
     broker_admitted,
@@ -115,6 +121,7 @@ RULES: Final[dict[type, Rule]] = {
     DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True),
     DelegationTokenRemoved: Rule(since(3, delegation_token_removed), needs_controller=True),
     QuorumVoterSet: Rule(quorum_voter_set),
+    ClientQuotaSet: Rule(since(3, client_quota_set), needs_controller=True),
     ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True),
     ScramCredentialRemoved: Rule(since(3, scram_credential_removed), needs_controller=True),
 }

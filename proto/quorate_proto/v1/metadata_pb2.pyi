@@ -928,6 +928,41 @@ class VoterSetState(google.protobuf.message.Message):
 Global___VoterSetState: typing_extensions.TypeAlias = VoterSetState
 
 @typing.final
+class ClientQuotaState(google.protobuf.message.Message):
+    """/quotas: one quota of a user, a client id or a user's client id."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """Empty: the default of users; absent: whoever it is."""
+    client_id: builtins.str
+    """As user."""
+    key: builtins.str
+    """"controller_mutation_rate", …"""
+    value: builtins.float
+    """Limit."""
+    def __init__(
+        self,
+        *,
+        user: builtins.str | None = ...,
+        client_id: builtins.str | None = ...,
+        key: builtins.str = ...,
+        value: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "key", b"key", "user", b"user", "value", b"value"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_client_id", b"_client_id"]) -> typing.Literal["client_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_user", b"_user"]) -> typing.Literal["user"] | None: ...
+
+Global___ClientQuotaState: typing_extensions.TypeAlias = ClientQuotaState
+
+@typing.final
 class SnapshotHeader(google.protobuf.message.Message):
     """First record of a snapshot."""
 
@@ -1001,6 +1036,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     ADDITION_FIELD_NUMBER: builtins.int
     REMOVAL_FIELD_NUMBER: builtins.int
     ACL_FIELD_NUMBER: builtins.int
+    CLIENT_QUOTA_FIELD_NUMBER: builtins.int
     SCRAM_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
     @property
@@ -1068,6 +1104,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         """One per access control entry."""
 
     @property
+    def client_quota(self) -> Global___ClientQuotaState:
+        """One per quota."""
+
+    @property
     def scram(self) -> Global___ScramCredentialState:
         """One per SCRAM credential."""
 
@@ -1094,11 +1134,12 @@ class SnapshotRecord(google.protobuf.message.Message):
         addition: Global___PartitionAdditionState | None = ...,
         removal: Global___PartitionRemovalState | None = ...,
         acl: Global___AclState | None = ...,
+        client_quota: Global___ClientQuotaState | None = ...,
         scram: Global___ScramCredentialState | None = ...,
         token: Global___DelegationTokenState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "scram", "token"] | None: ...
+    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "client_quota", "scram", "token"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

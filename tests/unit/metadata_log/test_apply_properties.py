@@ -39,6 +39,7 @@ TABLES = (
     "acls",
     "configs",
     "features",
+    "client_quotas",
     "scram",
     "tokens",
 )
@@ -205,6 +206,13 @@ records = st.one_of(
         level=st.integers(0, 3),
     ),
     st.builds(r.ProducerIdBlock, next_producer_id=st.integers(0, 3)),
+    st.builds(
+        r.ClientQuotaSet,
+        user=st.sampled_from([None, "", "u"]),
+        client_id=st.sampled_from([None, "c"]),
+        key=st.sampled_from(["controller_mutation_rate", "k"]),
+        value=st.sampled_from([None, 1.0, 0.0]),
+    ),
     st.builds(
         r.ScramCredentialSet,
         user=st.sampled_from(["", "u"]),

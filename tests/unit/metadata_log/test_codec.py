@@ -172,6 +172,13 @@ records = st.one_of(
     st.builds(r.FeatureLevel, name=texts, level=int31),
     st.builds(r.ProducerIdBlock, next_producer_id=int63),
     st.builds(
+        r.ClientQuotaSet,
+        user=st.none() | texts,
+        client_id=st.none() | texts,
+        key=texts,
+        value=st.none() | st.floats(allow_nan=False),
+    ),
+    st.builds(
         r.ScramCredentialSet,
         user=texts,
         mechanism=int31,
@@ -490,6 +497,10 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
     23: (
         r.PartitionsRemoved(topic="t", topic_id=TOPIC, first_partition=3),
         "9417a174c4107474747474747474747474747474747403",
+    ),
+    32: (
+        r.ClientQuotaSet(user="", client_id=None, key="k", value=1.5),
+        "9520a0c0a16bcb3ff8000000000000",
     ),
     33: (
         r.ScramCredentialSet(

@@ -7,6 +7,7 @@ from metadata_log import features
 from metadata_log.image import Image
 from metadata_log.records import (
     BrokerRegistration,
+    ClientQuotaSet,
     ConfigSet,
     ControllerRemoved,
     FeatureLevel,
@@ -96,6 +97,22 @@ def test_b4_lowering_is_refused_where_it_would_lose_something(log: MetadataLogBu
     assert code is ResultCode.CONDITION_FAILED
     assert "controller_mutation_rate of users 'anna'" in detail
     log.write_as_controller(msgspec.structs.replace(quota, value=None))
+    assert level(log, PROTOCOL, 1)[0] is ResultCode.OK, "nothing is lost now"
+
+
+def test_q7_lowering_is_refused_while_there_are_quotas_that_would_be_lost(
+    log: MetadataLogBuilder,
+) -> None:
+    level(log, PROTOCOL, 2)
+    level(log, METADATA, 3)
+    kept = ClientQuotaSet(user="anna", client_id="", key="producer_byte_rate", value=10)
+    lost = msgspec.structs.replace(kept, key="controller_mutation_rate")
+    log.write_as_controller(kept, lost)
+    code, detail = level(log, PROTOCOL, 1)
+    assert code is ResultCode.CONDITION_FAILED
+    assert "controller_mutation_rate of user 'anna', the default client-id, which" in detail
+    assert "producer_byte_rate" not in detail
+    log.write_as_controller(msgspec.structs.replace(lost, value=None))
     assert level(log, PROTOCOL, 1)[0] is ResultCode.OK, "nothing is lost now"
 
 

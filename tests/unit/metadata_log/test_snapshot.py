@@ -14,6 +14,7 @@ from metadata_log.partition_columns import SLICE
 from metadata_log.records import (
     AclAdded,
     BrokerAdmitted,
+    ClientQuotaSet,
     ConfigSet,
     DelegationTokenSet,
     FeatureLevel,
@@ -88,6 +89,11 @@ def image_with_everything() -> Image:
         )
     log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
     log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    for user, client_id in (("anna", None), ("", "b"), (None, "")):
+        for key, value in (("producer_byte_rate", 2.5), ("controller_mutation_rate", 1e300)):
+            log.write_as_controller(
+                ClientQuotaSet(user=user, client_id=client_id, key=key, value=value)
+            )
     for mechanism in (1, 2):
         log.write_as_controller(
             ScramCredentialSet(

@@ -9,6 +9,7 @@ from metadata_log.codec import decode_transaction
 from metadata_log.image import Image
 from metadata_log.readable import readable_transaction
 from metadata_log.records import (
+    ClientQuotaSet,
     ConfigSet,
     ControllerEpochIs,
     DelegationTokenSet,
@@ -45,6 +46,10 @@ def log() -> MetadataLogBuilder:
         )
     log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=2))
     log.write_as_controller(ProducerIdBlock(next_producer_id=1_000))
+    for user, client_id in (("a/b", None), ("a/b", ""), (None, "c"), ("", "c")):
+        log.write_as_controller(
+            ClientQuotaSet(user=user, client_id=client_id, key="producer_byte_rate", value=1.5)
+        )
     for mechanism in (1, 2):
         log.write_as_controller(
             ScramCredentialSet(
@@ -96,6 +101,15 @@ def log() -> MetadataLogBuilder:
         ("/brokers/topics/orders/2", None),
         ("/brokers/topics/orders/x", None),
         ("/config/users", None),
+        ("/quotas", ["clients", "users"]),
+        ("/quotas/users", ["<default>", "a%2Fb"]),
+        ("/quotas/users/a%2Fb", ["clients"]),
+        ("/quotas/users/a%2Fb/clients", ["<default>"]),
+        ("/quotas/users/a%2Fb/clients/<default>", []),
+        ("/quotas/users/b", None),
+        ("/quotas/users/b/clients", None),
+        ("/quotas/clients", ["c"]),
+        ("/quotas/clients/c", []),
         ("/scram", ["a%2Fb"]),
         ("/scram/a%2Fb", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
         ("/scram/a%2Fb/SCRAM-SHA-256", []),
@@ -130,6 +144,13 @@ def test_names_below_a_path(log: MetadataLogBuilder, path: str, names: list[str]
                 "version": 0,
             },
         ),
+        ("/quotas/users/a%2Fb", {"producer_byte_rate": 1.5}),
+        ("/quotas/users/a%2Fb/clients/<default>", {"producer_byte_rate": 1.5}),
+        ("/quotas/users/<default>", None),
+        ("/quotas/users/<default>/clients/c", {"producer_byte_rate": 1.5}),
+        ("/quotas/clients/c", {"producer_byte_rate": 1.5}),
+        ("/quotas/clients/d", None),
+        ("/quotas/users/a%2Fb/nonsense/c", None),
         ("/scram/a%2Fb/SCRAM-SHA-512", {"iterations": 4_096}),
         ("/scram/a%2Fb/PLAIN", None),
         ("/scram/a%2Fb", None),
