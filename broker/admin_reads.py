@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from broker.config_description import ConfigReads
 from broker.control.admin_service import Read
 from broker.control.ports import Images
-from metadata_log.configuration import Configuration
 
 
-def admin_reads(_config: Configuration, _images: Images) -> Mapping[str, Read]:
+def admin_reads(_images: Images, configs: ConfigReads) -> Mapping[str, Read]:
     """The Admin service's reads. One that is not among them is UNIMPLEMENTED."""
-    return {}
+    return {"DescribeConfigs": configs.describe}

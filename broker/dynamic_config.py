@@ -33,6 +33,23 @@ DYNAMIC_BROKER_SPEC: Final = ConfigSpec(
 )
 
 
+def dynamic_key(name: str, *, of_every_broker: bool) -> ConfigKey[Any]:
+    """The key of that name, which may be changed while brokers run.
+
+    Raises:
+        ConfigError: unknown, or it takes a restart, or it is each broker's own.
+    """
+    if name in BROKER_SPEC and name not in DYNAMIC_BROKER_SPEC:
+        raise ConfigError(
+            f"{name} cannot be changed while brokers run: set it in each broker's configuration "
+            "file, and restart"
+        )
+    key = DYNAMIC_BROKER_SPEC.key(name)
+    if of_every_broker and key.update is Update.PER_BROKER:
+        raise ConfigError(f"{name} is set for one broker at a time, not for all of them")
+    return key
+
+
 class Source(enum.IntEnum):
     """Where a value is set, as Kafka numbers it."""
 

@@ -27,6 +27,7 @@ from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
 )
+from broker.config_description import ConfigReads
 from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
 from broker.control.controlled_shutdown import request_controlled_shutdown
 from broker.control.fencing import ControlFence
@@ -93,6 +94,7 @@ class BrokerNode:
         self._token_keys = TokenKeys(
             config[DELEGATION_TOKEN_SECRET_KEY], config[DELEGATION_TOKEN_SECRET_KEY_FILE]
         )
+        self._config_reads = ConfigReads(lambda: self._follower.image, self._live)
         self._replicas = self._replica_manager()
 
     async def start(self) -> None:
@@ -165,6 +167,7 @@ class BrokerNode:
                 forwarder=forwarder,
                 producer_ids=ProducerIds(forwarder),
                 features=self._features_in_force,
+                describe_configs=self._config_reads.describe,
             )
         )
         server = self._surroundings.grpc_server()
@@ -219,7 +222,7 @@ class BrokerNode:
             controller=self._active_controller,
             min_insync_replicas=self._limits.min_insync_replicas,
             broker_alerts=self._alerts,
-            reads=admin_reads(self._config, self._follower),
+            reads=admin_reads(self._follower, self._config_reads),
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
         add_metadata_view_to_server(server, self._quorum)

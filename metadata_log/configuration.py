@@ -63,29 +63,33 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
             ConfigError: of another type, or out of range.
         """
         typed: Any = self._converted(value)
+        shown = self._shown(value)
         if self.at_least is not None and typed < self.at_least:
-            raise ConfigError(f"{self.name}={value}: must be at least {self.at_least:g}")
+            raise ConfigError(f"{shown}: must be at least {self.at_least:g}")
         if self.at_most is not None and typed > self.at_most:
-            raise ConfigError(f"{self.name}={value}: must be at most {self.at_most:g}")
+            raise ConfigError(f"{shown}: must be at most {self.at_most:g}")
         if self.one_of and typed not in self.one_of:
-            raise ConfigError(f"{self.name}={value}: must be one of {', '.join(self.one_of)}")
+            raise ConfigError(f"{shown}: must be one of {', '.join(self.one_of)}")
         if self.pattern and not re.fullmatch(self.pattern, str(typed), re.ASCII):
-            raise ConfigError(f"{self.name}={value}: must be {self.form}")
+            raise ConfigError(f"{shown}: must be {self.form}")
         return cast("T", typed)
+
+    def _shown(self, value: object) -> str:
+        return self.name if self.sensitive else f"{self.name}={value}"
 
     def _converted(self, value: object) -> object:
         wanted: Any = self.type
         if wanted is bool:
             word = str(value).strip().lower()
             if word not in ("true", "false"):
-                raise ConfigError(f"{self.name}={value}: must be true or false")
+                raise ConfigError(f"{self._shown(value)}: must be true or false")
             return word == "true"
         if isinstance(value, bool):
-            raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}")
+            raise ConfigError(f"{self._shown(value)}: must be {_KIND[wanted]}")
         try:
             return wanted(value)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.name}={value}: must be {_KIND[wanted]}") from error
+            raise ConfigError(f"{self._shown(value)}: must be {_KIND[wanted]}") from error
 
 
 _KIND: dict[type, str] = {int: "a whole number", float: "a number", str: "text"}
@@ -94,6 +98,16 @@ _KIND: dict[type, str] = {int: "a whole number", float: "a number", str: "text"}
 def declared(module: ModuleType) -> list[ConfigKey[Any]]:
     """The keys that ``module`` declares, in the order in which it does."""
     return [value for value in vars(module).values() if isinstance(value, ConfigKey)]
+
+
+def as_text(value: object) -> str:
+    """A typed value as it is stored and shown; ``parse`` reads it back."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def list_items(text: str) -> list[str]:
+    """Items of a list as they are written: with commas between, blanks around them allowed."""
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 class ConfigSpec:

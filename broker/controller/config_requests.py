@@ -1,12 +1,15 @@
 """Changes of configuration at the controller."""
 
 import logging
+from collections.abc import Callable, Sequence
 
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import configs
+from broker.controller.managers.configs import ConfigDecision
 from broker.controller.managers.office import Office
 from broker.controller.outcomes import carry_out
 from broker.controller.writer import Writer
+from metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import SessionLost
 
@@ -24,21 +27,50 @@ class ConfigRequests:
     async def alter(
         self, request: admin_pb2.IncrementalAlterConfigsRequest
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        """Set and remove keys; brokers learn of it by watch."""
-
-        async def alter() -> list[admin_pb2.ConfigResult]:
-            decisions = configs.alter(self._writer.image, request.changes, office=self._office)
-            await carry_out(self._writer, decisions)
-            return [decision.result for decision in decisions]
-
+        """Change some keys; brokers learn of it by watch."""
         try:
-            results = await self._events.run(Priority.ADMIN, alter)
+            results = await self._carried_out(
+                lambda image: configs.alter(image, request.changes, office=self._office),
+                validate_only=request.validate_only,
+            )
         except (LeftOffice, SessionLost):
             return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        log.info(
-            "IncrementalAlterConfigs for %s of client %r: %s",
-            request.context.principal_name or "a direct client",
-            request.context.client_id,
-            [f"{one.entity_type} {one.entity_name}" for one in results],
-        )
+        _log_outcome("IncrementalAlterConfigs", request.context, results)
         return admin_pb2.IncrementalAlterConfigsResponse(results=results)
+
+    async def replace(
+        self, request: admin_pb2.AlterConfigsRequest
+    ) -> admin_pb2.AlterConfigsResponse:
+        """Set all that is named, unset all else."""
+        try:
+            results = await self._carried_out(
+                lambda image: configs.replace(image, request.replacements, office=self._office),
+                validate_only=request.validate_only,
+            )
+        except (LeftOffice, SessionLost):
+            return admin_pb2.AlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        _log_outcome("AlterConfigs", request.context, results)
+        return admin_pb2.AlterConfigsResponse(results=results)
+
+    async def _carried_out(
+        self, decide: Callable[[Image], Sequence[ConfigDecision]], *, validate_only: bool
+    ) -> list[admin_pb2.ConfigResult]:
+        async def work() -> list[admin_pb2.ConfigResult]:
+            decisions = decide(self._writer.image)
+            if not validate_only:
+                await carry_out(self._writer, decisions)
+            return [decision.result for decision in decisions]
+
+        return await self._events.run(Priority.ADMIN, work)
+
+
+def _log_outcome(
+    api: str, context: admin_pb2.RequestContext, results: Sequence[admin_pb2.ConfigResult]
+) -> None:
+    log.info(
+        "%s for %s of client %r: %s",
+        api,
+        context.principal_name or "a direct client",
+        context.client_id,
+        [f"{one.entity_type} {one.entity_name}" for one in results],
+    )

@@ -14,6 +14,7 @@ from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.changes import (
     ALLOCATE_PRODUCER_IDS,
+    ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_DELEGATION_TOKEN,
     CREATE_PARTITIONS,
@@ -391,4 +392,5 @@ class Controller:
         found.add(CREATE_DELEGATION_TOKEN, self._tokens.create)
         found.add(RENEW_DELEGATION_TOKEN, self._tokens.renew)
         found.add(EXPIRE_DELEGATION_TOKEN, self._tokens.expire)
+        found.add(ALTER_CONFIGS, self._configs.replace)
         return found

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from broker.kafka import (
     cluster,
+    configs,
     elections,
     features,
     fetch,
@@ -107,6 +108,20 @@ def api_table() -> Mapping[int, Api]:
             handle=offsets.offset_for_leader_epoch,
         ),
         Api(
+            key=32,
+            min_version=1,
+            max_version=4,
+            first_flexible_version=4,
+            handle=configs.describe_configs,
+        ),
+        Api(
+            key=33,
+            min_version=0,
+            max_version=2,
+            first_flexible_version=2,
+            handle=configs.alter_configs,
+        ),
+        Api(
             key=36,
             min_version=0,
             max_version=2,
@@ -127,6 +142,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=2,
             first_flexible_version=2,
             handle=elections.elect_leaders,
+        ),
+        Api(
+            key=44,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=1,
+            handle=configs.incremental_alter_configs,
         ),
         Api(
             key=45,

@@ -4,7 +4,7 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -24,6 +24,7 @@ from metadata_log.types import (
     BrokerId,
     TopicPartition,
 )
+from quorate_proto.v1 import admin_pb2
 
 
 class Replicas(Protocol):
@@ -70,6 +71,18 @@ class ProducerIdSource(Protocol):
     async def take(self) -> int: ...
 
 
+DescribeConfigs = Callable[
+    [admin_pb2.DescribeConfigsRequest], Awaitable[admin_pb2.DescribeConfigsResponse]
+]
+
+
+async def no_configs(
+    _request: admin_pb2.DescribeConfigsRequest,
+) -> admin_pb2.DescribeConfigsResponse:
+    """Nobody tells any."""
+    return admin_pb2.DescribeConfigsResponse()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaServices:
     """Collaborators of the listener. ``config``: of ``broker.config.spec``."""
@@ -82,3 +95,4 @@ class KafkaServices:
     forwarder: Forwarder
     producer_ids: ProducerIdSource
     features: Callable[[], FeaturesInForce] = FeaturesInForce
+    describe_configs: DescribeConfigs = no_configs

@@ -393,6 +393,20 @@ class FakeProducerIds:
         return self.next
 
 
+class FakeConfigs:
+    """Tells whatever descriptions it is given."""
+
+    def __init__(self) -> None:
+        self.asked: list[admin_pb2.DescribeConfigsRequest] = []
+        self.results: list[admin_pb2.DescribedConfig] = []
+
+    async def describe(
+        self, request: admin_pb2.DescribeConfigsRequest
+    ) -> admin_pb2.DescribeConfigsResponse:
+        self.asked.append(request)
+        return admin_pb2.DescribeConfigsResponse(results=self.results)
+
+
 @dataclass
 class FakeBrokerInside:
     """One broker's services, and the server on top once it is started."""
@@ -400,6 +414,7 @@ class FakeBrokerInside:
     metadata: FakeMetadata
     replicas: FakeReplicas
     forwarder: FakeForwarder
+    configs: FakeConfigs
     services: KafkaServices
     server: KafkaServer
 
@@ -422,6 +437,7 @@ def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: A
     metadata = FakeMetadata()
     replicas = FakeReplicas(metadata)
     forwarder = FakeForwarder(metadata)
+    configs = FakeConfigs()
     services = KafkaServices(
         config=BROKER_SPEC.parse(values),
         broker_id=BROKER,
@@ -431,5 +447,6 @@ def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: A
         forwarder=forwarder,
         producer_ids=FakeProducerIds(),
         features=lambda: forwarder.in_force,
+        describe_configs=configs.describe,
     )
-    return FakeBrokerInside(metadata, replicas, forwarder, services, KafkaServer(services))
+    return FakeBrokerInside(metadata, replicas, forwarder, configs, services, KafkaServer(services))

@@ -1,16 +1,25 @@
 """Changes of configuration: keys checked, then one operation per entity (F3)."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker.controller.managers.office import Office
-from broker.dynamic_config import DYNAMIC_BROKER_SPEC, EVERY_BROKER
+from broker.dynamic_config import EVERY_BROKER, dynamic_key
 from broker.errors import KafkaError
 from broker.topic_config import TOPIC_SPEC
-from metadata_log.configuration import ConfigError, ConfigSpec
+from metadata_log.configuration import ConfigError, ConfigKey, as_text, list_items
 from metadata_log.image import Image
 from metadata_log.records import ConfigSet, Operation
 from quorate_proto.v1 import admin_pb2, errors_pb2
+
+NewValues = Mapping[str, str | None]
+"""Key → its text from now on; None: it is set no longer."""
+
+KeyOf = Callable[[str], ConfigKey[Any]]
+"""Name → the key, of one entity; raises ConfigError where that entity has none of that name."""
+
+TYPES: Final = ("topic", "broker")
 
 
 class ConfigDecision(NamedTuple):
@@ -20,58 +29,122 @@ class ConfigDecision(NamedTuple):
     operation: Operation | None = None
 
 
+class _Entity(Protocol):
+    entity_type: str
+    entity_name: str
+
+
+E = TypeVar("E", bound=_Entity)
+
+
 def alter(
     image: Image, changes: Sequence[admin_pb2.ConfigChange], *, office: Office
 ) -> list[ConfigDecision]:
-    """One decision per entity, in order. One that is refused never stops its siblings."""
-    return [_alter(image, change, office) for change in changes]
+    """Change some keys of each entity. One that is refused never stops its siblings."""
+    return list(_decided(image, changes, office, _changed))
 
 
-def _alter(image: Image, change: admin_pb2.ConfigChange, office: Office) -> ConfigDecision:
-    result = admin_pb2.ConfigResult(entity_type=change.entity_type, entity_name=change.entity_name)
-    try:
-        _check(_spec(image, change), change)
-    except ConfigError as error:
-        result.error_code, result.error_message = errors_pb2.INVALID_CONFIG, str(error)
-        return ConfigDecision(result)
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
-        return ConfigDecision(result)
-    known = image.config(change.entity_type, change.entity_name)
-    values: dict[str, str | None] = dict(sorted(change.values.items()))
-    values.update((key, None) for key in change.removed if key in known)
-    records = [
-        ConfigSet(
-            entity_type=change.entity_type, entity_name=change.entity_name, key=key, value=value
-        )
-        for key, value in values.items()
-        if known.get(key) != value
-    ]
-    return ConfigDecision(result, office.operation(*records) if records else None)
+def replace(
+    image: Image, replacements: Sequence[admin_pb2.ConfigReplacement], *, office: Office
+) -> list[ConfigDecision]:
+    """As ``alter``; keys that are not named are set no longer."""
+    return list(_decided(image, replacements, office, _replaced))
 
 
-def _spec(image: Image, change: admin_pb2.ConfigChange) -> ConfigSpec:
-    """The keys that the entity understands, if there is such an entity."""
-    name = change.entity_name
-    match change.entity_type:
+def _decided(
+    image: Image,
+    entities: Sequence[E],
+    office: Office,
+    new_values: Callable[[E, KeyOf, Mapping[str, str]], NewValues],
+) -> Iterator[ConfigDecision]:
+    times = Counter((one.entity_type, one.entity_name) for one in entities)
+    for entity in entities:
+        kind, name = entity.entity_type, entity.entity_name
+        result = admin_pb2.ConfigResult(entity_type=kind, entity_name=name)
+        known = image.config(kind, name)
+        try:
+            if times[kind, name] > 1:
+                raise KafkaError(
+                    errors_pb2.INVALID_REQUEST,
+                    f"{kind} {name!r} is named more than once in the request",
+                )
+            key_of = keys_of(image, kind, name)
+            values = new_values(entity, key_of, known)
+            checked = {key: _checked(key_of, key, value) for key, value in values.items()}
+        except ConfigError as error:
+            result.error_code, result.error_message = errors_pb2.INVALID_CONFIG, str(error)
+            yield ConfigDecision(result)
+            continue
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+            yield ConfigDecision(result)
+            continue
+        records = [
+            ConfigSet(entity_type=kind, entity_name=name, key=key, value=value)
+            for key, value in sorted(checked.items())
+            if known.get(key) != value
+        ]
+        yield ConfigDecision(result, office.operation(*records) if records else None)
+
+
+def _checked(key_of: KeyOf, name: str, value: str | None) -> str | None:
+    return None if value is None else as_text(key_of(name).parse(value))
+
+
+def keys_of(image: Image, entity_type: str, name: str) -> KeyOf:
+    """The keys that an entity understands.
+
+    Raises:
+        KafkaError: there is no such entity.
+    """
+    match entity_type:
         case "topic":
             if name not in image.topics:
                 raise KafkaError(
                     errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
                 )
-            return TOPIC_SPEC
+            return TOPIC_SPEC.key
         case "broker":
-            if name != EVERY_BROKER and not name.isdecimal():
+            if name != EVERY_BROKER and not (name.isdecimal() and name == str(int(name))):
                 raise KafkaError(errors_pb2.INVALID_REQUEST, f"{name!r} is no broker id")
-            return DYNAMIC_BROKER_SPEC
+            return lambda key: dynamic_key(key, of_every_broker=name == EVERY_BROKER)
     raise KafkaError(
         errors_pb2.INVALID_REQUEST,
-        f"entity type {change.entity_type!r} has no configuration here: topic and broker have",
+        f"{entity_type!r} has no configuration here: {' and '.join(TYPES)} have",
     )
 
 
-def _check(spec: ConfigSpec, change: admin_pb2.ConfigChange) -> None:
-    for key, value in change.values.items():
-        spec.key(key).parse(value)
-    for key in change.removed:
-        spec.key(key)
+def _changed(change: admin_pb2.ConfigChange, key_of: KeyOf, known: Mapping[str, str]) -> NewValues:
+    _check_named_once(change.values, change.removed, change.appended, change.subtracted)
+    values: dict[str, str | None] = dict(change.values)
+    for name in change.removed:
+        if name not in known:
+            key_of(name)
+        values[name] = None
+    for name, text in change.appended.items():
+        before = _items(key_of(name), known, "appended to")
+        values[name] = ",".join(dict.fromkeys([*before, *list_items(text)]))
+    for name, text in change.subtracted.items():
+        before, gone = _items(key_of(name), known, "subtracted from"), list_items(text)
+        values[name] = ",".join(item for item in before if item not in gone)
+    return values
+
+
+def _replaced(
+    replacement: admin_pb2.ConfigReplacement, _key_of: KeyOf, known: Mapping[str, str]
+) -> NewValues:
+    return dict.fromkeys(known) | dict(replacement.values)
+
+
+def _items(key: ConfigKey[Any], known: Mapping[str, str], what: str) -> list[str]:
+    """What a list holds: items that are set, else those of the default."""
+    if not key.is_list:
+        raise ConfigError(f"{key.name} is no list: nothing can be {what} it; set it")
+    return list_items(known.get(key.name) or str(key.default or ""))
+
+
+def _check_named_once(*names: Iterable[str]) -> None:
+    times = Counter(name for some in names for name in some)
+    twice = sorted(name for name, count in times.items() if count > 1)
+    if twice:
+        raise KafkaError(errors_pb2.INVALID_REQUEST, f"named more than once: {', '.join(twice)}")

@@ -108,7 +108,7 @@ def test_f3_values_are_looked_up_once_per_change() -> None:
             asked.append(1)
             return default
 
-    image = msgspec.structs.replace(cluster.log.image, configs=Counted())  # type: ignore[arg-type]
+    image = msgspec.structs.replace(cluster.log.image, configs=Counted())
     live = LiveConfiguration(lambda: image, cluster.file, ME)
     for _ in range(3):
         assert live.of_topic("t", TOPIC_MIN_INSYNC_REPLICAS) == 1

@@ -1,16 +1,23 @@
 """Changes of configuration: what is decided, and written (F3)."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from broker.control.changes import INCREMENTAL_ALTER_CONFIGS
+from broker.config.spec import BROKER_SPEC
+from broker.control.changes import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from broker.controller.managers import configs
 from broker.controller.managers.office import Office
+from metadata_log.configuration import ConfigSpec, Update
+from metadata_log.records import ConfigSet
 from metadata_log.types import BrokerId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
 
 RATE = "leader.replication.throttled.rate"
+REPLICAS = "leader.replication.throttled.replicas"
 
 
 class Configs:
@@ -30,6 +37,21 @@ class Configs:
                 assert self.log.transact(decision.operation).ok
         return [decision.result.error_code for decision in decisions]
 
+    def replace(self, *replacements: admin_pb2.ConfigReplacement) -> list[int]:
+        office = Office(BrokerId(1), self.log.image.controller_epoch)
+        decisions = configs.replace(self.log.image, replacements, office=office)
+        for decision in decisions:
+            if decision.operation is not None:
+                assert self.log.transact(decision.operation).ok
+        return [decision.result.error_code for decision in decisions]
+
+    def why(self, change: admin_pb2.ConfigChange) -> str:
+        """What a change is refused for."""
+        office = Office(BrokerId(1), self.log.image.controller_epoch)
+        (decision,) = configs.alter(self.log.image, [change], office=office)
+        assert decision.operation is None
+        return decision.result.error_message
+
     def of(self, entity_type: str, name: str) -> dict[str, str]:
         return dict(self.log.image.config(entity_type, name))
 
@@ -40,6 +62,16 @@ def change(entity_type: str, name: str, *removed: str, **values: str) -> admin_p
         entity_name=name,
         values={key.replace("_", "."): value for key, value in values.items()},
         removed=removed,
+    )
+
+
+def lists(key: str, appended: str | None = None, subtracted: str | None = None) -> Any:  # noqa: ANN401
+    """A change of a list of topic "t"."""
+    return admin_pb2.ConfigChange(
+        entity_type="topic",
+        entity_name="t",
+        appended={} if appended is None else {key: appended},
+        subtracted={} if subtracted is None else {key: subtracted},
     )
 
 
@@ -77,6 +109,14 @@ def test_c11_what_changes_nothing_is_not_written() -> None:
         (change("topic", "t", no_such_key="1"), errors_pb2.INVALID_CONFIG),
         (change("broker", "1", log_dir="x"), errors_pb2.INVALID_CONFIG),
         (change("broker", "x"), errors_pb2.INVALID_REQUEST),
+        (change("broker", "01"), errors_pb2.INVALID_REQUEST),
+        (change("broker", "-1"), errors_pb2.INVALID_REQUEST),
+        (lists("min.insync.replicas", appended="2"), errors_pb2.INVALID_CONFIG),
+        (lists("min.insync.replicas", subtracted="2"), errors_pb2.INVALID_CONFIG),
+        (lists(REPLICAS, appended="nowhere"), errors_pb2.INVALID_CONFIG),
+        (lists("no.such.key", appended="x"), errors_pb2.INVALID_CONFIG),
+        (lists(REPLICAS, appended="0:1", subtracted="0:2"), errors_pb2.INVALID_REQUEST),
+        (change("topic", "t", RATE), errors_pb2.INVALID_CONFIG),
         (change("user", "ann"), errors_pb2.INVALID_REQUEST),
     ],
 )
@@ -84,9 +124,82 @@ def test_c11_one_refused_entity_does_not_stop_the_others(
     refused: admin_pb2.ConfigChange, code: int
 ) -> None:
     cluster = Configs()
-    good = change("topic", "t", min_insync_replicas="2")
+    good = change("broker", "", min_insync_replicas="2")
     assert cluster.alter(refused, good) == [code, errors_pb2.NONE]
-    assert cluster.of("topic", "t") == {"min.insync.replicas": "2"}
+    assert cluster.of("broker", "") == {"min.insync.replicas": "2"}
+    assert cluster.of(refused.entity_type, refused.entity_name) == {}
+
+
+def test_f3_items_are_appended_once_and_taken_out() -> None:
+    cluster = Configs()
+    seen = []
+    for some in (
+        lists(REPLICAS, appended="0:1, 0:2"),
+        lists(REPLICAS, appended="0:2,1:1"),
+        lists(REPLICAS, subtracted="0:1,7:7"),
+        lists(REPLICAS, subtracted="0:2,1:1"),
+    ):
+        assert cluster.alter(some) == [errors_pb2.NONE]
+        seen.append(cluster.of("topic", "t")[REPLICAS])
+    assert seen == ["0:1,0:2", "0:1,0:2,1:1", "0:2,1:1", ""]
+
+
+def test_f3_an_entity_named_twice_is_not_changed() -> None:
+    cluster = Configs()
+    one, two = (change("topic", "t", min_insync_replicas=value) for value in "23")
+    other = change("broker", "1", min_insync_replicas="2")
+    assert cluster.alter(one, other, two) == [
+        errors_pb2.INVALID_REQUEST,
+        errors_pb2.NONE,
+        errors_pb2.INVALID_REQUEST,
+    ]
+    assert cluster.of("topic", "t") == {}
+
+
+def test_f3_a_replacement_unsets_what_it_does_not_name() -> None:
+    cluster = Configs()
+    cluster.alter(change("topic", "t", min_insync_replicas="2", max_message_bytes="9"))
+    values = {"max.message.bytes": "10", "unclean.leader.election.enable": "TRUE"}
+    new = admin_pb2.ConfigReplacement(entity_type="topic", entity_name="t", values=values)
+    wrong = admin_pb2.ConfigReplacement(
+        entity_type="broker", entity_name="1", values={RATE: "5", "log.dir": "x"}
+    )
+    assert cluster.replace(new, wrong) == [errors_pb2.NONE, errors_pb2.INVALID_CONFIG]
+    assert cluster.of("topic", "t") == {
+        "max.message.bytes": "10",
+        "unclean.leader.election.enable": "true",
+    }
+    assert cluster.of("broker", "1") == {}
+
+
+def test_f3_a_key_that_is_known_no_longer_can_be_removed() -> None:
+    cluster = Configs()
+    old = ConfigSet(entity_type="topic", entity_name="t", key="of.old", value="x")
+    assert cluster.log.write_as_controller(old).ok
+    assert cluster.alter(change("topic", "t", "of.old")) == [errors_pb2.NONE]
+    assert cluster.of("topic", "t") == {}
+
+
+def test_f3_refusals_name_the_key_the_value_and_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Configs()
+    assert cluster.why(change("broker", "1", log_dir="x")).startswith(
+        "log.dir cannot be changed while brokers run"
+    )
+    assert cluster.why(change("topic", "t", min_insync_replicas="0")) == (
+        "min.insync.replicas=0: must be at least 1"
+    )
+    assert "did you mean min.insync.replicas?" in cluster.why(
+        change("topic", "t", min_insync_replica="2")
+    )
+    rate = msgspec.structs.replace(BROKER_SPEC.key(RATE), update=Update.PER_BROKER)
+    monkeypatch.setattr("broker.dynamic_config.DYNAMIC_BROKER_SPEC", ConfigSpec("d", [rate]))
+    assert cluster.why(change("broker", "", leader_replication_throttled_rate="1")) == (
+        f"{RATE} is set for one broker at a time, not for all of them"
+    )
+    one = change("broker", "1", leader_replication_throttled_rate="1")
+    assert cluster.alter(one) == [errors_pb2.NONE]
 
 
 async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Cluster) -> None:
@@ -117,3 +230,26 @@ async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Clust
     ).results
     assert late.error_code == errors_pb2.REQUEST_TIMED_OUT
     cluster.quorum.available = True
+
+
+async def test_f3_what_is_only_validated_is_not_written(cluster: Cluster) -> None:
+    await cluster.create_topic("t", (1, 2))
+    before = cluster.image.offset
+    alter = admin_pb2.IncrementalAlterConfigsRequest(
+        changes=[change("topic", "t", min_insync_replicas="2"), change("topic", "none")],
+        validate_only=True,
+    )
+    expected = [errors_pb2.NONE, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION]
+    answer = await cluster.active.carry_out(INCREMENTAL_ALTER_CONFIGS, alter)
+    assert [one.error_code for one in answer.results] == expected
+    replacement = admin_pb2.ConfigReplacement(
+        entity_type="topic", entity_name="t", values={"min.insync.replicas": "2"}
+    )
+    replace = admin_pb2.AlterConfigsRequest(replacements=[replacement], validate_only=True)
+    replaced = await cluster.active.carry_out(ALTER_CONFIGS, replace)
+    assert [one.error_code for one in replaced.results] == [errors_pb2.NONE]
+    assert not cluster.image.config("topic", "t")
+    assert cluster.image.offset == before
+    replace.validate_only = False
+    await cluster.active.carry_out(ALTER_CONFIGS, replace)
+    assert dict(cluster.image.config("topic", "t")) == {"min.insync.replicas": "2"}

@@ -94,6 +94,24 @@ REQUESTS: dict[int, dict[str, Any]] = {
             }
         ],
     },
+    32: {
+        "resources": [
+            {"resource_type": 2, "resource_name": "t", "configuration_keys": ["a", "b"]},
+            {"resource_type": 4, "resource_name": "", "configuration_keys": None},
+        ],
+        "include_synonyms": True,
+        "include_documentation": True,
+    },
+    33: {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": "t",
+                "configs": [{"name": "k", "value": "v"}, {"name": "l", "value": None}],
+            }
+        ],
+        "validate_only": True,
+    },
     37: {
         "topics": [
             {"name": "t", "count": 3, "assignments": [{"broker_ids": [1, 2]}]},
@@ -115,6 +133,16 @@ REQUESTS: dict[int, dict[str, Any]] = {
                 "max_version_level": 2,
                 "allow_downgrade": True,
                 "upgrade_type": 2,
+            }
+        ],
+        "validate_only": True,
+    },
+    44: {
+        "resources": [
+            {
+                "resource_type": 4,
+                "resource_name": "1",
+                "configs": [{"name": "k", "config_operation": 3, "value": "v"}],
             }
         ],
         "validate_only": True,

@@ -2,19 +2,18 @@
 
 import asyncio
 import dataclasses
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.config.topics import AUTO_CREATE_TOPICS_ENABLE
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
 from broker.kafka.requests import CloseConnection
 from broker.security.door import ClientSession
 from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
-from tests.support.kafka_fakes import FakeBrokerInside, FakePartition
+from tests.support.kafka_fakes import FakeBrokerInside, FakePartition, fake_broker
 from tests.support.kafka_wire import Values, request_frame
 from tests.unit.kafka.conftest import Ask
 
@@ -149,9 +148,11 @@ async def test_an_unknown_topic_is_not_created_unless_the_client_allows_it(
     assert inside.forwarder.creations == []
 
 
-async def test_an_unknown_topic_is_not_created_where_that_is_off(inside: FakeBrokerInside) -> None:
-    values = dict(inside.services.config.items()) | {AUTO_CREATE_TOPICS_ENABLE.name: False}
-    services = dataclasses.replace(inside.services, config=BROKER_SPEC.parse(values))
+async def test_an_unknown_topic_is_not_created_where_that_is_off(
+    inside: FakeBrokerInside, tmp_path: Path
+) -> None:
+    off = fake_broker(tmp_path, auto_create_topics_enable=False)
+    services = dataclasses.replace(inside.services, config=off.services.config)
     frame = memoryview(bytearray(request_frame(METADATA, 9, wanting("new", allow_creation=True))))
     await Dispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
     assert inside.forwarder.creations == []

@@ -1,0 +1,120 @@
+"""What DescribeConfigs answers: every key of an entity, its value in force, and where it is set.
+
+Any broker answers for topics and for what holds for all brokers; for itself each broker alone,
+which is the only one that knows its file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from broker.config.spec import BROKER_SPEC
+from broker.controller.managers.configs import keys_of
+from broker.dynamic_config import (
+    EVERY_BROKER,
+    LiveConfiguration,
+    Setting,
+    Source,
+    broker_settings,
+    topic_settings,
+)
+from broker.errors import KafkaError
+from broker.topic_config import TOPIC_KEYS
+from metadata_log.configuration import ConfigKey, Configuration, Update, as_text
+from metadata_log.image import Image
+from metadata_log.types import BrokerId
+from quorate_proto.v1 import admin_pb2, errors_pb2
+
+_INT_MAX: Final = 2**31 - 1
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST, _PASSWORD = 1, 2, 3, 5, 6, 7, 9
+"""Kafka's numbers of types."""
+
+
+class ConfigReads:
+    """Answers from the newest image and this broker's file."""
+
+    def __init__(self, image: Callable[[], Image], live: LiveConfiguration) -> None:
+        self._image = image
+        self._live = live
+
+    async def describe(
+        self, request: admin_pb2.DescribeConfigsRequest
+    ) -> admin_pb2.DescribeConfigsResponse:
+        """One result per entity, in order."""
+        return describe(request, self._image(), self._live.file, self._live.broker_id)
+
+
+def describe(
+    request: admin_pb2.DescribeConfigsRequest,
+    image: Image,
+    file: Configuration,
+    broker_id: BrokerId,
+) -> admin_pb2.DescribeConfigsResponse:
+    """One result per entity, in order. One that is refused never stops its siblings."""
+    results = []
+    for entity in request.entities:
+        result = admin_pb2.DescribedConfig(
+            entity_type=entity.entity_type, entity_name=entity.entity_name
+        )
+        try:
+            keys_of(image, entity.entity_type, entity.entity_name)
+            for key, settings in _settings(image, file, broker_id, entity):
+                if settings and (not entity.keys or key.name in entity.keys):
+                    result.entries.append(_entry(key, settings, request))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return admin_pb2.DescribeConfigsResponse(results=results)
+
+
+def _settings(
+    image: Image, file: Configuration, broker_id: BrokerId, entity: admin_pb2.ConfigEntity
+) -> Iterator[tuple[ConfigKey[Any], list[Setting[Any]]]]:
+    """Each key, sorted, with all places that give it a value."""
+    name = entity.entity_name
+    if entity.entity_type == "topic":
+        for _, topic_key in sorted(TOPIC_KEYS.items()):
+            yield topic_key.key, list(topic_settings(image, file, broker_id, name, topic_key))
+        return
+    if name not in (EVERY_BROKER, str(broker_id)):
+        raise KafkaError(
+            errors_pb2.INVALID_REQUEST,
+            f"broker {name} tells its own configuration, this is broker {broker_id}: ask it, or "
+            "ask for that of all brokers, whose name is empty",
+        )
+    for key in sorted(BROKER_SPEC, key=lambda key: key.name):
+        settings: Iterable[Setting[Any]] = broker_settings(image, file, broker_id, key)
+        if name == EVERY_BROKER:
+            settings = (one for one in settings if one.source is Source.EVERY_BROKER)
+        yield key, list(settings)
+
+
+def _entry(
+    key: ConfigKey[Any], settings: Sequence[Setting[Any]], request: admin_pb2.DescribeConfigsRequest
+) -> admin_pb2.ConfigEntry:
+    in_force = settings[0]
+    entry = admin_pb2.ConfigEntry(
+        name=key.name,
+        read_only=key.update is Update.READ_ONLY and key.name not in TOPIC_KEYS,
+        source=in_force.source,
+        sensitive=key.sensitive,
+        type=_kafka_type(key),
+        documentation=key.doc if request.include_documentation else "",
+    )
+    if not key.sensitive:
+        entry.value = as_text(in_force.value)
+    if request.include_synonyms:
+        for one in settings:
+            synonym = entry.synonyms.add(name=one.name, source=one.source)
+            if not key.sensitive:
+                synonym.value = as_text(one.value)
+    return entry
+
+
+def _kafka_type(key: ConfigKey[Any]) -> int:
+    if key.sensitive:
+        return _PASSWORD
+    if key.is_list:
+        return _LIST
+    if key.type is int:
+        return _INT if key.at_most is not None and key.at_most <= _INT_MAX else _LONG
+    return {bool: _BOOLEAN, float: _DOUBLE}.get(key.type, _STRING)
