@@ -6,7 +6,6 @@ voters apply, what snapshots hold, what clients were told, what watchers saw.
 """
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 from metadata_log.image import Image
@@ -14,10 +13,12 @@ from quorum.raft.frames import Message
 from quorum.raft.journal import Change, Entry
 from quorum.raft.snapshot_file import read_head
 from quorum.raft.snapshots import SNAPSHOT_FILE
+from tests.sim.acknowledgements import Acknowledgements
+from tests.sim.elections import Elections
 from tests.sim.going_back import GoingBack
 from tests.sim.host import Host
 from tests.sim.pre_votes import PreVotes
-from tests.sim.process import HostObserver, Process
+from tests.sim.process import HostObserver
 from tests.sim.record import Record
 from tests.sim.world import Violation, World
 
@@ -29,21 +30,14 @@ class SafetyChecker(HostObserver):
         self._world = world
         self.hosts: dict[int, Host] = {}
         self.record = Record()
-        self.leaders: dict[int, tuple[int, int]] = {}
-        """By term: voter and its boot."""
-        self._votes: dict[tuple[bytes, int], int] = {}
-        """By data folder and term."""
-        self._match_before = 0
-        self._committed_at_election: dict[int, int] = {}
-        self._elected_s: dict[int, float] = {}
-        self._received_votes: dict[tuple[int, int], set[int]] = {}
+        self.elections = Elections(world, self.record, self.is_enough_to_lead)
+        self._acknowledgements = Acknowledgements(self.hosts)
         self._seen: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._going_back = GoingBack()
         self._pre_votes = PreVotes()
         self._checked_commit: dict[int, int] = {}
         self.begun_s = float("inf")
         """When the first voter set was committed: all voters are expected from then on."""
-        self.on_leader: Callable[[Host, int], None] = lambda _host, _term: None
 
     def watch(self, host: Host) -> None:
         self.hosts[host.voter_id] = host
@@ -65,17 +59,10 @@ class SafetyChecker(HostObserver):
         process = host.process
         if process is None:
             return
-        node = process.node
-        self._commits_through(host, node.commit_index)
-        if node.is_leader:
-            self._leads(host, node.term)
-            self._led_alone(host, process)
-            self._knows_its_followers(host)
-            if node.leads_caught_up and node.last_applied < self._committed_at_election[node.term]:
-                raise Violation(
-                    f"leader {host.voter_id} answers for the quorum at {node.last_applied}; up to "
-                    f"{self._committed_at_election[node.term]} was committed before it led"
-                )
+        self._commits_through(host, process.node.commit_index)
+        if process.node.is_leader:
+            self.elections.leads(host, process)
+            self._acknowledgements.knows_its_followers(host, process)
 
     def _commits_through(self, host: Host, commit_index: int) -> None:
         """The voter takes everything up to here for committed."""
@@ -161,24 +148,6 @@ class SafetyChecker(HostObserver):
             if index in host.disk.entries:
                 self._is_committed(host, host.disk.entries[index])
 
-    def _knows_its_followers(self, host: Host) -> None:
-        """What a leader takes for replicated is on the follower's disk, while that follows it."""
-        process = host.process
-        assert process is not None
-        node = process.node
-        for other in node.others:
-            match = node.match_index.get(other, 0)
-            term = process.journal.term_at(match)
-            follower = self.hosts[int(other.voter_id)]
-            meta = follower.disk.meta
-            if term is None or meta is None or meta.term != node.term:
-                continue
-            if match > 1 and not follower.disk.holds(match, term):
-                raise Violation(
-                    f"leader {host.voter_id} believes that voter {follower.voter_id} has entry "
-                    f"{match} of term {term}; it has not"
-                )
-
     def snapshot_named(self, host: Host, last_index: int) -> None:
         """A snapshot took the place of the one before: never of a newer one."""
         if last_index < host.snapshot_index:
@@ -188,45 +157,18 @@ class SafetyChecker(HostObserver):
             )
         host.snapshot_index = last_index
 
-    # -- elections -------------------------------------------------------------------------------
-
-    def _leads(self, host: Host, term: int) -> None:
-        leader = (host.voter_id, host.boots)
-        known = self.leaders.get(term)
-        if known is None:
-            self.leaders[term] = leader
-            self._committed_at_election[term] = self.record.last_index
-            self._elected_s[term] = self._world.now
-            votes = {host.voter_id, *self._received_votes.get((host.voter_id, term), ())}
-            if not self.is_enough_to_lead(votes):
-                raise Violation(
-                    f"voter {host.voter_id} leads in term {term} with the votes of {votes} alone"
-                )
-            host.note(f"leads in term {term}")
-            self.on_leader(host, term)
-        elif known != leader:
-            raise Violation(f"two leaders in term {term}: {known} and {leader} (voter, boot)")
-
-    def _led_alone(self, host: Host, process: Process) -> None:
-        """Rule 9: what a leader takes for the time of its sole leadership is."""
-        until_s = host.true_time(process.driver.sole_leader_until_s)
-        for term, elected_s in self._elected_s.items():
-            if term > process.node.term and elected_s < until_s:
-                raise Violation(
-                    f"voter {host.voter_id} of term {process.node.term} thinks that nobody else "
-                    f"led before {until_s:.3f}, but {self.leaders[term][0]} did from "
-                    f"{elected_s:.3f} on"
-                )
+    # -- what is said ----------------------------------------------------------------------------
 
     def sent(self, host: Host, to: int, message: Message) -> None:
         match message["type"]:
             case "request_vote":
-                self._votes_for(host, host.voter_id, message["term"])
+                self.elections.votes_for(host, host.voter_id, message["term"])
                 self._pre_votes.stands(host, message["term"])
             case "response_vote":
-                self._votes_for(host, to, message["term"])
+                self.elections.votes_for(host, to, message["term"])
             case "next_node_idx":
-                self._acknowledges(host, to, message)
+                self._acknowledgements.sends(host, to, message)
+                self._going_back.answers(host, message)
             case "append_entries":
                 self._going_back.sends(host, to, message)
             case "pre_vote":
@@ -234,26 +176,10 @@ class SafetyChecker(HostObserver):
             case "response_pre_vote":
                 self._pre_votes.grants(host, to)
 
-    def _votes_for(self, host: Host, candidate: int, term: int) -> None:
-        meta = host.disk.meta
-        on_disk = None if meta is None else (meta.term, meta.voted_for)
-        if on_disk != (term, str(candidate)):
-            raise Violation(
-                f"voter {host.voter_id} votes for {candidate} in term {term}; "
-                f"its disk says {on_disk}"
-            )
-        given = self._votes.setdefault((host.directory_id, term), candidate)
-        if given != candidate:
-            raise Violation(
-                f"voter {host.voter_id} votes twice in term {term}: for {given} and {candidate}"
-            )
-
     def receives(self, host: Host, peer: int, message: Message) -> None:
-        if message["type"] == "response_vote":
-            key = (host.voter_id, message["term"])
-            self._received_votes.setdefault(key, set()).add(peer)
+        self.elections.receives(host, peer, message)
         self._pre_votes.receives(host, peer, message)
-        self._match_before = self._matches(host).get(peer, 0)
+        self._acknowledgements.receives(host, peer)
 
     def connected(self, host: Host, peer: int) -> None:
         self._going_back.connected(host, peer)
@@ -262,51 +188,9 @@ class SafetyChecker(HostObserver):
         self._pre_votes.disconnected(host, peer)
 
     def received(self, host: Host, peer: int, message: Message) -> None:
-        """P5: an answer of an earlier term says nothing about the log of this one."""
-        if message["type"] != "next_node_idx" or host.process is None:
-            return
-        self._going_back.answered(host, peer, message)
-        term = host.process.node.term
-        if message["term"] < term and self._matches(host).get(peer, 0) > self._match_before:
-            raise Violation(
-                f"leader {host.voter_id} counts an acknowledgement of term {message['term']} in "
-                f"term {term}"
-            )
-
-    def _matches(self, host: Host) -> dict[int, int]:
-        if host.process is None or not host.process.node.is_leader:
-            return {}
-        node = host.process.node
-        return {int(other.voter_id): match for other, match in node.match_index.items()}
-
-    def _acknowledges(self, host: Host, to: int, message: Message) -> None:
-        if host.process is not None and message["term"] != host.process.node.term:
-            raise Violation(
-                f"voter {host.voter_id} answers in term {message['term']}, which it has left"
-            )
-        if message["success"]:
-            through = message["next_node_idx"] - 1
-            if through > host.disk.last_index:
-                raise Violation(
-                    f"voter {host.voter_id} acknowledges {through}, its disk ends at "
-                    f"{host.disk.last_index}"
-                )
-            self._is_the_leaders(host, self.hosts[to], message["term"], through)
-        self._going_back.answers(host, message)
-
-    def _is_the_leaders(self, host: Host, leader: Host, term: int, through: int) -> None:
-        """P4: the acknowledged entry is the one in the log of who leads in that term."""
-        process = leader.process
-        if process is None or not process.node.is_leader or process.node.term != term:
-            return
-        theirs = process.journal.term_at(through)
-        if process.journal.first_index < through and (
-            theirs is None or not host.disk.holds(through, theirs)
-        ):
-            raise Violation(
-                f"voter {host.voter_id} acknowledges its own entry {through}, which leader "
-                f"{leader.voter_id} of term {term} does not have"
-            )
+        if message["type"] == "next_node_idx" and host.process is not None:
+            self._going_back.answered(host, peer, message)
+            self._acknowledgements.received(host, peer, message)
 
     # -- state -----------------------------------------------------------------------------------
 

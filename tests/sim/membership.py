@@ -286,7 +286,9 @@ class MembershipSimulation(Simulation):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.safety.on_leader = lambda _host, _term: None  # Handing over is nobody's fault.
+        self.safety.elections.on_leader = lambda _host, _term: (
+            None
+        )  # Handing over is nobody's fault.
         self.operator = Operator(self.world, self.hosts, self.safety)
 
     def _end_well(self) -> None:

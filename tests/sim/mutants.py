@@ -31,15 +31,6 @@ class Mutant(NamedTuple):
 MUTANTS: Final[list[Mutant]] = []
 
 
-def mutant_named(name: str) -> Mutant:
-    """The mutant of that name.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return {mutant.name: mutant for mutant in MUTANTS}[name]
-
-
 def mutant(
     name: str, without: str
 ) -> Callable[[Callable[[], list[Replacement]]], Callable[[], list[Replacement]]]:

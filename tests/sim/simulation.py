@@ -119,7 +119,7 @@ class Simulation:
         self.disruption = DisruptionChecker(
             world, self.hosts, self.faults.health, self.network, self.safety
         )
-        self.safety.on_leader = self.disruption.new_leader
+        self.safety.elections.on_leader = self.disruption.new_leader
         for host in self.hosts.values():
             host.on_down = self._on_down(host)
         late = (
@@ -238,7 +238,7 @@ def simulate(
         simulation.history.effects,
         simulation.history.reads,
         simulation.safety.record.last_index,
-        max(simulation.safety.leaders, default=0),
+        max(simulation.safety.elections.leaders, default=0),
         world.now,
     )
 

@@ -2,22 +2,20 @@
 
 import pytest
 
-from tests.sim.batch import first_violation
-from tests.sim.mutant_table import MUTANTS
-from tests.sim.mutants import WITHIN_SEEDS
+from tests.sim.simulator import QUORUM
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("name", [mutant.name for mutant in MUTANTS])
+@pytest.mark.parametrize("name", [mutant.name for mutant in QUORUM.mutants])
 def test_every_missing_guard_is_noticed(name: str) -> None:
-    found = first_violation(name, range(1, WITHIN_SEEDS + 1))
-    assert found is not None, f"{WITHIN_SEEDS} seeds without {name}, and nothing was noticed"
+    found = QUORUM.first_violation(name)
+    assert found is not None, f"{QUORUM.within_seeds} seeds without {name}, and nothing was noticed"
 
 
 def test_every_guard_is_where_its_mutant_takes_it_out() -> None:
     """Else what is renamed is found out only where all of them run."""
-    for mutant in MUTANTS:
+    for mutant in QUORUM.mutants:
         with mutant.applied():
             pass
 
@@ -25,4 +23,4 @@ def test_every_guard_is_where_its_mutant_takes_it_out() -> None:
 @pytest.mark.parametrize("name", ["p1-suffix", "p18-vote", "snapshot-fsync"])
 def test_what_is_noticed_first_is_noticed_at_once(name: str) -> None:
     """The checkers are awake, also in a short run of the suite."""
-    assert first_violation(name, range(1, 61)) is not None
+    assert QUORUM.first_violation(name, range(1, 61)) is not None

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.sim.batch import report, run_seeds
 from tests.sim.membership import MembershipSimulation
-from tests.sim.simulation import STEPS, simulate
+from tests.sim.simulation import simulate
+from tests.sim.simulator import QUORUM
 
 SEEDS_PER_TEST = 6
 SOAK_SEEDS = 2_000
@@ -17,16 +17,16 @@ SOAK_SEEDS = 2_000
 @pytest.mark.parametrize("first", range(1, 25, SEEDS_PER_TEST))
 def test_no_promise_is_broken_in_any_of_these_runs(first: int) -> None:
     effects = 0
-    for outcome in run_seeds(range(first, first + SEEDS_PER_TEST)):
-        assert outcome.violation is None, report(outcome, steps=STEPS)
+    for outcome in QUORUM.run(range(first, first + SEEDS_PER_TEST)):
+        assert outcome.violation is None, QUORUM.report(outcome)
         effects += outcome.effects
     assert effects > 20 * SEEDS_PER_TEST, "hardly anything happened in these runs"
 
 
 @pytest.mark.slow
 def test_no_promise_is_broken_in_thousands_of_runs() -> None:
-    for outcome in run_seeds(range(1, SOAK_SEEDS + 1), jobs=os.cpu_count() or 1):
-        assert outcome.violation is None, report(outcome, steps=STEPS)
+    for outcome in QUORUM.run(range(1, SOAK_SEEDS + 1), jobs=os.cpu_count() or 1):
+        assert outcome.violation is None, QUORUM.report(outcome)
 
 
 def test_one_seed_gives_one_trace() -> None:
@@ -49,4 +49,4 @@ def test_one_seed_gives_one_trace() -> None:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_no_promise_is_broken_while_voters_come_and_go(seed: int) -> None:
     outcome = simulate(seed, kind=MembershipSimulation)
-    assert outcome.violation is None, report(outcome, steps=STEPS)
+    assert outcome.violation is None, QUORUM.report(outcome)

@@ -152,12 +152,3 @@ MUTANTS: Final = [
     Mutant("latest-offset", "OFFSET_NOT_AVAILABLE at new leaders", _offset_not_available),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
 ]
-
-
-def mutant_named(name: str) -> Mutant:
-    """The mutant of that name.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return {mutant.name: mutant for mutant in MUTANTS}[name]

@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from tests.sim.cluster.batch import first_violation, report, run_seeds
-from tests.sim.cluster.mutants import MUTANTS, WITHIN_SEEDS
-from tests.sim.cluster.simulation import STEPS
+from tests.sim.cluster.mutants import MUTANTS
+from tests.sim.cluster.simulator import CLUSTER
 from tests.sim.mutants import Mutant
 
 SEEDS = 16
@@ -17,14 +16,14 @@ def test_no_promise_is_broken_in_any_of_these_runs() -> None:
     """And one seed gives one trace, in whatever process, after whatever other."""
     acknowledged = events = 0
     digests = {}
-    for outcome in run_seeds(range(1, SEEDS + 1)):
-        assert outcome.violation is None, report(outcome, steps=STEPS)
+    for outcome in CLUSTER.run(range(1, SEEDS + 1)):
+        assert outcome.violation is None, CLUSTER.report(outcome)
         acknowledged += outcome.acknowledged
         events += outcome.events
         digests[outcome.seed] = outcome.trace_digest
     assert acknowledged > 20 * SEEDS, "hardly anything was written in these runs"
     assert events > 2_000 * SEEDS
-    again = {outcome.seed: outcome.trace_digest for outcome in run_seeds([9, 7])}
+    again = {outcome.seed: outcome.trace_digest for outcome in CLUSTER.run([9, 7])}
     assert again == {seed: digests[seed] for seed in again}
 
 
@@ -37,13 +36,15 @@ def test_what_a_mutant_takes_out_is_still_there(mutant: Mutant) -> None:
 
 @pytest.mark.slow
 def test_no_promise_is_broken_in_thousands_of_runs() -> None:
-    for outcome in run_seeds(range(1, SOAK_SEEDS + 1), jobs=os.cpu_count() or 1):
-        assert outcome.violation is None, report(outcome, steps=STEPS)
+    for outcome in CLUSTER.run(range(1, SOAK_SEEDS + 1), jobs=os.cpu_count() or 1):
+        assert outcome.violation is None, CLUSTER.report(outcome)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", [mutant.name for mutant in MUTANTS])
 def test_every_missing_guard_is_noticed(name: str) -> None:
-    found = first_violation(name, range(1, WITHIN_SEEDS + 1), jobs=os.cpu_count() or 1)
-    assert found is not None, f"{WITHIN_SEEDS} seeds without {name}, and nothing was noticed"
+    found = CLUSTER.first_violation(name, jobs=os.cpu_count() or 1)
+    assert found is not None, (
+        f"{CLUSTER.within_seeds} seeds without {name}, and nothing was noticed"
+    )
