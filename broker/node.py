@@ -199,6 +199,7 @@ class BrokerNode:
             draw=partial(draw_ids, self._surroundings.random_bytes),
             clock_ms=self._surroundings.wall_clock_ms,
             token_keys=self._token_keys,
+            trail=self._surroundings.audit_trail(self._cleanup),
         )
         await self._registrar.start()
         on_stop(self._registrar.close)

@@ -13,12 +13,15 @@ from typing import Protocol
 
 import grpc.aio
 
+from broker.audit_log import AuditLog
 from broker.clock import monotonic_ms
+from broker.config.controller import AUDIT_LOG_FILE
 from broker.config.log import LOG_DIR, LOG_FLUSH, LOG_SEGMENT_BYTES
 from broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
 from broker.config.spec import quorum_addresses
 from broker.config.topics import MESSAGE_MAX_BYTES
 from broker.control.ports import QuorumView, Sessions
+from broker.controller.door import AuditTrail, no_trail
 from broker.grpc_options import GRPC_OPTIONS
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import KafkaServices
@@ -99,6 +102,9 @@ class Surroundings(Protocol):
 
     def kafka_listener(self, services: KafkaServices) -> KafkaListener: ...
 
+    def audit_trail(self, cleanup: AsyncExitStack) -> AuditTrail:
+        """Where the changes that this broker carries out are told; after ``open_store``."""
+
     async def open_store(
         self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed
     ) -> LogStore:
@@ -140,6 +146,14 @@ class ProcessSurroundings:
 
     def kafka_listener(self, services: KafkaServices) -> KafkaListener:
         return KafkaServer(services)
+
+    def audit_trail(self, cleanup: AsyncExitStack) -> AuditTrail:
+        name = self._config[AUDIT_LOG_FILE]
+        if not name:
+            return no_trail
+        audit_log = AuditLog(Path(self._config[LOG_DIR]) / name)
+        cleanup.push_async_callback(audit_log.close)
+        return audit_log.keep
 
     async def open_store(
         self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed

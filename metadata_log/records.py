@@ -352,6 +352,16 @@ class DelegationTokenRemoved(_Value, frozen=True, gc=False, kw_only=True, tag=36
     token_id: str  # One that is gone already makes this a no-op.
 
 
+class ChangeNote(_Value, frozen=True, gc=False, kw_only=True, tag=37):
+    """On whose behalf the records beside it are written: for the audit trail, no state at all."""
+
+    principal: str  # "User:alice"; empty: a direct client that did not say.
+    client_host: str
+    client_id: str
+    api: str  # "CreateTopics".
+    forwarded_by: BrokerId = BrokerId(-1)  # The broker that it was asked; -1: the writer itself.
+
+
 class QuorumVoter(_Value, frozen=True, gc=False, kw_only=True):
     """A member of the metadata quorum."""
 
@@ -397,6 +407,7 @@ Record = (
     | ClientQuotaSet
     | ScramCredentialSet
     | ScramCredentialRemoved
+    | ChangeNote
     | DelegationTokenSet
     | DelegationTokenRemoved
 )

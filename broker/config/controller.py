@@ -4,6 +4,15 @@ from typing import Final
 
 from metadata_log.configuration import ConfigKey, Update
 
+AUDIT_LOG_FILE: Final = ConfigKey(
+    name="audit.log.file",
+    type=str,
+    default="audit.log",
+    doc="Where the controller writes who changed what, one line of JSON per change: a path, from "
+    "log.dir on unless it begins with /. It may be renamed at any time, and is begun anew; nothing "
+    "deletes it. Empty: no file; the metadata log has who changed what all the same, see "
+    "`quorate metadata tail`.",
+)
 AUTO_LEADER_REBALANCE_ENABLE: Final = ConfigKey(
     name="auto.leader.rebalance.enable",
     type=bool,

@@ -7,11 +7,13 @@ DeleteAcls 3, AlterClientQuotas 1, CreateDelegationToken 3): they are passed on,
 expect. The numbers it has not taken are the controller's alone on the Kafka wire, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
+from broker.control import audited_items as audited
 from broker.control import failed_items as failed
+from broker.control.audited_items import Item
 from quorate_proto.v1 import admin_pb2
 
 
@@ -56,6 +58,7 @@ class Change(Generic[Q, A]):
     """A kind of request that the controller carries out.
 
     ``failed(request, code, message)``: the answer in which every item failed alike.
+    ``audited(request, answer)``: what it was about, item by item, and what became of each.
     ``key``: of the Kafka API, None where there is no such API. ``proxied``: its versions that any
     broker passes on; ``controller_only``: those that others than the controller decline.
     """
@@ -64,6 +67,7 @@ class Change(Generic[Q, A]):
     request: type[Q]
     answer: type[A]
     failed: Callable[[Q, int, str], A]
+    audited: Callable[[Q, A], Iterable[Item]]
     key: int | None = None
     proxied: range = field(default=_NONE)
     controller_only: range = field(default=_NONE)
@@ -81,6 +85,7 @@ CREATE_TOPICS: Final = Change(
     admin_pb2.CreateTopicsRequest,
     admin_pb2.CreateTopicsResponse,
     failed.create_topics,
+    audited.create_topics,
     key=19,
     proxied=_versions(2, 7),
 )
@@ -89,6 +94,7 @@ DELETE_TOPICS: Final = Change(
     admin_pb2.DeleteTopicsRequest,
     admin_pb2.DeleteTopicsResponse,
     failed.delete_topics,
+    audited.delete_topics,
     key=20,
     proxied=_versions(1, 6),
 )
@@ -97,6 +103,7 @@ CREATE_PARTITIONS: Final = Change(
     admin_pb2.CreatePartitionsRequest,
     admin_pb2.CreatePartitionsResponse,
     failed.create_partitions,
+    audited.create_partitions,
     key=37,
     proxied=_versions(0, 3),
 )
@@ -105,12 +112,14 @@ REMOVE_PARTITIONS: Final = Change(
     admin_pb2.RemovePartitionsRequest,
     admin_pb2.RemovePartitionsResponse,
     failed.remove_partitions,
+    audited.remove_partitions,
 )
 ELECT_LEADERS: Final = Change(
     "ElectLeaders",
     admin_pb2.ElectLeadersRequest,
     admin_pb2.ElectLeadersResponse,
     failed.elect_leaders,
+    audited.elect_leaders,
     key=43,
     proxied=_versions(0, 2),
 )
@@ -119,6 +128,7 @@ ALTER_PARTITION_REASSIGNMENTS: Final = Change(
     admin_pb2.AlterPartitionReassignmentsRequest,
     admin_pb2.AlterPartitionReassignmentsResponse,
     failed.alter_partition_reassignments,
+    audited.alter_partition_reassignments,
     key=45,
     proxied=_versions(0, 1),
 )
@@ -127,6 +137,7 @@ LIST_PARTITION_REASSIGNMENTS: Final = Change(
     admin_pb2.ListPartitionReassignmentsRequest,
     admin_pb2.ListPartitionReassignmentsResponse,
     failed.list_partition_reassignments,
+    audited.nothing,
     key=46,
     proxied=_versions(0, 0),
 )
@@ -136,6 +147,7 @@ UPDATE_FEATURES: Final = Change(
     admin_pb2.UpdateFeaturesRequest,
     admin_pb2.UpdateFeaturesResponse,
     failed.update_features,
+    audited.update_features,
     key=57,
     proxied=_versions(0, 1),
 )
@@ -144,12 +156,14 @@ ALLOCATE_PRODUCER_IDS: Final = Change(
     admin_pb2.AllocateProducerIdsRequest,
     admin_pb2.AllocateProducerIdsResponse,
     failed.allocate_producer_ids,
+    audited.nothing,
 )
 ALTER_CONFIGS: Final = Change(
     "AlterConfigs",
     admin_pb2.AlterConfigsRequest,
     admin_pb2.AlterConfigsResponse,
     failed.alter_configs,
+    audited.alter_configs,
     key=33,
     proxied=_versions(0, 2),
 )
@@ -158,6 +172,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = Change(
     admin_pb2.IncrementalAlterConfigsRequest,
     admin_pb2.IncrementalAlterConfigsResponse,
     failed.incremental_alter_configs,
+    audited.incremental_alter_configs,
     key=44,
     proxied=_versions(0, 1),
     controller_only=_versions(2, 2),
@@ -167,6 +182,7 @@ CREATE_ACLS: Final = Change(
     admin_pb2.CreateAclsRequest,
     admin_pb2.CreateAclsResponse,
     failed.create_acls,
+    audited.create_acls,
     key=30,
     proxied=_versions(1, 3),
 )
@@ -175,6 +191,7 @@ DELETE_ACLS: Final = Change(
     admin_pb2.DeleteAclsRequest,
     admin_pb2.DeleteAclsResponse,
     failed.delete_acls,
+    audited.delete_acls,
     key=31,
     proxied=_versions(1, 3),
 )
@@ -183,6 +200,7 @@ ALTER_CLIENT_QUOTAS: Final = Change(
     admin_pb2.AlterClientQuotasRequest,
     admin_pb2.AlterClientQuotasResponse,
     failed.alter_client_quotas,
+    audited.alter_client_quotas,
     key=49,
     proxied=_versions(0, 1),
 )
@@ -191,6 +209,7 @@ CREATE_DELEGATION_TOKEN: Final = Change(
     admin_pb2.CreateDelegationTokenRequest,
     admin_pb2.CreateDelegationTokenResponse,
     failed.create_delegation_token,
+    audited.create_delegation_token,
     key=38,
     proxied=_versions(1, 3),
 )
@@ -199,6 +218,7 @@ RENEW_DELEGATION_TOKEN: Final = Change(
     admin_pb2.RenewDelegationTokenRequest,
     admin_pb2.RenewDelegationTokenResponse,
     failed.renew_delegation_token,
+    audited.delegation_token,
     key=39,
     proxied=_versions(1, 2),
     controller_only=_versions(3, 3),
@@ -208,6 +228,7 @@ EXPIRE_DELEGATION_TOKEN: Final = Change(
     admin_pb2.ExpireDelegationTokenRequest,
     admin_pb2.ExpireDelegationTokenResponse,
     failed.expire_delegation_token,
+    audited.delegation_token,
     key=40,
     proxied=_versions(1, 2),
     controller_only=_versions(3, 3),
@@ -217,6 +238,7 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
     admin_pb2.AlterUserScramCredentialsRequest,
     admin_pb2.AlterUserScramCredentialsResponse,
     failed.alter_user_scram_credentials,
+    audited.alter_user_scram_credentials,
     key=51,
     proxied=_versions(0, 0),
 )

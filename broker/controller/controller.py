@@ -36,6 +36,7 @@ from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
 from broker.controller.config_requests import ConfigRequests
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
+from broker.controller.door import AuditTrail, Door, no_trail
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.feature_levels import FeatureLevels
 from broker.controller.implementations import Implementations
@@ -102,6 +103,7 @@ class Controller:
         resign: Resign,
         hand_over: HandOver,
         deposed: Deposed,
+        trail: AuditTrail = no_trail,
     ) -> None:
         self._office = office
         self._config = config
@@ -174,7 +176,12 @@ class Controller:
             clock_ms=clock_ms,
             draw_id=lambda: draw().topic_id.hex(),
         )
-        self._changes = self._implementations()
+        self._door = Door(
+            self._implementations(),
+            controller_epoch=office.controller_epoch,
+            trail=trail,
+            clock_ms=clock_ms,
+        )
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -374,7 +381,7 @@ class Controller:
 
     async def carry_out(self, change: Change[Q, A], request: Q) -> A:
         """The one door of every change, whoever asks (E3, F2)."""
-        return await self._changes.carry_out(change, request)
+        return await self._door.carry_out(change, request)
 
     def _implementations(self) -> Implementations:
         """Which part of the controller carries out which change."""

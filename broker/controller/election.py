@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.control.ports import Images, Sessions
 from broker.controller.controller import Controller
+from broker.controller.door import AuditTrail, no_trail
 from broker.controller.managers.office import Office
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
@@ -106,6 +107,7 @@ class ControllerElector:
         clock_ms: Callable[[], int],
         token_keys: Callable[[], Keys] = tuple,
         hold_back_ms: int = HOLD_BACK_MS,
+        trail: AuditTrail = no_trail,
     ) -> None:
         self.active: Controller | None = None
         self._broker_id = broker_id
@@ -117,6 +119,7 @@ class ControllerElector:
         self._clock_ms = clock_ms
         self._token_keys = token_keys
         self._hold_back_ms = hold_back_ms
+        self._trail = trail
         self._held_back_until_s = 0.0
         self._over = ControllerEpoch(0)
         self._leaving: list[Controller] = []
@@ -260,6 +263,7 @@ class ControllerElector:
             resign=self._resign,
             hand_over=self._hand_over,
             deposed=self._on_deposed,
+            trail=self._trail,
         )
         self.active.start()
 

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import TypeVar
 
+from broker.controller import on_behalf
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -69,7 +71,7 @@ class EventQueue:
             self._wake.set()
 
     async def run(self, priority: Priority, work: Callable[[], Awaitable[T]]) -> T:
-        """Queue ``work`` and wait for its result.
+        """Queue ``work`` and wait for its result. It is done for whom the caller acts.
 
         A caller that stops waiting does not stop the work.
 
@@ -81,9 +83,12 @@ class EventQueue:
             raise LeftOffice
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
+        asked = on_behalf.current()
+
         async def work_and_answer() -> None:
             try:
-                result = await work()
+                with on_behalf.acting(asked):
+                    result = await work()
             except Exception as error:  # noqa: BLE001 - handed to the one who waits
                 if not answer.done():
                     answer.set_exception(error)

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TypeVar
 
 from broker.control.ports import Images, Transactor
+from broker.controller import on_behalf
 from broker.controller.event_queue import LeftOffice
 from broker.controller.managers.batches import split
 from metadata_log.image import Image
@@ -55,8 +56,10 @@ class Writer:
             return []
         if not self._may_act():
             raise LeftOffice
+        image = self._images.image
+        signed = [on_behalf.noted(image, operation) for operation in operations]
         outcomes = await asyncio.gather(
-            *(self._quorum.transact(batch, atomic=False) for batch in split(operations)),
+            *(self._quorum.transact(batch, atomic=False) for batch in split(signed)),
             return_exceptions=True,
         )
         results = [_raised(outcome) for outcome in outcomes]
@@ -66,7 +69,10 @@ class Writer:
             log.info("a write was refused: %s", fenced.detail)
             self._on_deposed()
             raise LeftOffice
-        await self._images.wait_for(max(result.offset for result in results))
+        last = max(result.offset for result in results)
+        if (asked := on_behalf.current()) is not None:
+            asked.written(last)
+        await self._images.wait_for(last)
         return answers
 
 

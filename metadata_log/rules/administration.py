@@ -9,6 +9,7 @@ from metadata_log.client_quotas import QuotaEntity
 from metadata_log.draft import Draft
 from metadata_log.image import EntityKey
 from metadata_log.records import (
+    ChangeNote,
     ClientQuotaSet,
     ConfigSet,
     FeatureLevel,
@@ -50,6 +51,11 @@ def client_quota_set(draft: Draft, offset: MetadataOffset, record: ClientQuotaSe
             draft.client_quotas.put(entity, after)
         else:
             draft.client_quotas.remove(entity)
+    return offset
+
+
+def change_note(_draft: Draft, offset: MetadataOffset, _record: ChangeNote) -> int:
+    """Stands in the log, and nowhere else."""
     return offset
 
 

@@ -10,6 +10,7 @@ from metadata_log.records import (
     AclRemoved,
     BrokerAdmitted,
     BrokerRegistration,
+    ChangeNote,
     ClientQuotaSet,
     ConfigSet,
     ControllerClaim,
@@ -37,6 +38,7 @@ from metadata_log.records import (
 )
 from metadata_log.rules.access import acl_added, acl_removed
 from metadata_log.rules.administration import (
+    change_note,
     client_quota_set,
     config_set,
     feature_level,
@@ -116,6 +118,7 @@ RULES: Final[dict[type, Rule]] = {
     AclAdded: Rule(since(3, acl_added), needs_controller=True),
     AclRemoved: Rule(since(3, acl_removed), needs_controller=True),
     ConfigSet: Rule(config_set, needs_controller=True),
+    ChangeNote: Rule(since(3, change_note), needs_controller=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
     DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True),

@@ -7,6 +7,7 @@ import grpc.aio
 
 from broker.config.spec import BROKER_SPEC
 from broker.control.registration import RegistrationRefused
+from broker.controller.door import AuditTrail, no_trail
 from broker.errors import KafkaError
 from broker.kafka.services import KafkaServices
 from broker.listeners import ListenError
@@ -52,6 +53,9 @@ class SimulatedSurroundings:
 
     def kafka_listener(self, services: KafkaServices) -> FrontDoor:
         return FrontDoor(self._process.rpc, services)
+
+    def audit_trail(self, cleanup: AsyncExitStack) -> AuditTrail:
+        return no_trail
 
     async def open_store(
         self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed

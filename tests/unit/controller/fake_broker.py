@@ -4,6 +4,7 @@ Session, image, registration, election, fence and metadata cache are real. What 
 would do is recorded.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker.config.node import INTER_BROKER_PROTOCOL_VERSION
@@ -13,6 +14,7 @@ from broker.control.metadata_cache import MetadataCache
 from broker.control.registration import BrokerRegistrar
 from broker.control.service import BrokerControlService
 from broker.controller.controller import Controller
+from broker.controller.door import AuditEntry
 from broker.controller.election import ControllerElector
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlTransport
@@ -78,6 +80,7 @@ class FakeBroker:
         self.replicas = RecordedReplicas()
         self.cache = MetadataCache()
         self.fence = ControlFence()
+        self.audited: list[AuditEntry] = []
         self.endpoint = Endpoint(f"broker{broker_id}.{incarnation}", 9192)
         self.registrar = BrokerRegistrar(
             self.quorum,
@@ -105,6 +108,7 @@ class FakeBroker:
             draw=cluster.draw,
             clock_ms=lambda: cluster.wall_clock_ms,
             token_keys=lambda: cluster.token_keys,
+            trail=self._audit,
         )
         self.admin = AdminService(
             cluster_id=lambda: self.quorum.cluster_id,
@@ -114,6 +118,9 @@ class FakeBroker:
             controller=lambda: self.elector.active,
         )
         self.duty = ControllerDutyService(lambda: self.elector.active)
+
+    async def _audit(self, entries: Sequence[AuditEntry]) -> None:
+        self.audited.extend(entries)
 
     @property
     def controller(self) -> Controller | None:

@@ -230,6 +230,13 @@ records = st.one_of(
         expiry_ms=st.integers(0, 4),
         max_ms=st.just(3),
     ),
+    st.builds(
+        r.ChangeNote,
+        principal=st.just("User:a"),
+        client_host=st.just("h"),
+        client_id=st.just("c"),
+        api=st.just("AlterConfigs"),
+    ),
     st.builds(r.DelegationTokenRemoved, token_id=st.sampled_from(["t", "u"])),
     st.builds(
         r.SessionSilences,

@@ -199,6 +199,14 @@ records = st.one_of(
     ),
     st.builds(r.DelegationTokenRemoved, token_id=texts),
     st.builds(
+        r.ChangeNote,
+        principal=texts,
+        client_host=texts,
+        client_id=texts,
+        api=texts,
+        forwarded_by=int31.map(BrokerId),
+    ),
+    st.builds(
         r.QuorumVoterSet, expected_version=int63, voters=st.lists(voters, max_size=3).map(tuple)
     ),
 )
@@ -526,6 +534,16 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         "9823a174a6557365723a61a6557365723a6291a6557365723a630102cd03e8",
     ),
     36: (r.DelegationTokenRemoved(token_id="t"), "9224a174"),
+    37: (
+        r.ChangeNote(
+            principal="User:a",
+            client_host="h",
+            client_id="c",
+            api="A",
+            forwarded_by=BrokerId(2),
+        ),
+        "9625a6557365723a61a168a163a14102",
+    ),
 }
 
 
