@@ -17,6 +17,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "down": ("quorate.cli.down:down", "Stop the local cluster."),
     "status": ("quorate.cli.status:status", "Show controller, brokers and partitions in trouble."),
     "topics": ("quorate.cli.topics:topics", "Create, alter, list, describe and delete topics."),
+    "configs": (
+        "quorate.cli.configs:configs",
+        "Show configurations, and change them without a restart.",
+    ),
     "elect-leaders": (
         "quorate.cli.elect_leaders:elect_leaders",
         "Elect preferred leaders, or unclean ones.",

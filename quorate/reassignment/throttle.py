@@ -17,7 +17,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 class ConfigAdmin(Protocol):
     """The part of ``AdminClient`` that changes configurations."""
 
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]: ...
+    def incremental_alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def clear_throttle(admin: ConfigAdmin, brokers: Sequence[int], topics: Sequence[
 
 
 def _apply(admin: ConfigAdmin, changes: Sequence[ConfigChange]) -> None:
-    for result in admin.alter_configs(changes) if changes else ():
+    for result in admin.incremental_alter_configs(changes) if changes else ():
         if not result.ok:
             raise RequestFailed(
                 result.error_code, f"{result.entity_type} {result.entity_name}: {result.message}"

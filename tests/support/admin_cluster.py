@@ -100,6 +100,62 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
             ]
         )
 
+    def IncrementalAlterConfigs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        self.asked.append(request)
+        code = errors_pb2.INVALID_CONFIG
+        return admin_pb2.IncrementalAlterConfigsResponse(
+            results=[
+                admin_pb2.ConfigResult(
+                    entity_type=one.entity_type,
+                    entity_name=one.entity_name,
+                    error_code=code if "bad" in one.values else 0,
+                    error_message="bad: no" if "bad" in one.values else "",
+                )
+                for one in request.changes
+            ]
+        )
+
+    def AlterConfigs(
+        self, request: admin_pb2.AlterConfigsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.AlterConfigsResponse:
+        self.asked.append(request)
+        return admin_pb2.AlterConfigsResponse(
+            results=[
+                admin_pb2.ConfigResult(entity_type=one.entity_type, entity_name=one.entity_name)
+                for one in request.replacements
+            ]
+        )
+
+    def DescribeConfigs(
+        self, request: admin_pb2.DescribeConfigsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.DescribeConfigsResponse:
+        """Every entity has the key "told.by", set for itself, and "default", which is not."""
+        own = {"topic": 1, "broker": 2}
+        return admin_pb2.DescribeConfigsResponse(
+            results=[
+                admin_pb2.DescribedConfig(
+                    entity_type=one.entity_type,
+                    entity_name=one.entity_name,
+                    entries=[
+                        admin_pb2.ConfigEntry(name="default", value="true", source=5),
+                        admin_pb2.ConfigEntry(name="secret", sensitive=True, source=99),
+                        admin_pb2.ConfigEntry(
+                            name="told.by",
+                            value=str(self.broker_id),
+                            source=own[one.entity_type] if one.entity_name else 3,
+                            synonyms=[
+                                admin_pb2.ConfigSynonym(name="told.by", value="1", source=1),
+                                admin_pb2.ConfigSynonym(name="x", value="2", source=5),
+                            ],
+                        ),
+                    ],
+                )
+                for one in request.entities
+            ]
+        )
+
     def MoveController(
         self, request: admin_pb2.MoveControllerRequest, context: grpc.ServicerContext
     ) -> admin_pb2.MoveControllerResponse:

@@ -3,7 +3,13 @@
 from quorate.client.results.cluster import BrokerInfo as BrokerInfo
 from quorate.client.results.cluster import ClusterStatus as ClusterStatus
 from quorate.client.results.configs import ConfigChange as ConfigChange
+from quorate.client.results.configs import ConfigDescription as ConfigDescription
+from quorate.client.results.configs import ConfigEntity as ConfigEntity
+from quorate.client.results.configs import ConfigEntry as ConfigEntry
+from quorate.client.results.configs import ConfigReplacement as ConfigReplacement
 from quorate.client.results.configs import ConfigResult as ConfigResult
+from quorate.client.results.configs import ConfigSource as ConfigSource
+from quorate.client.results.configs import ConfigSynonym as ConfigSynonym
 from quorate.client.results.features import FeatureInfo as FeatureInfo
 from quorate.client.results.features import FeatureResult as FeatureResult
 from quorate.client.results.partitions import ElectionType as ElectionType

@@ -1,9 +1,10 @@
-"""Changes of configuration, and their outcomes."""
+"""Configurations: what is asked of them, changed in them, and told about them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 
-from quorate.client.errors import error_name
+from quorate.client.errors import RequestFailed, error_name
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 
@@ -12,12 +13,15 @@ class ConfigChange:
     """Keys of one entity to set, or to remove where the value is None; the others stay.
 
     ``entity_type``: "topic" or "broker". A broker's ``entity_name`` is its id; "" is every broker
-    without a value of its own.
+    without a value of its own. ``appended``, ``subtracted``: items to add to keys that are lists
+    and to take out of them, with commas between.
     """
 
     entity_type: str
     entity_name: str
-    values: Mapping[str, str | None]
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    appended: Mapping[str, str] = field(default_factory=dict)
+    subtracted: Mapping[str, str] = field(default_factory=dict)
 
     def to_proto(self) -> admin_pb2.ConfigChange:
         return admin_pb2.ConfigChange(
@@ -25,6 +29,36 @@ class ConfigChange:
             entity_name=self.entity_name,
             values={key: value for key, value in self.values.items() if value is not None},
             removed=[key for key, value in self.values.items() if value is None],
+            appended=self.appended,
+            subtracted=self.subtracted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReplacement:
+    """All keys that one entity is to have; those not named go back to their defaults."""
+
+    entity_type: str
+    entity_name: str
+    values: Mapping[str, str]
+
+    def to_proto(self) -> admin_pb2.ConfigReplacement:
+        return admin_pb2.ConfigReplacement(
+            entity_type=self.entity_type, entity_name=self.entity_name, values=self.values
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntity:
+    """Whose configuration is asked for; ``keys``: only these, none: all."""
+
+    entity_type: str
+    entity_name: str
+    keys: Sequence[str] = ()
+
+    def to_proto(self) -> admin_pb2.ConfigEntity:
+        return admin_pb2.ConfigEntity(
+            entity_type=self.entity_type, entity_name=self.entity_name, keys=self.keys
         )
 
 
@@ -51,3 +85,108 @@ class ConfigResult:
     @property
     def ok(self) -> bool:
         return self.error_code == errors_pb2.NONE
+
+    def raise_for_error(self) -> None:
+        """
+        Raises:
+            RequestFailed: this change was refused.
+        """
+        if not self.ok:
+            raise RequestFailed(self.error_code, self.message)
+
+
+class ConfigSource(Enum):
+    """Where a value is set; names and numbers are Kafka's."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSynonym:
+    """A place that gives a key a value: the key's name there, the value, None for a secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One key: the value in force, None for a secret, and where it comes from.
+
+    ``synonyms``: every place that gives it a value, the one in force first.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str
+
+    @classmethod
+    def from_proto(cls, entry: admin_pb2.ConfigEntry) -> "ConfigEntry":
+        return cls(
+            name=entry.name,
+            value=entry.value if entry.HasField("value") else None,
+            source=_source(entry.source),
+            read_only=entry.read_only,
+            sensitive=entry.sensitive,
+            synonyms=tuple(
+                ConfigSynonym(
+                    name=one.name,
+                    value=None if entry.sensitive else one.value,
+                    source=_source(one.source),
+                )
+                for one in entry.synonyms
+            ),
+            documentation=entry.documentation,
+        )
+
+
+def _source(number: int) -> ConfigSource:
+    try:
+        return ConfigSource(number)
+    except ValueError:
+        return ConfigSource.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDescription:
+    """Configuration of one entity, sorted by key; ``error`` as in ``ConfigResult``."""
+
+    entity_type: str
+    entity_name: str
+    error_code: int
+    error: str
+    message: str
+    entries: tuple[ConfigEntry, ...]
+
+    @classmethod
+    def from_proto(cls, result: admin_pb2.DescribedConfig) -> "ConfigDescription":
+        return cls(
+            entity_type=result.entity_type,
+            entity_name=result.entity_name,
+            error_code=result.error_code,
+            error=error_name(result.error_code),
+            message=result.error_message,
+            entries=tuple(map(ConfigEntry.from_proto, result.entries)),
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.error_code == errors_pb2.NONE
+
+    def raise_for_error(self) -> None:
+        """
+        Raises:
+            RequestFailed: this entity's configuration cannot be told.
+        """
+        if not self.ok:
+            raise RequestFailed(self.error_code, self.message)

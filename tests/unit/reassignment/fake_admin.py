@@ -114,7 +114,7 @@ class FakeAdmin:
         self.replicas.update(self.moving)
         self.moving.clear()
 
-    def alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]:
+    def incremental_alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]:
         for change in changes:
             values = self.configs.setdefault((change.entity_type, change.entity_name), {})
             for key, value in change.values.items():

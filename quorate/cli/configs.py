@@ -1,0 +1,202 @@
+"""``quorate configs``: configuration that changes while brokers run, with Kafka's flags and words.
+
+What an entity type has is in ``config_kinds``, one module per kind, found by ``KINDS``.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from quorate.cli.config_kinds import DEFAULT, Entity, Kind
+from quorate.cli.options import (
+    cluster_options,
+    json_option,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
+
+TIMEOUT_MS: Final = 30_000
+
+KINDS: Final[Mapping[frozenset[str], str]] = {
+    frozenset({"topics"}): "quorate.cli.config_kinds.resources:TOPICS",
+    frozenset({"brokers"}): "quorate.cli.config_kinds.resources:BROKERS",
+}
+"""Entity types named together → the ``Kind`` that they are."""
+
+_COMMA: Final = re.compile(r",(?![^\[]*\])")
+"""A comma that is not within brackets."""
+
+
+class OrderedNames(click.Command):
+    """Keeps the order of ``--entity-name`` and ``--entity-default``: each names one type."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        plain: list[str] = []
+        for position, argument in enumerate(args):
+            is_value = position > 0 and args[position - 1] in _TAKES_VALUE
+            if argument == "--entity-default" and not is_value:
+                plain += ["--entity-name", DEFAULT]
+            else:
+                plain.append(argument)
+        return super().parse_args(ctx, plain)
+
+
+_TAKES_VALUE: Final = ("--entity-name", "--entity-type", "--add-config", "--delete-config")
+
+
+@click.command(cls=OrderedNames)
+@cluster_options
+@click.option("--describe", is_flag=True, help="Show configurations.")
+@click.option("--alter", is_flag=True, help="Change the configuration of an entity.")
+@click.option(
+    "--entity-type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help=f"{', '.join(sorted({one for kind in KINDS for one in kind}))}.",
+)
+@click.option(
+    "--entity-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Topic name, broker id, …; without it --describe shows all there are.",
+)
+@click.option(
+    "--entity-default",
+    "_default",
+    is_flag=True,
+    help="Instead of a name: what holds for those that set nothing themselves.",
+)
+@click.option(
+    "--add-config",
+    metavar="K=V,K=[V,V],…",
+    help="Keys to set; brackets around a value with commas.",
+)
+@click.option(
+    "--add-config-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="File of key=value lines to set.",
+)
+@click.option("--delete-config", metavar="K,K,…", help="Keys to set no longer.")
+@click.option("--all", "everything", is_flag=True, help="Show defaults and files, too.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def configs(
+    bootstrap_server: str | None,
+    data: Path | None,
+    describe: bool,
+    alter: bool,
+    types: tuple[str, ...],
+    names: tuple[str, ...],
+    _default: bool,
+    add_config: str | None,
+    add_config_file: Path | None,
+    delete_config: str | None,
+    everything: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Show configurations and change them, without a restart.
+
+    \b
+    Example:
+      quorate configs --describe --entity-type topics --entity-name events --all
+      quorate configs --alter --entity-type topics --entity-name events \\
+          --add-config min.insync.replicas=2
+      quorate configs --alter --entity-type brokers --entity-default \\
+          --add-config message.max.bytes=1048576 --delete-config num.partitions
+    """
+    if describe == alter:
+        raise click.UsageError("give either --describe or --alter")
+    if describe and (add_config or add_config_file or delete_config):
+        raise click.UsageError("--add-config and --delete-config go with --alter")
+    if alter and everything:
+        raise click.UsageError("--all goes with --describe")
+    kind, entities = _named(types, names)
+    added, deleted = _changes(add_config, add_config_file, delete_config)
+    if alter and not added and not deleted:
+        raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config")
+    from quorate.client.admin import AdminClient
+
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        if describe:
+            kind.describe(admin, entities, everything=everything, as_json=as_json)
+            return
+        done = kind.alter(admin, entities, added, deleted)
+    if as_json:
+        print_json(
+            {
+                "entity": {entity.type: entity.name for entity in entities},
+                "added": added,
+                "deleted": deleted,
+            }
+        )
+    else:
+        click.echo(done)
+
+
+def _named(types: Sequence[str], names: Sequence[str]) -> tuple[Kind, list[Entity]]:
+    """The kind of what is named; the n-th name is of the n-th type.
+
+    Raises:
+        click.UsageError: types that have no configuration, or do not go together.
+    """
+    known = sorted({one for kind in KINDS for one in kind})
+    if not types:
+        raise click.UsageError(f"which --entity-type? There are {', '.join(known)}")
+    where = KINDS.get(frozenset(types))
+    if where is None or len(set(types)) != len(types):
+        raise click.UsageError(
+            f"--entity-type {' '.join(types)}: there are {', '.join(known)}, and only users and "
+            "clients go together"
+        )
+    if len(names) > len(types):
+        raise click.UsageError(
+            f"{len(names)} names for {len(types)} entity types: give one --entity-name or "
+            "--entity-default for each"
+        )
+    module, _, name = where.partition(":")
+    kind: Kind = getattr(importlib.import_module(module), name)
+    padded: list[str | None] = [*names, *[None] * (len(types) - len(names))]
+    return kind, [Entity(one, named) for one, named in zip(types, padded, strict=True)]
+
+
+def _changes(
+    add_config: str | None, add_config_file: Path | None, delete_config: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Values by key, and keys to delete."""
+    added: dict[str, str] = {}
+    if add_config_file is not None:
+        added |= _file_values(add_config_file)
+    for pair in _COMMA.split(add_config or ""):
+        if pair.strip():
+            key, value = _pair(pair, "--add-config")
+            added[key] = value
+    deleted = [key.strip() for key in (delete_config or "").split(",") if key.strip()]
+    both = sorted(set(added).intersection(deleted))
+    if both:
+        raise click.UsageError(f"both added and deleted: {', '.join(both)}")
+    return added, deleted
+
+
+def _file_values(path: Path) -> dict[str, str]:
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return dict(_pair(line, str(path)) for line in lines if line and not line.startswith("#"))
+
+
+def _pair(pair: str, where: str) -> tuple[str, str]:
+    """``key=value``, the value without the brackets around it."""
+    key, equals, value = pair.partition("=")
+    value = value.strip()
+    if not equals or not key.strip():
+        raise click.UsageError(f"{where} {pair}: must be key=value")
+    if value.startswith("[") and value.endswith("]"):
+        value = value[1:-1]
+    return key.strip(), value
