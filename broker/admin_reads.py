@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from broker.config_description import ConfigReads
 from broker.control.admin_service import Read
 from broker.control.ports import Images
+from broker.quota.description import describe
+from quorate_proto.v1 import admin_pb2
 
 
-def admin_reads(_images: Images, configs: ConfigReads) -> Mapping[str, Read]:
+def admin_reads(images: Images, configs: ConfigReads) -> Mapping[str, Read]:
     """The Admin service's reads. One that is not among them is UNIMPLEMENTED."""
-    return {"DescribeConfigs": configs.describe}
+
+    async def client_quotas(
+        request: admin_pb2.DescribeClientQuotasRequest,
+    ) -> admin_pb2.DescribeClientQuotasResponse:
+        return describe(images.image.client_quotas, request)
+
+    return {"DescribeConfigs": configs.describe, "DescribeClientQuotas": client_quotas}

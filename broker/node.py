@@ -47,6 +47,9 @@ from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.peers import PeerChannels
+from broker.quota.client_usage import ClientUsage
+from broker.quota.config import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
+from broker.quota.windowed_rate import QuotaWindow
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
@@ -168,6 +171,8 @@ class BrokerNode:
                 producer_ids=ProducerIds(forwarder),
                 features=self._features_in_force,
                 describe_configs=self._config_reads.describe,
+                image=lambda: self._follower.image,
+                usage=self._usage(),
             )
         )
         server = self._surroundings.grpc_server()
@@ -265,6 +270,14 @@ class BrokerNode:
             now_ms=self._surroundings.now_ms,
             open_channel=self._surroundings.open_channel,
             throttles=throttles(self._live),
+        )
+
+    def _usage(self) -> ClientUsage:
+        window = QuotaWindow(
+            self._config[QUOTA_WINDOW_NUM], self._config[QUOTA_WINDOW_SIZE_SECONDS]
+        )
+        return ClientUsage(
+            lambda: self._follower.image.client_quotas, window, self._surroundings.now_ms
         )
 
     def _broker_epoch(self) -> BrokerEpoch | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.config import controller, listeners, log, node, replication, topics
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from broker.quota import config as quota_config
 from broker.security import config as security
 from broker.security import token_config
 from broker.security.door import check_listeners
@@ -26,6 +27,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(log),
         *declared(token_config),
         *declared(security),
+        *declared(quota_config),
         *BROKER_SECURITY,
         LOG_LEVEL,
     ],

@@ -14,6 +14,7 @@ from broker.controller.managers import producer_ids, topics
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds, TopicDecision, TopicDefaults
 from broker.controller.publisher import Publisher
+from broker.controller.quota_requests import QuotaRequests
 from broker.controller.writer import Writer
 from broker.errors import CODE_OF_RESULT
 from metadata_log.configuration import Values
@@ -48,6 +49,7 @@ class AdminRequests:
         publisher: Publisher,
         deletions: Deletions,
         draw: Callable[[], NewIds],
+        quotas: QuotaRequests,
     ) -> None:
         self._office = office
         self._config = config
@@ -56,12 +58,15 @@ class AdminRequests:
         self._publisher = publisher
         self._deletions = deletions
         self._draw = draw
+        self._quotas = quotas
 
     async def create_topics(
         self, request: admin_pb2.CreateTopicsRequest
     ) -> admin_pb2.CreateTopicsResponse:
         """Create topics, and answer once the brokers know of them (C4, C19)."""
         repeated = topics.repeated_names(topic.name for topic in request.topics)
+        quota = self._quotas.of(request)
+        charge = topics.free if request.validate_only else quota.charge
 
         async def create(piece: Sequence[admin_pb2.NewTopic]) -> list[admin_pb2.TopicResult]:
             decisions = topics.create_topics(
@@ -73,6 +78,7 @@ class AdminRequests:
                 ),
                 draw=self._draw,
                 repeated=repeated,
+                charge=charge,
             )
             if request.validate_only:
                 return [without_id(decision.result) for decision in decisions]
@@ -88,13 +94,16 @@ class AdminRequests:
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
         log_outcome("CreateTopics", request.context, results)
-        return admin_pb2.CreateTopicsResponse(topics=results)
+        return admin_pb2.CreateTopicsResponse(
+            topics=results, throttle_time_ms=quota.throttle_time_ms
+        )
 
     async def delete_topics(
         self, request: admin_pb2.DeleteTopicsRequest
     ) -> admin_pb2.DeleteTopicsResponse:
         """Delete topics, and answer once they are gone; REQUEST_TIMED_OUT if that takes longer."""
         deadline_ms = now_ms() + timeout_ms(request.context)
+        quota = self._quotas.of(request)
 
         async def delete() -> list[admin_pb2.TopicResult]:
             decisions = topics.delete_topics(
@@ -103,6 +112,7 @@ class AdminRequests:
                 request.topic_ids,
                 office=self._office,
                 deletion_enabled=self._config[DELETE_TOPIC_ENABLE],
+                charge=quota.charge,
             )
             return await carry_out(self._writer, decisions)
 
@@ -122,7 +132,9 @@ class AdminRequests:
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, max(0, deadline_ms - now_ms())))
         log_outcome("DeleteTopics", request.context, results)
-        return admin_pb2.DeleteTopicsResponse(topics=results)
+        return admin_pb2.DeleteTopicsResponse(
+            topics=results, throttle_time_ms=quota.throttle_time_ms
+        )
 
     async def allocate_producer_ids(
         self, request: admin_pb2.AllocateProducerIdsRequest

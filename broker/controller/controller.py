@@ -7,13 +7,14 @@ from the image.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.changes import (
     ALLOCATE_PRODUCER_IDS,
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_DELEGATION_TOKEN,
@@ -47,6 +48,7 @@ from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
 from broker.controller.partition_counts import PartitionCounts
 from broker.controller.publisher import Publisher
+from broker.controller.quota_requests import QuotaRequests
 from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.token_requests import TokenRequests
 from broker.controller.transport import ControlTransport
@@ -54,6 +56,12 @@ from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
+from broker.metrics import Metric
+from broker.quota.config import (
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+)
+from broker.quota.windowed_rate import QuotaWindow
 from broker.security.token_keys import Keys
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
@@ -140,6 +148,10 @@ class Controller:
             office, self._writer, self._publisher, self._events, self._staying
         )
         self._configs = ConfigRequests(office, self._writer, self._events)
+        window = QuotaWindow(
+            config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS]
+        )
+        self._quotas = QuotaRequests(office, self._writer, self._events, window)
         self._admin = AdminRequests(
             office=office,
             config=config,
@@ -148,6 +160,7 @@ class Controller:
             publisher=self._publisher,
             deletions=self._deletions,
             draw=draw,
+            quotas=self._quotas,
         )
         self._features = FeatureLevels(
             office=office, writer=self._writer, events=self._events, voters=quorum
@@ -158,6 +171,7 @@ class Controller:
             events=self._events,
             publisher=self._publisher,
             draw=draw,
+            quotas=self._quotas,
         )
         self._elections = LeaderElections(
             office=office,
@@ -191,6 +205,10 @@ class Controller:
     def alerts(self) -> list[str]:
         """Control requests without an answer (C18)."""
         return sorted(self._correspondence.alerts.values())
+
+    def metrics(self) -> Iterable[Metric]:
+        """How busy it is, and what clients have it do (Q9)."""
+        return self._quotas.metrics()
 
     # -- a tenure --------------------------------------------------------------------------------
 
@@ -395,6 +413,7 @@ class Controller:
         found.add(ALTER_PARTITION_REASSIGNMENTS, self._reassignments.alter)
         found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
         found.add(UPDATE_FEATURES, self._features.update)
+        found.add(ALTER_CLIENT_QUOTAS, self._quotas.alter)
         found.add(INCREMENTAL_ALTER_CONFIGS, self._configs.alter)
         found.add(CREATE_DELEGATION_TOKEN, self._tokens.create)
         found.add(RENEW_DELEGATION_TOKEN, self._tokens.renew)

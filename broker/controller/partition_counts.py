@@ -15,9 +15,10 @@ from broker.controller.admin_requests import (
 from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import partition_counts
 from broker.controller.managers.office import Office
-from broker.controller.managers.topics import NewIds, TopicDecision, repeated_names
+from broker.controller.managers.topics import NewIds, TopicDecision, free, repeated_names
 from broker.controller.pending_work import STOP_TIMEOUT_MS, PendingWork
 from broker.controller.publisher import Publisher
+from broker.controller.quota_requests import QuotaRequests
 from broker.controller.writer import Writer
 from metadata_log.draft import Changes
 from metadata_log.image import Image, PartitionAddition, PartitionRemoval
@@ -71,12 +72,14 @@ class PartitionCounts:
         events: EventQueue,
         publisher: Publisher,
         draw: Callable[[], NewIds],
+        quotas: QuotaRequests,
     ) -> None:
         self._office = office
         self._writer = writer
         self._events = events
         self._publisher = publisher
         self._draw = draw
+        self._quotas = quotas
         self._additions = Additions(office, writer, publisher, events)
         self._removals = Removals(office, writer, publisher, events)
 
@@ -100,6 +103,8 @@ class PartitionCounts:
     ) -> admin_pb2.CreatePartitionsResponse:
         """Add partitions, and answer once the brokers know of them."""
         repeated = repeated_names(one.name for one in request.topics)
+        quota = self._quotas.of(request)
+        charge = free if request.validate_only else quota.charge
 
         def decide(piece: Sequence[admin_pb2.NewPartitions], image: Image) -> list[TopicDecision]:
             return partition_counts.add_partitions(
@@ -108,6 +113,7 @@ class PartitionCounts:
                 office=self._office,
                 draw=lambda: self._draw().placement,
                 repeated=repeated,
+                charge=charge,
             )
 
         results = await self._changed(
@@ -118,21 +124,29 @@ class PartitionCounts:
         )
         if results is None:
             return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return admin_pb2.CreatePartitionsResponse(topics=results)
+        return admin_pb2.CreatePartitionsResponse(
+            topics=results, throttle_time_ms=quota.throttle_time_ms
+        )
 
     async def remove_partitions(
         self, request: admin_pb2.RemovePartitionsRequest
     ) -> admin_pb2.RemovePartitionsResponse:
         """Remove partitions, and answer once they are gone; REQUEST_TIMED_OUT if that takes longer
         than the request may."""
+        quota = self._quotas.of(request)
+        charge = free if request.validate_only else quota.charge
 
         def decide(image: Image) -> list[TopicDecision]:
-            return partition_counts.remove_partitions(image, request.topics, office=self._office)
+            return partition_counts.remove_partitions(
+                image, request.topics, office=self._office, charge=charge
+            )
 
         results = await self._changed(request, "RemovePartitions", self._removals, [decide])
         if results is None:
             return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return admin_pb2.RemovePartitionsResponse(topics=results)
+        return admin_pb2.RemovePartitionsResponse(
+            topics=results, throttle_time_ms=quota.throttle_time_ms
+        )
 
     async def _changed(
         self,

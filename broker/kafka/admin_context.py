@@ -11,9 +11,12 @@ _NOT_FORWARDED: Final = -1
 
 
 def admin_context(
-    context: RequestContext, api_name: str, timeout_ms: int
+    context: RequestContext, api_name: str, timeout_ms: int, *, accept_over_quota: bool = False
 ) -> admin_pb2.RequestContext:
-    """The forwarded request's context; ``timeout_ms``: what is left of its deadline."""
+    """The forwarded request's context; ``timeout_ms``: what is left of its deadline.
+
+    ``accept_over_quota``: an old client, which would not understand its refusal (Q4).
+    """
     return admin_pb2.RequestContext(
         principal_name=str(context.principal),
         client_host=context.client_host,
@@ -22,6 +25,7 @@ def admin_context(
         forwarded_by=_NOT_FORWARDED,
         api_name=api_name,
         token_authenticated=context.principal.token_authenticated,
+        accept_over_quota=accept_over_quota,
     )
 
 

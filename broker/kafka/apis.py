@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from broker.kafka import (
+    client_quotas,
     cluster,
     configs,
     elections,
@@ -32,6 +33,7 @@ def api_table() -> Mapping[int, Api]:
             first_flexible_version=produce.FIRST_FLEXIBLE_VERSION,
             decode=produce.decode,
             handle=produce.handle,
+            throttle_place=produce.throttle_place,
         ),
         Api(
             key=1,
@@ -163,6 +165,20 @@ def api_table() -> Mapping[int, Api]:
             max_version=0,
             first_flexible_version=0,
             handle=reassignments.list_partition_reassignments,
+        ),
+        Api(
+            key=48,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=1,
+            handle=client_quotas.describe_client_quotas,
+        ),
+        Api(
+            key=49,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=1,
+            handle=client_quotas.alter_client_quotas,
         ),
         Api(
             key=57,

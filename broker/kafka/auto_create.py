@@ -1,6 +1,7 @@
 """Topics created because a client asked for their metadata (auto.create.topics.enable)."""
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -8,6 +9,7 @@ from broker.control.changes import CREATE_TOPICS
 from broker.kafka.admin_context import admin_context
 from broker.kafka.requests import RequestContext
 from broker.kafka.services import Forwarder
+from broker.security.principal import CLUSTER_ADMIN
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 _PATIENCE_S: Final = 1.0
@@ -19,7 +21,12 @@ _CREATION_TIMEOUT_MS: Final = 30_000
 _CLUSTER_DEFAULT: Final = -1
 
 _RETRY_SOON: Final = frozenset(
-    {errors_pb2.NONE, errors_pb2.TOPIC_ALREADY_EXISTS, errors_pb2.REQUEST_TIMED_OUT}
+    {
+        errors_pb2.NONE,
+        errors_pb2.TOPIC_ALREADY_EXISTS,
+        errors_pb2.REQUEST_TIMED_OUT,
+        errors_pb2.THROTTLING_QUOTA_EXCEEDED,
+    }
 )
 """Outcomes after which asking again will find the topic, or create it."""
 
@@ -51,6 +58,8 @@ class AutoCreation:
 
 
 async def _create(forwarder: Forwarder, context: RequestContext, name: str) -> int:
+    """As the cluster's own user: topics that come by themselves are charged to it (Q13)."""
+    context = dataclasses.replace(context, principal=CLUSTER_ADMIN)
     topic = admin_pb2.NewTopic(
         name=name, num_partitions=_CLUSTER_DEFAULT, replication_factor=_CLUSTER_DEFAULT
     )

@@ -87,6 +87,14 @@ def response_has_error_code(name: str, version: int) -> bool:
     return any(field.name == "error_code" for field in dataclasses.fields(schema))
 
 
+@functools.cache
+def throttle_place(name: str, version: int) -> int | None:
+    """Where such a response has its throttle time: at the beginning, if there (None: not)."""
+    schema = _schema(name, version, EntityType.response)
+    first = next(iter(dataclasses.fields(schema)), None)
+    return 0 if first is not None and first.name == "throttle_time" else None
+
+
 def encode_failure(name: str, version: int, error_code: int, error_message: str) -> bytes:
     """A response that says nothing but that the request failed as a whole."""
     schema = _schema(name, version, EntityType.response)

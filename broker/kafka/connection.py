@@ -3,7 +3,9 @@
 Requests start in the order they came, without waiting for each other: a fetch that waits for data
 holds up later answers, as order demands, but not later work. What a connection may hold is bounded:
 while its requests in flight and their largest possible answers exceed the limits, or the client
-does not read its answers, nothing further is started and soon nothing further is read.
+does not read its answers, nothing further is started and soon nothing further is read. A client
+that is over its quota is muted: after the answer that tells it so, nothing further is started or
+read until the time is up (Q5).
 
 A client that must authenticate gets one thing done at a time until it has: what a request means
 depends on the outcome of the one before.
@@ -79,6 +81,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._running_cost_bytes = 0
         self._write_paused = False
         self._read_paused = False
+        self._unmuted_at_s = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
         self._draining = False
         self._over = False
         self._transport: asyncio.Transport
@@ -131,6 +135,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._over = True
         self._waiting.clear()
         self._undecoded.clear()
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         for running in self._running:
             if running.request.abandonable:
                 running.task.cancel()
@@ -150,7 +156,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._write_answers()
         if not self._is_open:
             self._let_in()
-        while self._waiting and self._has_room_for(self._waiting[0]):
+        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0]):
             self._start(self._waiting.popleft())
         if self._over:
             return
@@ -218,6 +224,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             if body:
                 self._write(frame_answer(request, body))
+            if request.throttle.time_ms:
+                self._mute(request.throttle.time_ms)
 
     def _write(self, answer: Buffers) -> None:
         if sum(map(len, answer)) <= _JOINED_BYTES_MAX:
@@ -226,7 +234,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.writelines(answer)
 
     def _regulate_reading(self) -> None:
-        pause = self._draining or bool(self._waiting or self._undecoded)
+        pause = (
+            self._draining
+            or self._unmuting is not None
+            or bool(self._waiting)
+            or bool(self._undecoded)
+        )
         if pause == self._read_paused:
             return
         self._read_paused = pause
@@ -234,6 +247,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def _mute(self, time_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + time_ms / 1_000
+        if until_s <= self._unmuted_at_s:
+            return
+        self._unmuted_at_s = until_s
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._unmuting = loop.call_at(until_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        if not self._over:
+            self._advance()
 
     def _close(self, reason: str) -> None:
         _log.warning("closing the connection of %s: %s", self.peer, reason)

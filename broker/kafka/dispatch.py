@@ -2,8 +2,8 @@
 
 import functools
 import struct
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from broker.errors import KafkaError
 from broker.kafka import codec
@@ -13,6 +13,7 @@ from broker.kafka.layouts import api_key_map
 from broker.kafka.requests import Api, Buffers, CloseConnection, Request, RequestContext
 from broker.kafka.sasl import authenticate_bare
 from broker.kafka.services import KafkaServices
+from broker.kafka.throttling import throttled
 from broker.security.config import FAILED_AUTHENTICATION_DELAY_MS
 from broker.security.door import ClientSession
 from broker.security.sasl import SaslSession
@@ -64,10 +65,17 @@ class Dispatcher:
             cost_bytes=len(frame) + api.answer_bytes_max(self._services, body),
             abandonable=api.abandonable,
             flexible_answer_header=flexible and key != API_VERSIONS_KEY,
-            run=functools.partial(self._run, api, context, body),
+            run=functools.partial(self._run, api, context, body, len(frame)),
+            throttle=context.throttle,
         )
 
-    async def _run(self, api: Api, context: RequestContext, body: object) -> Buffers:
+    def _run(
+        self, api: Api, context: RequestContext, body: object, frame_bytes: int
+    ) -> Coroutine[Any, Any, Buffers]:
+        handling = self._answer(api, context, body)
+        return throttled(self._services.usage, api, context, frame_bytes, handling)
+
+    async def _answer(self, api: Api, context: RequestContext, body: object) -> Buffers:
         try:
             return await api.handle(self._services, context, body)
         except KafkaError as error:

@@ -1,6 +1,7 @@
 """CreatePartitions (37): carried out by the controller, wherever it arrives (C14)."""
 
 from collections import Counter
+from typing import Final
 
 from broker.control.changes import CREATE_PARTITIONS
 from broker.kafka import codec
@@ -10,6 +11,9 @@ from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.kafka.topics import named_twice, unanswered
 from quorate_proto.v1 import admin_pb2
+
+_FIRST_ADDITION_REFUSED_OVER_QUOTA: Final = 3
+"""Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED: they are only muted (Q4)."""
 
 
 async def create_partitions(
@@ -22,7 +26,12 @@ async def create_partitions(
         context,
         CREATE_PARTITIONS,
         admin_pb2.CreatePartitionsRequest(
-            context=admin_context(context, "CreatePartitions", request["timeout"]),
+            context=admin_context(
+                context,
+                "CreatePartitions",
+                request["timeout"],
+                accept_over_quota=context.version < _FIRST_ADDITION_REFUSED_OVER_QUOTA,
+            ),
             topics=[_wanted(topic) for topic in request["topics"] if topic["name"] not in twice],
             validate_only=request["validate_only"],
         ),
@@ -32,8 +41,9 @@ async def create_partitions(
     answers = [
         results.get(name) or unanswered(name, response.error_code) for name in dict.fromkeys(names)
     ]
+    context.throttle.at_least(response.throttle_time_ms)
     values = {
-        "throttle_time": response.throttle_time_ms,
+        "throttle_time": 0,
         "results": [
             {
                 "name": answer.name,

@@ -64,6 +64,13 @@ def decode(version: int, cursor: Cursor) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
+def throttle_place(version: int) -> int | None:
+    """The last field, but for the number of tagged ones."""
+    if version < 1:
+        return None
+    return -5 if version >= FIRST_FLEXIBLE_VERSION else -4
+
+
 async def handle(
     services: KafkaServices, context: RequestContext, request: ProduceRequest
 ) -> Buffers:

@@ -1,13 +1,14 @@
 """One request on its way through the listener, and one API's row in the dispatch table."""
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from broker.kafka import codec
 from broker.kafka.cursor import Cursor
 from broker.kafka.layouts import api_key_map
 from broker.kafka.services import KafkaServices
+from broker.quota.throttle import Throttle
 from broker.security.principal import ANONYMOUS, KafkaPrincipal
 from broker.security.sasl import SaslSession
 from metadata_log.types import DEFAULT_LISTENER
@@ -36,6 +37,8 @@ class RequestContext:
     """Name of the listener by which the client came: it is told the brokers' addresses there."""
     sasl: SaslSession | None = None
     """Of the connection, where its listener asks for SASL."""
+    throttle: Throttle = field(default_factory=Throttle, compare=False)
+    """Of this request: whoever finds a quota exceeded says it there."""
 
 
 Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Buffers]]
@@ -48,7 +51,8 @@ class Api:
 
     ``decode`` None: by kio's layout. ``answer_bytes_max``: how large the answer to a decoded body
     may get, where that is worth counting. ``abandonable``: nobody needs the outcome once the client
-    is gone.
+    is gone. ``throttle_place``: where the answer's throttle_time_ms is, by version, if not at its
+    beginning: see ``quota.throttle.tell``.
     """
 
     key: int
@@ -59,6 +63,7 @@ class Api:
     first_flexible_version: int
     answer_bytes_max: Callable[[KafkaServices, Any], int] = lambda services, body: 0
     abandonable: bool = False
+    throttle_place: Callable[[int], int | None] | None = None
 
     @property
     def name(self) -> str:
@@ -66,6 +71,12 @@ class Api:
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
+
+    def place_of_throttle(self, version: int) -> int | None:
+        """Where an answer says for how long its client is throttled; None: nowhere."""
+        if self.throttle_place is not None:
+            return self.throttle_place(version)
+        return codec.throttle_place(self.name, version)
 
     def decode_body(self, version: int, cursor: Cursor) -> Any:  # noqa: ANN401 - its handler's type
         if self.decode is not None:
@@ -87,3 +98,4 @@ class Request:
     flexible_answer_header: bool
     run: Callable[[], Coroutine[Any, Any, Buffers]]
     bare: bool = False
+    throttle: Throttle = field(default_factory=Throttle)

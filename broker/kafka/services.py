@@ -5,11 +5,12 @@ tests bring fakes of the same surface.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from broker.control.changes import A, Change, Q
+from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
@@ -20,6 +21,7 @@ from broker.replication.api import (
 )
 from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Values
+from metadata_log.image import Image
 from metadata_log.types import (
     BrokerId,
     TopicPartition,
@@ -96,3 +98,7 @@ class KafkaServices:
     producer_ids: ProducerIdSource
     features: Callable[[], FeaturesInForce] = FeaturesInForce
     describe_configs: DescribeConfigs = no_configs
+    image: Callable[[], Image] = Image
+    """The newest one that the watch brought: administrative state comes by it alone (F3)."""
+    usage: ClientUsage = field(default_factory=unlimited)
+    """What clients use of this broker, of all its listeners together."""

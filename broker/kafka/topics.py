@@ -18,6 +18,9 @@ _TOPIC_CONFIG: Final = 1
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
+_FIRST_CREATION_REFUSED_OVER_QUOTA: Final = 6
+_FIRST_DELETION_REFUSED_OVER_QUOTA: Final = 5
+"""Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED: they are only muted (Q4)."""
 _NO_ID: Final = UUID(int=0)
 
 
@@ -31,7 +34,12 @@ async def create_topics(
         context,
         CREATE_TOPICS,
         admin_pb2.CreateTopicsRequest(
-            context=admin_context(context, "CreateTopics", request["timeout"]),
+            context=admin_context(
+                context,
+                "CreateTopics",
+                request["timeout"],
+                accept_over_quota=context.version < _FIRST_CREATION_REFUSED_OVER_QUOTA,
+            ),
             topics=[_new_topic(topic) for topic in request["topics"] if topic["name"] not in twice],
             validate_only=request["validate_only"],
         ),
@@ -42,7 +50,8 @@ async def create_topics(
         _created(results.get(name) or unanswered(name, response.error_code))
         for name in dict.fromkeys(names)
     ]
-    values = {"throttle_time": response.throttle_time_ms, "topics": topics}
+    context.throttle.at_least(response.throttle_time_ms)
+    values = {"throttle_time": 0, "topics": topics}
     return [codec.encode_response("create_topics", context.version, values)]
 
 
@@ -116,7 +125,12 @@ async def delete_topics(
         context,
         DELETE_TOPICS,
         admin_pb2.DeleteTopicsRequest(
-            context=admin_context(context, "DeleteTopics", request["timeout"]),
+            context=admin_context(
+                context,
+                "DeleteTopics",
+                request["timeout"],
+                accept_over_quota=context.version < _FIRST_DELETION_REFUSED_OVER_QUOTA,
+            ),
             names=names,
             topic_ids=[TopicId(topic_id.bytes) for topic_id in topic_ids],
         ),
@@ -126,8 +140,9 @@ async def delete_topics(
         results += [_unanswered_id(topic_id, response.error_code) for topic_id in topic_ids]
     else:
         results = list(response.topics)
+    context.throttle.at_least(response.throttle_time_ms)
     values = {
-        "throttle_time": response.throttle_time_ms,
+        "throttle_time": 0,
         "responses": [_deleted(context.version, result) for result in results],
     }
     return [codec.encode_response("delete_topics", context.version, values)]

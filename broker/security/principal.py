@@ -18,6 +18,9 @@ class KafkaPrincipal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
+CLUSTER_ADMIN: Final = KafkaPrincipal("quorate-cluster-admin")
+"""On whose behalf brokers themselves ask for topics; their quota is its (Q13). No client is it."""
+
 ANONYMOUS: Final = KafkaPrincipal("ANONYMOUS")
 """Kafka's principal of a client that did not authenticate."""
 

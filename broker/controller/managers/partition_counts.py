@@ -11,7 +11,7 @@ from broker.controller.managers.batches import MAX_OPERATIONS_BYTES
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import first_leadership
 from broker.controller.managers.placement import PlacementStart, place, start_of
-from broker.controller.managers.topics import TopicDecision, repeated_names
+from broker.controller.managers.topics import Charge, TopicDecision, free, repeated_names
 from broker.errors import KafkaError
 from metadata_log.codec import encoded_bytes
 from metadata_log.features import metadata_version
@@ -41,17 +41,19 @@ def add_partitions(
     office: Office,
     draw: Callable[[], PlacementStart],
     repeated: frozenset[str] = frozenset(),
+    charge: Charge = free,
 ) -> list[TopicDecision]:
     """One decision per topic, in order. One bad topic never stops its siblings.
 
     ``draw``: where placement begins for a topic whose own stripes cannot be gone on with.
     ``repeated``: names that the whole request, of which ``wanted`` may be a part, has twice.
+    ``charge``: is told the number of partitions that each gets, and may refuse it (Q1).
     """
     decisions = []
     for one in wanted:
         try:
             topic = _changeable(image, one.name, repeated)
-            decisions.append(_add(image, topic, one, office, draw))
+            decisions.append(_add(image, topic, one, office, draw, charge))
         except KafkaError as error:
             decisions.append(_refused(error, one.name))
     return decisions
@@ -63,6 +65,7 @@ def _add(
     wanted: admin_pb2.NewPartitions,
     office: Office,
     draw: Callable[[], PlacementStart],
+    charge: Charge,
 ) -> TopicDecision:
     known = len(topic.partitions)
     if wanted.count <= known:
@@ -94,6 +97,7 @@ def _add(
             f"topic {topic.name!r}: {len(replicas)} partitions do not fit into one request: "
             "add fewer at a time",
         )
+    charge(len(replicas))
     return TopicDecision(result, office.operation(accepted))
 
 
@@ -182,27 +186,37 @@ def _completion(image: Image, office: Office, name: str, pending: PartitionAddit
 
 
 def remove_partitions(
-    image: Image, wanted: Sequence[admin_pb2.TopicPartitions], *, office: Office
+    image: Image,
+    wanted: Sequence[admin_pb2.TopicPartitions],
+    *,
+    office: Office,
+    charge: Charge = free,
 ) -> list[TopicDecision]:
-    """One decision per topic, in order. One bad topic never stops its siblings."""
+    """One decision per topic, in order. One bad topic never stops its siblings.
+
+    ``charge``: is told the number of partitions that each loses, and may refuse it (Q1).
+    """
     repeated = repeated_names(one.topic for one in wanted)
     decisions = []
     for one in wanted:
         try:
             topic = _changeable(image, one.topic, repeated)
-            decisions.append(_remove(image, topic, one.partitions, office))
+            decisions.append(_remove(image, topic, one.partitions, office, charge))
         except KafkaError as error:
             decisions.append(_refused(error, one.topic))
     return decisions
 
 
-def _remove(image: Image, topic: Topic, partitions: Iterable[int], office: Office) -> TopicDecision:
+def _remove(
+    image: Image, topic: Topic, partitions: Iterable[int], office: Office, charge: Charge
+) -> TopicDecision:
     first = _first_removed(topic, sorted(set(partitions)))
     result = admin_pb2.TopicResult(name=topic.name, topic_id=topic.topic_id, num_partitions=first)
     pending = image.removals.get(topic.name)
     if pending is not None and pending.first_partition == first:
         return TopicDecision(result)
     _require_nothing_pending(image, topic)
+    charge(len(topic.partitions) - first)
     accepted = PartitionRemovalPending(
         topic=topic.name, topic_id=topic.topic_id, first_partition=first
     )

@@ -32,6 +32,14 @@ PARTITIONS_MAX: Final = 175_000
 """More do not fit into the one record that creates a topic, whatever their replicas."""
 
 
+Charge = Callable[[int], None]
+"""Takes partitions to be created, added or deleted off the client's quota; raises KafkaError."""
+
+
+def free(_partitions: int) -> None:
+    """For what costs nobody anything: validation (Q6)."""
+
+
 class TopicDefaults(NamedTuple):
     """What a request that names no number gets."""
 
@@ -68,10 +76,12 @@ def create_topics(
     defaults: TopicDefaults,
     draw: Callable[[], NewIds],
     repeated: frozenset[str] = frozenset(),
+    charge: Charge = free,
 ) -> list[TopicDecision]:
     """One decision per topic, in order. One bad topic never stops its siblings.
 
     ``repeated``: names that the whole request, of which ``topics`` may be a part, has twice.
+    ``charge``: is told the number of partitions of each, and may refuse it (Q1).
     """
     taken: dict[str, str] = {}
     if any(may_collide(topic.name) for topic in topics):
@@ -87,6 +97,7 @@ def create_topics(
             checked_name(topic.name)
             _check_free(image, taken, topic.name)
             decision = _create(image, topic, office, defaults, draw())
+            charge(decision.result.num_partitions)
         except KafkaError as error:
             decision = _refused(error, topic.name)
         else:
@@ -249,20 +260,26 @@ def delete_topics(
     *,
     office: Office,
     deletion_enabled: bool,
+    charge: Charge = free,
 ) -> list[TopicDecision]:
-    """One decision per name, then one per id: accepted deletions become pending."""
+    """One decision per name, then one per id: accepted deletions become pending.
+
+    ``charge``: is told the number of partitions of each, and may refuse it (Q1).
+    """
     named = [TopicRef(name=name) for name in names]
     named += [TopicRef(topic_id=TopicId(topic_id)) for topic_id in topic_ids]
     decisions = []
     for ref in named:
         try:
-            decisions.append(_delete(image, ref, office, deletion_enabled))
+            decisions.append(_delete(image, ref, office, deletion_enabled, charge))
         except KafkaError as error:
             decisions.append(_refused(error, ref.name, ref.topic_id))
     return decisions
 
 
-def _delete(image: Image, ref: TopicRef, office: Office, deletion_enabled: bool) -> TopicDecision:
+def _delete(
+    image: Image, ref: TopicRef, office: Office, deletion_enabled: bool, charge: Charge
+) -> TopicDecision:
     if not deletion_enabled:
         raise KafkaError(
             errors_pb2.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this cluster"
@@ -271,6 +288,7 @@ def _delete(image: Image, ref: TopicRef, office: Office, deletion_enabled: bool)
     result = admin_pb2.TopicResult(name=topic.name, topic_id=topic.topic_id)
     if topic.name in image.deletions:
         return TopicDecision(result)
+    charge(len(topic.partitions))
     pending = TopicDeletionPending(name=topic.name, topic_id=topic.topic_id)
     return TopicDecision(result, office.operation(pending))
 

@@ -494,8 +494,11 @@ class RemovePartitionsResponse(google.protobuf.message.Message):
 
     ERROR_CODE_FIELD_NUMBER: builtins.int
     TOPICS_FIELD_NUMBER: builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: builtins.int
     error_code: builtins.int
     """Of the whole request: NOT_CONTROLLER or 0."""
+    throttle_time_ms: builtins.int
+    """Quota (Q3)."""
     @property
     def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TopicResult]:
         """One per topic."""
@@ -505,8 +508,9 @@ class RemovePartitionsResponse(google.protobuf.message.Message):
         *,
         error_code: builtins.int = ...,
         topics: collections.abc.Iterable[Global___TopicResult] | None = ...,
+        throttle_time_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "topics", b"topics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "throttle_time_ms", b"throttle_time_ms", "topics", b"topics"]) -> None: ...
 
 Global___RemovePartitionsResponse: typing_extensions.TypeAlias = RemovePartitionsResponse
 

@@ -19,7 +19,6 @@ from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 def requests() -> ControlRequests:
     """New ones: they keep what they made of an image by its offset, and each test has a log."""
-    """Of a controller that has told nothing yet: what it keeps is by offset, of one history."""
     return ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
 
 

@@ -14,6 +14,7 @@ from broker.security.door import ClientSession
 from metadata_log.types import Endpoint
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import Values, read_answer, request_frame
+from tests.support.virtual_time import VirtualTimeLoop
 
 Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
 
@@ -21,7 +22,10 @@ Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop."""
+    """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop; what is
+    muted waits in virtual time."""
+    if item.path.name == "test_muting.py":
+        return {"virtual-time": VirtualTimeLoop}
     loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     if item.path.name in ("test_server.py", "test_sasl.py"):
         loops["uvloop"] = uvloop.new_event_loop

@@ -161,6 +161,22 @@ REQUESTS: dict[int, dict[str, Any]] = {
         ],
     },
     46: {"timeout": 1234, "topics": [{"name": "t", "partition_indexes": [0, 7]}]},
+    48: {
+        "components": [
+            {"entity_type": "user", "match_type": 0, "match": "anna"},
+            {"entity_type": "client-id", "match_type": 1, "match": None},
+        ],
+        "strict": True,
+    },
+    49: {
+        "entries": [
+            {
+                "entity": [{"entity_type": "user", "entity_name": None}],
+                "ops": [{"key": "producer_byte_rate", "value": 1.5, "remove": False}],
+            }
+        ],
+        "validate_only": True,
+    },
     60: {"include_cluster_authorized_operations": True, "endpoint_type": 2},
 }
 

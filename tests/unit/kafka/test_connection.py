@@ -10,6 +10,7 @@ import pytest
 from broker.kafka.connection import ConnectionLimits, KafkaConnection
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.requests import Buffers, CloseConnection, Request
+from broker.quota.throttle import Throttle
 from broker.security.door import ClientSession
 from tests.support.kafka_wire import sized
 
@@ -59,6 +60,7 @@ class Script:
         self.costs: dict[str, int] = {}
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
+        self.throttles: dict[str, Throttle] = {}
 
     def decode(self, frame: memoryview, session: ClientSession) -> Request:
         assert session.client_host == "10.0.0.9"
@@ -72,6 +74,7 @@ class Script:
             abandonable=self.abandonable,
             flexible_answer_header=False,
             run=lambda: self._run(name),
+            throttle=self.throttles.setdefault(name, Throttle()),
         )
 
     async def _run(self, name: str) -> Buffers:

@@ -170,6 +170,23 @@ async def test_an_unknown_topic_is_created_with_the_clusters_defaults(
     assert creation.context.client_host == "10.0.0.9"
 
 
+async def test_q13_topics_that_come_by_themselves_are_asked_for_by_the_clusters_own_user(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    await ask(METADATA, 12, wanting("new", allow_creation=True))
+    (creation,) = inside.forwarder.creations
+    assert creation.context.principal_name == "User:quorate-cluster-admin"
+    assert not creation.context.accept_over_quota
+
+
+async def test_q13_over_its_quota_the_client_is_to_ask_again(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.forwarder.refusals["new"] = errors_pb2.THROTTLING_QUOTA_EXCEEDED
+    (topic,) = (await ask(METADATA, 12, wanting("new", allow_creation=True))).topics
+    assert topic.error_code == errors_pb2.LEADER_NOT_AVAILABLE
+
+
 async def test_many_clients_asking_for_one_new_topic_cause_one_creation(
     inside: FakeBrokerInside, ask: Ask
 ) -> None:

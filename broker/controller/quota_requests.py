@@ -1,0 +1,111 @@
+"""Quotas at the controller: changed on request, and charged for what clients have it do."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.managers import client_quotas
+from broker.controller.managers.office import Office
+from broker.controller.outcomes import carry_out
+from broker.controller.writer import Writer
+from broker.metrics import Metric
+from broker.quota.controller_mutations import (
+    GROUP,
+    ControllerMutationQuota,
+    ControllerMutationQuotaManager,
+)
+from broker.quota.windowed_rate import QuotaWindow
+from broker.security.principal import ANONYMOUS
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorum.errors import SessionLost
+
+log = logging.getLogger(__name__)
+
+QUEUED: Final = "events-queued"
+"""Metric: events that the controller has not got to yet."""
+
+
+class ChangeRequest(Protocol):
+    """A request that costs something."""
+
+    @property
+    def context(self) -> admin_pb2.RequestContext: ...
+
+
+class RequestQuota:
+    """What one request is charged, and how long its client is throttled for it."""
+
+    def __init__(self, quota: ControllerMutationQuota) -> None:
+        self._quota = quota
+
+    def charge(self, partitions: int) -> None:
+        """Raises:
+        ThrottlingQuotaExceededError: refused, and nothing charged (Q4).
+        """
+        self._quota.record(partitions, _now_ms())
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """From now on: the time since it was charged, the client has waited already (Q5)."""
+        return self._quota.throttle_time_ms(_now_ms())
+
+
+class QuotaRequests:
+    """One controller's tenure."""
+
+    def __init__(
+        self, office: Office, writer: Writer, events: EventQueue, window: QuotaWindow
+    ) -> None:
+        self._office = office
+        self._writer = writer
+        self._events = events
+        self._manager = ControllerMutationQuotaManager(window)
+
+    def of(self, request: ChangeRequest) -> RequestQuota:
+        """The mutation quota of the one on whose behalf ``request`` comes."""
+        context = request.context
+        quota = self._manager.quota_for(
+            self._writer.image.client_quotas,
+            context.principal_name.partition(":")[2] or ANONYMOUS.name,
+            context.client_id,
+            strict=not context.accept_over_quota,
+            now_ms=_now_ms(),
+        )
+        return RequestQuota(quota)
+
+    def metrics(self) -> Iterable[Metric]:
+        """What clients have used, and how busy the controller is: quotas are sized by it (Q9)."""
+        yield Metric(GROUP, QUEUED, len(self._events))
+        yield from self._manager.metrics(_now_ms())
+
+    async def alter(
+        self, request: admin_pb2.AlterClientQuotasRequest
+    ) -> admin_pb2.AlterClientQuotasResponse:
+        """Set and remove quotas; brokers learn of it by watch."""
+
+        async def alter() -> list[admin_pb2.QuotaResult]:
+            decisions = client_quotas.alter(
+                self._writer.image, request.alterations, office=self._office
+            )
+            if not request.validate_only:
+                await carry_out(self._writer, decisions)
+            return [decision.result for decision in decisions]
+
+        try:
+            results = await self._events.run(Priority.ADMIN, alter)
+        except (LeftOffice, SessionLost):
+            return admin_pb2.AlterClientQuotasResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        log.info(
+            "AlterClientQuotas for %s of client %r: %d entities, %d refused",
+            request.context.principal_name or "a direct client",
+            request.context.client_id,
+            len(results),
+            sum(one.error_code != errors_pb2.NONE for one in results),
+        )
+        return admin_pb2.AlterClientQuotasResponse(results=results)
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1_000

@@ -1,0 +1,98 @@
+"""DescribeClientQuotas (48) and AlterClientQuotas (49): who may use how much of the cluster."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.control.changes import ALTER_CLIENT_QUOTAS
+from broker.kafka import codec
+from broker.kafka.admin_context import admin_context, ask_controller
+from broker.kafka.codec import Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from broker.quota.description import describe
+from quorate_proto.v1 import admin_pb2
+
+_NO_TIMEOUT: Final = 0
+"""Requests of these APIs carry none: forwarding takes its default."""
+
+
+async def describe_client_quotas(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    answer = describe(
+        services.image().client_quotas,
+        admin_pb2.DescribeClientQuotasRequest(
+            filters=[
+                admin_pb2.QuotaFilter(
+                    entity_type=one["entity_type"],
+                    match_type=one["match_type"],
+                    match=one["match"] or "",
+                )
+                for one in request["components"]
+            ],
+            strict=request["strict"],
+        ),
+    )
+    values = {
+        "throttle_time": 0,
+        "error_code": answer.error_code,
+        "error_message": answer.error_message or None,
+        "entries": None if answer.error_code else [_entry(entry) for entry in answer.entries],
+    }
+    return [codec.encode_response("describe_client_quotas", context.version, values)]
+
+
+def _entry(entry: admin_pb2.QuotaEntry) -> Message:
+    values = sorted(entry.values.items())
+    return {
+        "entity": _entity(entry.entity),
+        "values": [{"key": key, "value": value} for key, value in values],
+    }
+
+
+def _entity(parts: Iterable[admin_pb2.QuotaEntityPart]) -> list[Message]:
+    return [
+        {
+            "entity_type": part.entity_type,
+            "entity_name": part.name if part.HasField("name") else None,
+        }
+        for part in parts
+    ]
+
+
+async def alter_client_quotas(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    asked = admin_pb2.AlterClientQuotasRequest(
+        context=admin_context(context, "AlterClientQuotas", _NO_TIMEOUT),
+        alterations=[_alteration(entry) for entry in request["entries"]],
+        validate_only=request["validate_only"],
+    )
+    answer = await ask_controller(services, context, ALTER_CLIENT_QUOTAS, asked)
+    if answer.error_code and not answer.results:
+        answer = ALTER_CLIENT_QUOTAS.failed(asked, answer.error_code, "")
+    values = {
+        "throttle_time": 0,
+        "entries": [
+            {
+                "error_code": result.error_code,
+                "error_message": result.error_message or None,
+                "entity": _entity(result.entity),
+            }
+            for result in answer.results
+        ],
+    }
+    return [codec.encode_response("alter_client_quotas", context.version, values)]
+
+
+def _alteration(entry: Message) -> admin_pb2.QuotaAlteration:
+    return admin_pb2.QuotaAlteration(
+        entity=[
+            admin_pb2.QuotaEntityPart(entity_type=part["entity_type"], name=part["entity_name"])
+            for part in entry["entity"]
+        ],
+        changes=[
+            admin_pb2.QuotaChange(key=op["key"], value=None if op["remove"] else op["value"])
+            for op in entry["ops"]
+        ],
+    )
