@@ -114,7 +114,9 @@ class ControlCommands:
                     if leaf.leader == own and log_may_be_lost:
                         self._table.host(tip, topic.name, image.offset)
                     else:
-                        await self._lead_or_follow(tip, topic.name, told, image.offset)
+                        await self._lead_or_follow(
+                            tip, topic.name, told, image.offset, resumes=True
+                        )
             self._set_aside_unlisted(assigned, image.offset)
 
     async def _discard_former(self, tip: TopicIdPartition, removed_at: int) -> int:
@@ -139,9 +141,15 @@ class ControlCommands:
         return await self._delete([hosted])
 
     async def _lead_or_follow(
-        self, tip: TopicIdPartition, topic: str, told: Leadership, metadata_offset: int
+        self,
+        tip: TopicIdPartition,
+        topic: str,
+        told: Leadership,
+        metadata_offset: int,
+        *,
+        resumes: bool = False,
     ) -> int:
-        """Kafka error code of one partition."""
+        """Kafka error code of one partition. ``resumes``: what an earlier incarnation led."""
         own = self._table.broker_id
         if own not in told.replicas:
             log.error(
@@ -168,13 +176,13 @@ class ControlCommands:
         self._fetchers.unfollow(hosted)
         async with hosted.truncation:
             if told.leader == own:
-                self._lead(hosted, told)
+                self._lead(hosted, told, resumes=resumes)
             else:
                 self._follow(hosted, told)
         hosted.leadership_changed()
         return errors_pb2.NONE
 
-    def _lead(self, hosted: HostedPartition, told: Leadership) -> None:
+    def _lead(self, hosted: HostedPartition, told: Leadership, *, resumes: bool) -> None:
         """The epoch begins at the log end, unless it has begun before a restart: then too, what
         is committed may reach to the log end, and the checkpointed high watermark trails it.
         """
@@ -182,7 +190,9 @@ class ControlCommands:
         hosted.log.leader_epochs.assign(told.leader_epoch, led_from)
         self._table.refresh_limits(hosted)
         replica.flushed_offset = hosted.log.flushed_offset
-        effects = replica.become_leader(told, led_from_offset=led_from, now_ms=self._table.now_ms())
+        effects = replica.become_leader(
+            told, led_from_offset=led_from, now_ms=self._table.now_ms(), resumes=resumes
+        )
         self._table.run(hosted, effects)
 
     def _follow(self, hosted: HostedPartition, told: Leadership) -> None:

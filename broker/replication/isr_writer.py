@@ -91,6 +91,9 @@ class IsrWriter:
                 await self._write(batch)
 
     async def _write(self, batch: list[_Proposed]) -> None:
+        if self._own_epoch() < 0:
+            self._not_written(batch)
+            return
         try:
             result = await self._quorum.transact(
                 [Operation(records=(self._record(item),)) for item in batch], atomic=False
@@ -110,6 +113,16 @@ class IsrWriter:
         else:
             await self._deliver(batch, result)
 
+    def _own_epoch(self) -> BrokerEpoch:
+        return self._broker_epoch() or BrokerEpoch(-1)
+
+    def _not_written(self, batch: list[_Proposed]) -> None:
+        """Of a broker that is not registered the quorum would refuse them all (rule 9)."""
+        log.info("%d ISR changes wait until this broker is registered", len(batch))
+        now_ms = self._table.now_ms()
+        for hosted, proposal in batch:
+            self._table.run(hosted, hosted.replica.isr_refused(proposal.attempt, now_ms))
+
     def _outcome_unknown(self, batch: list[_Proposed], reason: str) -> None:
         log.warning("outcome of %d ISR changes is not known: %s", len(batch), reason)
         now_ms = self._table.now_ms()
@@ -124,7 +137,7 @@ class IsrWriter:
             partition=hosted.tip.partition,
             expected_version=proposal.expected_version,
             leader=self._table.broker_id,
-            leader_broker_epoch=self._broker_epoch() or BrokerEpoch(-1),
+            leader_broker_epoch=self._own_epoch(),
             leader_epoch=proposal.leader_epoch,
             isr=proposal.members,
         )

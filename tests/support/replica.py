@@ -53,12 +53,17 @@ class ReplicaUnderTest:
         replicas: tuple[int, ...] = (1, 2, 3),
         adding: tuple[int, ...] = (),
         led_from: int | None = None,
+        resumes: bool = False,
     ) -> None:
         start = self.replica.flushed_offset if led_from is None else led_from
         command = leadership(
             1, epoch=epoch, isr=isr, version=version, replicas=replicas, adding=adding
         )
-        self._took(self.replica.become_leader(command, led_from_offset=start, now_ms=self.now_ms))
+        self._took(
+            self.replica.become_leader(
+                command, led_from_offset=start, now_ms=self.now_ms, resumes=resumes
+            )
+        )
 
     def learn(self, *, epoch: int, isr: tuple[int, ...], version: int) -> None:
         command = leadership(1, epoch=epoch, isr=isr, version=version)

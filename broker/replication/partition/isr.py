@@ -30,6 +30,16 @@ class IsrState:
         """An earlier change may or may not have been applied: only a newer version tells."""
         return bool(self.unsettled) and self.in_flight is None
 
+    @classmethod
+    def resumed(
+        cls, committed: tuple[BrokerId, ...], version: int, replicas: tuple[BrokerId, ...]
+    ) -> "IsrState":
+        """Of an epoch that an earlier incarnation led: a change it proposed against this version
+        may be on its way yet, and whoever has a replica may be in it.
+        """
+        everybody = frozenset(replicas)
+        return cls(committed, version, unsettled=everybody.difference(committed) and everybody)
+
     def propose(self, attempt: int, members: tuple[BrokerId, ...]) -> "IsrState":
         assert self.in_flight is None, "one ISR change in flight per partition"
         return replace(self, proposed=frozenset(members), in_flight=attempt)

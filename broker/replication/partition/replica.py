@@ -57,14 +57,18 @@ class PartitionReplica(ReplicaState):
         return NOTHING
 
     def become_leader(
-        self, command: Leadership, *, led_from_offset: int, now_ms: int
+        self, command: Leadership, *, led_from_offset: int, now_ms: int, resumes: bool = False
     ) -> tuple[Effect, ...]:
         """Adopt the command's ISR and version, then lead, in a new epoch (C6).
 
-        ``led_from_offset``: the log end now. The epoch begins there; or, if this broker resumes
-        an epoch after a restart, whatever was committed in it before lies below.
-        Nothing known of the followers holds any more: they may have truncated in between.
+        ``led_from_offset``: the log end now. The epoch begins there; or, if this broker
+        ``resumes`` an epoch, after a restart or because the replica had been set aside, whatever
+        was committed in it before lies below.
+        Nothing known of the followers holds any more: they may have truncated in between. Nor is
+        it known what was proposed before: until a newer version or epoch settles it, every replica
+        counts. After a restart that is mostly the epoch which the new registration brings.
         """
+        resumes = resumes or command.leader_epoch == self.leader_epoch
         self.role = Role.LEADER
         self.leader = self.broker_id
         self.leader_epoch = command.leader_epoch
@@ -73,6 +77,9 @@ class PartitionReplica(ReplicaState):
         self.isr = IsrState(command.isr, command.version)
         self.followers = {}
         self._retry_isr_at_ms = now_ms
+        if resumes:
+            self.isr = IsrState.resumed(command.isr, command.version, command.replicas)
+            self._retry_isr_at_ms += ISR_RETRY_BACKOFF_MS
         self._track_followers(now_ms)
         return self._isr_adopted(now_ms)
 

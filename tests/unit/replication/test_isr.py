@@ -300,3 +300,52 @@ def test_c2_a_member_that_the_controller_removed_rejoins_only_by_fetching_again(
     assert not replica.proposals
     replica.fetch(3, 10, broker_epoch=11)
     assert replica.proposed == (1, 2, 3)
+
+
+def test_c10_a_resumed_leader_counts_every_replica_until_the_record_is_newer() -> None:
+    """Its earlier incarnation may have asked for any of them, and the change may still come."""
+    replica = ReplicaUnderTest(high_watermark=4)
+    replica.lead(epoch=3, isr=(1,), version=7, replicas=(1, 2), resumes=True)
+    replica.flush(10)
+    assert replica.high_watermark == 4
+    replica.fetch(2, 6)
+    assert replica.high_watermark == 6, "whoever may be in the ISR has this"
+    replica.learn(epoch=3, isr=(1,), version=8)
+    assert replica.high_watermark == 10
+
+
+def test_c10_a_resumed_leader_settles_the_record_itself_if_nobody_else_does() -> None:
+    replica = ReplicaUnderTest()
+    replica.lead(epoch=3, isr=(1,), version=7, replicas=(1, 2), resumes=True)
+    replica.flush(10)
+    replica.tick_at(ISR_RETRY_BACKOFF_MS - 1)
+    assert not replica.proposals, "the new registration brings a new epoch first, mostly"
+    replica.tick_at(ISR_RETRY_BACKOFF_MS)
+    assert (replica.proposed, replica.proposal.expected_version) == ((1,), 7)
+    replica.refuse_isr()
+    assert replica.high_watermark == 0, "refused: it is not registered yet"
+    replica.tick_at(2 * ISR_RETRY_BACKOFF_MS)
+    replica.commit_isr()
+    assert replica.high_watermark == 10
+
+
+def test_c10_a_resumed_leader_with_all_its_replicas_in_sync_has_nothing_to_settle() -> None:
+    replica = ReplicaUnderTest()
+    replica.lead(epoch=3, isr=(1, 2), version=7, replicas=(1, 2), resumes=True)
+    replica.flush(10)
+    replica.fetch(2, 10)
+    replica.tick_at(ISR_RETRY_BACKOFF_MS)
+    assert replica.high_watermark == 10
+    assert not replica.proposals
+
+
+def test_c7_a_leader_that_was_set_aside_with_a_change_under_way_counts_every_replica() -> None:
+    replica = ReplicaUnderTest()
+    replica.lead(epoch=3, isr=(1,), version=7, replicas=(1, 2))
+    replica.flush(10)
+    replica.fetch(2, 10)
+    assert replica.proposed == (1, 2)
+    replica.replica.set_aside()
+    replica.lead(epoch=3, isr=(1,), version=7, replicas=(1, 2))
+    replica.flush(20)
+    assert replica.high_watermark == 10, "broker 2 may be in the ISR by now"

@@ -178,3 +178,16 @@ async def test_c1_a_conflict_in_the_same_epoch_is_retried_from_the_fresh_read(
     assert replica.role is Role.LEADER
     assert replica.isr.version == 1
     assert replica.isr.committed == (BrokerId(1), BrokerId(2))
+
+
+async def test_rule_9_nothing_is_written_while_this_broker_is_not_registered(
+    broker: BrokerReplicas,
+) -> None:
+    quorum = ScriptedQuorum()
+    connect(broker, quorum)
+    broker.manager._isr_writer._broker_epoch = lambda: None
+    await lead_alone(broker, "orders")
+    catch_up(broker, "orders")
+    await settle()
+    assert not quorum.transactions
+    assert broker.hosted("orders").replica.isr.in_flight is None, "it tries again later"

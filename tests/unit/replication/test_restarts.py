@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata_log.types import TopicPartition
+from metadata_log.records import IsrChange, IsrMember
+from metadata_log.types import BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.metadata import MetadataLogBuilder
@@ -13,6 +14,23 @@ from tests.unit.replication.test_produce import settle
 
 ORDERS = TopicPartition("orders", 0)
 CHECKPOINTED, COMMITTED = 1, 3
+
+
+def isr_change(metadata: MetadataLogBuilder, *isr: int) -> IsrChange:
+    """What broker 1, as it is registered, writes about the partition."""
+    leaf = metadata.image.partition(ORDERS)
+    assert leaf is not None
+    epochs = {int(one): broker.epoch for one, broker in metadata.image.brokers.items()}
+    return IsrChange(
+        topic=ORDERS.topic,
+        topic_id=tip_of("orders").topic_id,
+        partition=ORDERS.partition,
+        expected_version=leaf.version,
+        leader=BrokerId(1),
+        leader_broker_epoch=epochs[1],
+        leader_epoch=leaf.leader_epoch,
+        isr=tuple(IsrMember(broker_id=BrokerId(one), broker_epoch=epochs[one]) for one in isr),
+    )
 
 
 @pytest.fixture
@@ -74,6 +92,28 @@ async def test_scenario_15_a_restarted_leader_admits_nobody_who_lacks_what_it_ha
     assert isr.in_flight is None, "broker 3 lacks a record that was acknowledged"
     restarted.follower(3).send("orders", fetch=COMMITTED)
     assert restarted.hosted("orders").replica.isr.proposed == {1, 2, 3}
+
+
+async def test_c10_a_resumed_leader_commits_nothing_that_its_own_last_word_may_undo() -> None:
+    """Killed while broker 2's joining was on its way to the quorum, and back before it is there."""
+    metadata = MetadataLogBuilder()
+    for broker_id in (1, 2):
+        metadata.start_broker(broker_id)
+    metadata.elect_controller(2)
+    metadata.create_topic("orders", (1, 2))
+    leave = isr_change(metadata, 1)
+    assert metadata.write(leave).results[0].ok
+    last_word = isr_change(metadata, 1, 2)
+    broker = await BrokerReplicas().start()
+    await broker.manager.adopt_image(metadata.image)
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    replica = broker.hosted("orders").replica
+    assert broker.leads("orders")
+    assert replica.isr.committed == (1,)
+    assert metadata.write(last_word).results[0].ok, "nobody else is registered as broker 1 yet"
+    assert replica.high_watermark == 0, "broker 2 is in the ISR, and does not have it"
+    await broker.close()
 
 
 async def test_c5_scenario_19_a_topic_created_again_while_its_replica_was_down_begins_empty(
