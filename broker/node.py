@@ -55,6 +55,7 @@ from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
 from broker.security.logins import Logins
+from broker.security.token_access import describe_tokens
 from broker.security.token_config import (
     DELEGATION_TOKEN_SECRET_KEY,
     DELEGATION_TOKEN_SECRET_KEY_FILE,
@@ -67,6 +68,7 @@ from metadata_log.configuration import Configuration, parse_endpoint
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
+from quorate_proto.v1 import admin_pb2
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +173,7 @@ class BrokerNode:
                 producer_ids=ProducerIds(forwarder),
                 features=self._features_in_force,
                 describe_configs=self._config_reads.describe,
+                describe_tokens=self._describe_tokens,
                 image=lambda: self._follower.image,
                 usage=self._usage(),
             )
@@ -228,7 +231,7 @@ class BrokerNode:
             controller=self._active_controller,
             min_insync_replicas=self._limits.min_insync_replicas,
             broker_alerts=self._alerts,
-            reads=admin_reads(self._follower, self._config_reads),
+            reads=admin_reads(self._follower, self._config_reads, self._describe_tokens),
         )
         add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
         add_metadata_view_to_server(server, self._quorum)
@@ -303,6 +306,11 @@ class BrokerNode:
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:
             self._replicas.configs_changed()
+
+    async def _describe_tokens(
+        self, request: admin_pb2.DescribeDelegationTokensRequest
+    ) -> admin_pb2.DescribeDelegationTokensResponse:
+        return describe_tokens(self._follower.image, request, self._token_keys())
 
     def _note_admission(self, image: Image, store: LogStore) -> None:
         """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""

@@ -20,6 +20,7 @@ from broker.controller.managers.tokens import Lifetimes, TokenDecision
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT, KafkaError
+from broker.security.token_access import check_enabled, described, requester_of
 from broker.security.token_config import (
     DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
     DELEGATION_TOKEN_EXPIRY_TIME_MS,
@@ -87,18 +88,9 @@ class TokenRequests:
                 lifetimes=self._lifetimes,
             )
             await self._write(decision)
-            token = decision.token
+            secret = secret_of(keys[0], decision.token_id)
             return admin_pb2.CreateDelegationTokenResponse(
-                token=admin_pb2.DelegationToken(
-                    token_id=token.token_id,
-                    owner=token.owner,
-                    requester=token.requester,
-                    renewers=token.renewers,
-                    issue_ms=token.issue_ms,
-                    expiry_ms=token.expiry_ms,
-                    max_ms=token.max_ms,
-                ),
-                hmac=secret_of(keys[0], token.token_id),
+                token=described(decision.token_id, decision.token, secret), hmac=secret
             )
 
         return await self._carry_out(CREATE_DELEGATION_TOKEN, request, create)
@@ -146,14 +138,9 @@ class TokenRequests:
         self, change: Change[Q, A], request: Q, work: Callable[[Keys], Awaitable[A]]
     ) -> A:
         try:
-            tokens.requester_of(request.context)
+            requester_of(request.context)
             keys = self._keys()
-            if not keys:
-                raise KafkaError(
-                    errors_pb2.DELEGATION_TOKEN_AUTH_DISABLED,
-                    "there are no delegation tokens: set delegation.token.secret.key or "
-                    "delegation.token.secret.key.file on all brokers, and see their logs",
-                )
+            check_enabled(keys)
             return await self._events.run(Priority.ADMIN, functools.partial(work, keys))
         except KafkaError as error:
             return change.failed(request, error.code, error.message)

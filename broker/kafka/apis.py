@@ -16,6 +16,7 @@ from broker.kafka import (
     producers,
     reassignments,
     sasl,
+    tokens,
     topics,
 )
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
@@ -137,6 +138,34 @@ def api_table() -> Mapping[int, Api]:
             max_version=3,
             first_flexible_version=2,
             handle=partitions.create_partitions,
+        ),
+        Api(
+            key=38,
+            min_version=1,
+            max_version=3,
+            first_flexible_version=2,
+            handle=tokens.create_delegation_token,
+        ),
+        Api(
+            key=39,
+            min_version=1,
+            max_version=2,
+            first_flexible_version=2,
+            handle=tokens.renew_delegation_token,
+        ),
+        Api(
+            key=40,
+            min_version=1,
+            max_version=2,
+            first_flexible_version=2,
+            handle=tokens.expire_delegation_token,
+        ),
+        Api(
+            key=41,
+            min_version=1,
+            max_version=3,
+            first_flexible_version=2,
+            handle=tokens.describe_delegation_token,
         ),
         Api(
             key=43,

@@ -85,6 +85,20 @@ async def no_configs(
     return admin_pb2.DescribeConfigsResponse()
 
 
+DescribeTokens = Callable[
+    [admin_pb2.DescribeDelegationTokensRequest],
+    Awaitable[admin_pb2.DescribeDelegationTokensResponse],
+]
+"""``security.token_access.describe_tokens``, of this broker's image and keys."""
+
+
+async def no_tokens(
+    _request: admin_pb2.DescribeDelegationTokensRequest,
+) -> admin_pb2.DescribeDelegationTokensResponse:
+    """There are none."""
+    return admin_pb2.DescribeDelegationTokensResponse()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaServices:
     """Collaborators of the listener. ``config``: of ``broker.config.spec``."""
@@ -98,6 +112,7 @@ class KafkaServices:
     producer_ids: ProducerIdSource
     features: Callable[[], FeaturesInForce] = FeaturesInForce
     describe_configs: DescribeConfigs = no_configs
+    describe_tokens: DescribeTokens = no_tokens
     image: Callable[[], Image] = Image
     """The newest one that the watch brought: administrative state comes by it alone (F3)."""
     usage: ClientUsage = field(default_factory=unlimited)

@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "consume": ("quorate.cli.consume:consume", "Print records."),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
     "metadata": ("quorate.cli.metadata:metadata", "Look at the metadata, now or back then."),
+    "tokens": ("quorate.cli.tokens:tokens", "Make, renew, end and show delegation tokens."),
     "features": ("quorate.cli.features:features", "Show feature levels, raise or lower them."),
     "quorum": (
         "quorate.cli.quorum:quorum",

@@ -4,14 +4,14 @@ Times are the controller's wall clock. A period that is not positive means the c
 that is too long is cut to what the cluster allows, never refused, as in Kafka.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from broker.controller.managers.office import Office
 from broker.errors import KafkaError
-from broker.security.principal import ANONYMOUS, USER_TYPE, parse_principal
+from broker.security.principal import USER_TYPE, parse_principal
+from broker.security.token_access import is_theirs, requester_of
 from metadata_log.image import DelegationToken, Image
 from metadata_log.paths import token_path
 from metadata_log.records import (
@@ -42,27 +42,6 @@ class TokenDecision(NamedTuple):
     token_id: str
     token: DelegationTokenSet
     operation: Operation
-
-
-def requester_of(context: admin_pb2.RequestContext) -> str:
-    """Who asks; tokens are for those who have shown who they are, and not by a token.
-
-    Raises:
-        KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
-    """
-    if context.token_authenticated:
-        raise KafkaError(
-            errors_pb2.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-            "who comes with a delegation token can neither make, change nor see any: authenticate "
-            "as the user itself",
-        )
-    if context.principal_name in ("", str(ANONYMOUS)):
-        raise KafkaError(
-            errors_pb2.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-            "delegation tokens are for authenticated clients: use a listener with SASL, or with "
-            "SSL and client certificates",
-        )
-    return context.principal_name
 
 
 def create(
@@ -144,23 +123,6 @@ def removals(image: Image, *, office: Office, now_ms: int) -> list[Operation]:
     ]
 
 
-def described(
-    image: Image, requester: str, owners: Sequence[str]
-) -> list[tuple[str, DelegationToken]]:
-    """Tokens that ``requester`` may renew and that concern any of ``owners``; none: all. By id."""
-    return [
-        (token_id, token)
-        for token_id, token in sorted(image.tokens.items())
-        if may_renew(token, requester)
-        and (not owners or any(may_renew(token, owner) for owner in owners))
-    ]
-
-
-def may_renew(token: DelegationToken, principal: str) -> bool:
-    """Whether it is the principal's to renew, to end and to see."""
-    return principal in (token.owner, token.requester) or principal in token.renewers
-
-
 def _period(wanted_ms: int, longest_ms: int) -> int:
     return min(wanted_ms, longest_ms) if wanted_ms > 0 else longest_ms
 
@@ -181,7 +143,7 @@ def _theirs(image: Image, principal: str, token_id: str | None) -> tuple[str, De
             errors_pb2.DELEGATION_TOKEN_NOT_FOUND,
             "there is no delegation token of that HMAC: it has ended, or never was",
         )
-    if not may_renew(token, principal):
+    if not is_theirs(token, principal):
         raise KafkaError(
             errors_pb2.DELEGATION_TOKEN_OWNER_MISMATCH,
             f"delegation token {token_id} is not {principal}'s to renew or to end",

@@ -1870,7 +1870,7 @@ Global___DescribeClientQuotasResponse: typing_extensions.TypeAlias = DescribeCli
 
 @typing.final
 class DelegationToken(google.protobuf.message.Message):
-    """A delegation token, without its secret."""
+    """A delegation token."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1881,6 +1881,7 @@ class DelegationToken(google.protobuf.message.Message):
     ISSUE_MS_FIELD_NUMBER: builtins.int
     EXPIRY_MS_FIELD_NUMBER: builtins.int
     MAX_MS_FIELD_NUMBER: builtins.int
+    HMAC_FIELD_NUMBER: builtins.int
     token_id: builtins.str
     """Its name; a client's SCRAM user name."""
     owner: builtins.str
@@ -1893,6 +1894,8 @@ class DelegationToken(google.protobuf.message.Message):
     """It ends then, unless it is renewed."""
     max_ms: builtins.int
     """It cannot be renewed beyond."""
+    hmac: builtins.bytes
+    """Its secret, told to those whose token it is; else empty."""
     @property
     def renewers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Who else may renew it."""
@@ -1907,8 +1910,9 @@ class DelegationToken(google.protobuf.message.Message):
         issue_ms: builtins.int = ...,
         expiry_ms: builtins.int = ...,
         max_ms: builtins.int = ...,
+        hmac: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["expiry_ms", b"expiry_ms", "issue_ms", b"issue_ms", "max_ms", b"max_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expiry_ms", b"expiry_ms", "hmac", b"hmac", "issue_ms", b"issue_ms", "max_ms", b"max_ms", "owner", b"owner", "renewers", b"renewers", "requester", b"requester", "token_id", b"token_id"]) -> None: ...
 
 Global___DelegationToken: typing_extensions.TypeAlias = DelegationToken
 
@@ -1962,7 +1966,7 @@ class CreateDelegationTokenResponse(google.protobuf.message.Message):
     error_message: builtins.str
     """Names the thing, the value and what to do."""
     hmac: builtins.bytes
-    """Its secret, shown this once."""
+    """Its secret."""
     @property
     def token(self) -> Global___DelegationToken:
         """The token."""

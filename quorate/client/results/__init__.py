@@ -16,6 +16,7 @@ from quorate.client.results.partitions import ElectionType as ElectionType
 from quorate.client.results.partitions import OngoingReassignment as OngoingReassignment
 from quorate.client.results.partitions import PartitionName as PartitionName
 from quorate.client.results.partitions import PartitionResult as PartitionResult
+from quorate.client.results.tokens import DelegationToken as DelegationToken
 from quorate.client.results.topics import CreatePartitionsOptions as CreatePartitionsOptions
 from quorate.client.results.topics import NewPartitions as NewPartitions
 from quorate.client.results.topics import NewTopic as NewTopic

@@ -9,6 +9,7 @@ from broker.controller.managers import tokens
 from broker.controller.managers.office import Office
 from broker.controller.managers.tokens import Lifetimes, TokenDecision
 from broker.errors import KafkaError
+from broker.security.token_access import requester_of
 from metadata_log.image import Image
 from metadata_log.types import BrokerId, ControllerEpoch
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -191,7 +192,7 @@ def test_tokens_are_for_those_who_have_shown_who_they_are(
 ) -> None:
     world.create()
     not_allowed = errors_pb2.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    refused(not_allowed, lambda: tokens.requester_of(asker))
+    refused(not_allowed, lambda: requester_of(asker))
     create = admin_pb2.CreateDelegationTokenRequest(context=asker)
     refused(
         not_allowed,
@@ -314,23 +315,3 @@ def test_what_has_ended_is_removed_and_what_was_renewed_meanwhile_stays(world: W
     result = world.log.transact(*removals, atomic=False)
     assert [one.ok for one in result.results] == [True, False]
     assert sorted(world.image.tokens) == ["t2", "t3"]
-
-
-# --- looking ------------------------------------------------------------------------------------
-
-
-def test_one_sees_what_one_may_renew(world: World) -> None:
-    world.create("User:alice", renewers=("User:bob",), token_id="t1")
-    world.create("User:gateway", owner="User:alice", token_id="t2")
-    world.create("User:carol", token_id="t3")
-
-    def seen(by: str, *owners: str) -> list[str]:
-        return [token_id for token_id, _ in tokens.described(world.image, by, owners)]
-
-    assert seen("User:alice") == ["t1", "t2"]
-    assert seen("User:bob") == ["t1"]
-    assert seen("User:gateway") == ["t2"]
-    assert seen("User:mallory") == []
-    assert seen("User:alice", "User:gateway") == ["t2"]
-    assert seen("User:alice", "User:carol") == []
-    assert seen("User:alice", "User:carol", "User:alice") == ["t1", "t2"]

@@ -120,6 +120,15 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "timeout": 1234,
         "validate_only": True,
     },
+    38: {
+        "owner_principal_type": "User",
+        "owner_principal_name": None,
+        "renewers": [{"principal_type": "User", "principal_name": "bob"}],
+        "max_lifetime": -1,
+    },
+    39: {"hmac": b"secret", "renew_period": 2**40},
+    40: {"hmac": b"", "expiry_time_period": -1},
+    41: {"owners": [{"principal_type": "User", "principal_name": "bob"}]},
     43: {
         "election_type": 1,
         "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],
