@@ -14,7 +14,6 @@ from typing import Final
 import grpc.aio
 
 from broker.admin_reads import admin_reads
-from broker.config.listeners import GRPC_LISTENER
 from broker.config.node import (
     BROKER_ID,
     BROKER_RACK,
@@ -28,7 +27,12 @@ from broker.config.replication import (
     REPLICA_FETCH_WAIT_MAX_MS,
 )
 from broker.config_description import ConfigReads
-from broker.control.admin_service import AdminService, ControllerDutyService, add_admin_to_server
+from broker.control.admin_service import (
+    AdminService,
+    ControllerDutyService,
+    add_admin_to_server,
+    add_controller_duty_to_server,
+)
 from broker.control.controlled_shutdown import request_controlled_shutdown
 from broker.control.fencing import ControlFence
 from broker.control.forwarding import ControllerForwarder
@@ -41,12 +45,12 @@ from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
 from broker.dynamic_config import LiveConfiguration
+from broker.grpc_listener import GrpcListener
 from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
-from broker.peers import PeerChannels
 from broker.quota.client_usage import ClientUsage
 from broker.quota.config import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
 from broker.quota.windowed_rate import QuotaWindow
@@ -54,6 +58,13 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
+from broker.security.grpc_config import (
+    GRPC_LISTENER,
+    INTER_BROKER_LISTENER,
+    grpc_endpoint,
+    inter_broker_endpoint,
+)
+from broker.security.grpc_identity import Passwords
 from broker.security.logins import Logins
 from broker.security.token_access import describe_tokens
 from broker.security.token_config import (
@@ -64,7 +75,7 @@ from broker.security.token_keys import TokenKeys
 from broker.security.token_login import TokenLogins
 from broker.surroundings import Surroundings
 from broker.throttle_config import throttles
-from metadata_log.configuration import Configuration, parse_endpoint
+from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint, TopicIdPartition
@@ -92,7 +103,7 @@ class BrokerNode:
         self._elector: ControllerElector | None = None
         self._quorum = surroundings.quorum
         self._follower = MetadataFollower(self._quorum)
-        self._channels = PeerChannels(surroundings.open_channel)
+        self._channels = surroundings.peer_channels()
         self._cache = MetadataCache()
         self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
         self._limits = LiveLimits(self._live)
@@ -178,21 +189,31 @@ class BrokerNode:
                 usage=self._usage(),
             )
         )
-        server = self._surroundings.grpc_server()
-        grpc_endpoint = self._bind_grpc(server)
-        self._add_services(server)
+        brokers = self._surroundings.inter_broker_listener()
+        logins = self._logins()
+        passwords = Passwords(logins.password, lambda: self._follower.image.scram)
+        clients = self._surroundings.client_listener(passwords)
+        admin = self._admin_service()
+        self._serve_brokers(brokers.server, admin)
+        self._serve_clients(clients.server, admin)
+        brokers_endpoint = _bind(
+            brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(self._config)
+        )
+        clients_endpoint = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(self._config))
         listeners = await open_listeners(
-            kafka, self._config, self._logins(), self._surroundings.random_bytes
+            kafka, self._config, logins, self._surroundings.random_bytes
         )
         on_stop(kafka.stop)
-        await server.start()
-        on_stop(lambda: server.stop(STOP_GRACE_S))
+        for server in (brokers.server, clients.server):
+            await server.start()
+            on_stop(partial(server.stop, STOP_GRACE_S))
         self._registrar = BrokerRegistrar(
             self._quorum,
             broker_id=self._broker_id,
             incarnation_id=self._incarnation_id,
             listeners=listeners,
-            grpc=grpc_endpoint,
+            grpc=clients_endpoint,
+            inter_broker=brokers_endpoint,
             rack=self._config[BROKER_RACK],
             images=self._follower,
             log_may_be_lost=log_may_be_lost,
@@ -214,7 +235,8 @@ class BrokerNode:
         await self._elector.start()
         on_stop(self._elector.close)
 
-    def _add_services(self, server: grpc.aio.Server) -> None:
+    def _serve_brokers(self, server: grpc.aio.Server, admin: AdminService) -> None:
+        """What only brokers may ask for, and changes that they forward."""
         control = BrokerControlService(
             own_epoch=self._broker_epoch,
             replicas=self._replicas,
@@ -223,7 +245,17 @@ class BrokerNode:
             fence=ControlFence(),
         )
         add_broker_control_to_server(server, control)
-        admin = AdminService(
+        add_admin_to_server(server, admin)
+        add_controller_duty_to_server(server, ControllerDutyService(self._active_controller))
+        add_replication_to_server(server, self._replicas)
+
+    def _serve_clients(self, server: grpc.aio.Server, admin: AdminService) -> None:
+        add_admin_to_server(server, admin)
+        add_metadata_view_to_server(server, self._quorum)
+        add_range_read_to_server(server, self._replicas, self._cache)
+
+    def _admin_service(self) -> AdminService:
+        return AdminService(
             cluster_id=lambda: self._quorum.cluster_id,
             own_epoch=self._broker_epoch,
             images=self._follower,
@@ -233,10 +265,6 @@ class BrokerNode:
             broker_alerts=self._alerts,
             reads=admin_reads(self._follower, self._config_reads, self._describe_tokens),
         )
-        add_admin_to_server(server, admin, ControllerDutyService(self._active_controller))
-        add_metadata_view_to_server(server, self._quorum)
-        add_replication_to_server(server, self._replicas)
-        add_range_read_to_server(server, self._replicas, self._cache)
 
     def _logins(self) -> Logins:
         return Logins(
@@ -245,15 +273,6 @@ class BrokerNode:
             wall_clock_ms=self._surroundings.wall_clock_ms,
             find_token=TokenLogins(lambda: self._follower.image, self._token_keys).find,
         )
-
-    def _bind_grpc(self, server: grpc.aio.Server) -> Endpoint:
-        wanted = parse_endpoint(GRPC_LISTENER.name, self._config[GRPC_LISTENER])
-        try:
-            port = server.add_insecure_port(str(wanted))
-        except RuntimeError as error:
-            raise taken(GRPC_LISTENER.name, wanted) from error
-        log.info("gRPC on %s:%d", wanted.host, port)
-        return Endpoint(wanted.host, port)
 
     # -- what the parts ask of one another -------------------------------------------------------
 
@@ -331,3 +350,12 @@ class BrokerNode:
             if (hosted := self._replicas.table.get(tip)) is not None
             and may_be_deleted(image, self._broker_id, tip, assigned_at=hosted.log.assigned_at)
         )
+
+
+def _bind(listener: GrpcListener, key: str, wanted: Endpoint) -> Endpoint:
+    try:
+        bound = listener.bind(wanted)
+    except RuntimeError as error:
+        raise taken(key, wanted) from error
+    log.info("%s on %s", key, bound)
+    return bound

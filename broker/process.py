@@ -13,8 +13,10 @@ import uvloop
 
 from broker.allocation import keep_freed_memory
 from broker.config.node import BROKER_ID
-from broker.config.spec import load_config, quorum_security
+from broker.config.spec import load_config
 from broker.control.registration import RegistrationRefused
+from broker.grpc_listener import Certificates, read_certificates
+from broker.grpc_refusals import GrpcRefusals
 from broker.listeners import ListenError
 from broker.node import BrokerNode
 from broker.surroundings import ProcessSurroundings
@@ -22,7 +24,6 @@ from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL
 from quorum.data_folder import DataFolderError
 from quorum.errors import QuorumError
-from quorum.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +46,12 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """
     try:
         config = load_config(config_path, overrides)
-        security = quorum_security(config)
+        certificates = read_certificates(config)
     except ConfigError as error:
         sys.stderr.write(f"broker: {error}\n")
         return EXIT_CONFIG
+    refusals = GrpcRefusals()
+    refusals.listen_for_handshakes()
     logging.basicConfig(
         level=config[LOG_LEVEL],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -56,15 +59,16 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     )
     keep_freed_memory()
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    return uvloop.run(_serve(config, security))
+    return uvloop.run(_serve(config, certificates, refusals))
 
 
-async def _serve(config: Configuration, security: Security | None) -> int:
+async def _serve(config: Configuration, certificates: Certificates, refusals: GrpcRefusals) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    starting = asyncio.create_task(_start(config, security))
+    surroundings = ProcessSurroundings(config, certificates, refusals)
+    starting = asyncio.create_task(_start(config, surroundings))
     stop_asked = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -89,7 +93,7 @@ async def _serve(config: Configuration, security: Security | None) -> int:
     return EXIT_OK
 
 
-async def _start(config: Configuration, security: Security | None) -> BrokerNode:
-    node = BrokerNode(config, ProcessSurroundings(config, security))
+async def _start(config: Configuration, surroundings: ProcessSurroundings) -> BrokerNode:
+    node = BrokerNode(config, surroundings)
     await node.start()
     return node

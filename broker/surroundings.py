@@ -22,19 +22,25 @@ from broker.config.spec import quorum_addresses
 from broker.config.topics import MESSAGE_MAX_BYTES
 from broker.control.ports import QuorumView, Sessions
 from broker.controller.door import AuditTrail, no_trail
-from broker.grpc_options import GRPC_OPTIONS
+from broker.grpc_listener import (
+    Certificates,
+    GrpcListener,
+    client_listener,
+    inter_broker_listener,
+)
+from broker.grpc_refusals import GrpcRefusals
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import KafkaServices
 from broker.log.options import LogOptions
 from broker.log.store import LogStore, OnFailed, OnFlushed
-from broker.peers import open_channel
+from broker.peers import Peer, PeerChannels, open_channel
 from broker.security.door import OPEN_DOOR, Door
+from broker.security.grpc_identity import Passwords
 from broker.security.tls import ListenerTls
 from metadata_log.configuration import Configuration
 from metadata_log.types import BrokerId, Endpoint, MetadataOffset
 from quorum.client import QuorumClient, WatchEvent
 from quorum.data_folder import claimed_data_folder
-from quorum.security import Security
 
 
 class Quorum(Sessions, QuorumView, Protocol):
@@ -95,10 +101,17 @@ class Surroundings(Protocol):
 
     def random_bytes(self, count: int) -> bytes: ...
 
-    def open_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
-        """A gRPC channel of the caller's own."""
+    def open_channel(self, peer: Peer) -> grpc.aio.Channel:
+        """A gRPC channel to a broker, of the caller's own."""
 
-    def grpc_server(self) -> grpc.aio.Server: ...
+    def peer_channels(self) -> PeerChannels:
+        """gRPC channels to brokers that many share."""
+
+    def inter_broker_listener(self) -> GrpcListener:
+        """For brokers."""
+
+    def client_listener(self, passwords: Passwords) -> GrpcListener:
+        """For clients over gRPC."""
 
     def kafka_listener(self, services: KafkaServices) -> KafkaListener: ...
 
@@ -118,15 +131,19 @@ class Surroundings(Protocol):
 class ProcessSurroundings:
     """Those of a real process."""
 
-    def __init__(self, config: Configuration, security: Security | None) -> None:
-        """``security``: for the connections to the quorum; None: plain text."""
+    def __init__(
+        self, config: Configuration, certificates: Certificates, refusals: GrpcRefusals
+    ) -> None:
+        """``refusals``: told who is refused at the gRPC listeners."""
         self._config = config
+        self._refusals = refusals
+        self._cluster, self._clients = certificates
         self._broker_id = BrokerId(config[BROKER_ID])
         self.quorum = QuorumClient(
             quorum_addresses(config),
             description=f"broker {self._broker_id}",
             session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
-            security=security,
+            security=None if self._cluster is None else self._cluster.current,
         )
 
     def now_ms(self) -> int:
@@ -138,11 +155,17 @@ class ProcessSurroundings:
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
 
-    def open_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
-        return open_channel(endpoint)
+    def open_channel(self, peer: Peer) -> grpc.aio.Channel:
+        return open_channel(peer, None if self._cluster is None else self._cluster.current)
 
-    def grpc_server(self) -> grpc.aio.Server:
-        return grpc.aio.server(options=list(GRPC_OPTIONS))
+    def peer_channels(self) -> PeerChannels:
+        return PeerChannels(security=self._cluster)
+
+    def inter_broker_listener(self) -> GrpcListener:
+        return inter_broker_listener(self._cluster, self._refusals)
+
+    def client_listener(self, passwords: Passwords) -> GrpcListener:
+        return client_listener(self._config, self._clients, passwords, self._refusals)
 
     def kafka_listener(self, services: KafkaServices) -> KafkaListener:
         return KafkaServer(services)

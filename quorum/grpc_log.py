@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from quorum.refusals import Refusals, peer_host
@@ -35,10 +36,12 @@ address later than that, and the kernel has forgotten it."""
 class HandshakeLog:
     """Finds refused peers in the lines that grpc's core writes."""
 
-    def __init__(self, port: int, refusals: Refusals) -> None:
-        """``port``: of the server; this process's own connections elsewhere fail elsewhere."""
-        self._port = port
-        self._refusals = refusals
+    def __init__(self, ports: Mapping[int, Refusals]) -> None:
+        """``ports``: of servers; this process's own connections elsewhere fail elsewhere.
+
+        Looked at for each refusal: a port may be added when it is known.
+        """
+        self._ports = ports
         self._reason: bytes | None = None
         self._is_dropped = False
 
@@ -63,10 +66,12 @@ class HandshakeLog:
         if local is None or peer is None:
             return
         self._reason = None
-        if local[1].rpartition(b":")[2] == b"%d" % self._port:
+        port = local[1].rpartition(b":")[2]
+        refusals = self._ports.get(int(port)) if port.isdigit() else None
+        if refusals is not None:
             why = reason.partition(b" shutdown=")[0].decode(errors="replace")
             host = peer_host(peer[1].decode(errors="replace")) or GONE_AT_ONCE
-            self._refusals.refused(host, _readable(why))
+            refusals.refused(host, _readable(why))
 
 
 def trace_handshakes() -> None:
@@ -86,10 +91,11 @@ def quiet_handshakes() -> None:
         os.environ["GRPC_VERBOSITY"] = _QUIET
 
 
-def divert_grpc_log(port: int, refusals: Refusals) -> None:
+def divert_grpc_log(ports: Mapping[int, Refusals]) -> None:
     """From now on the C code's standard error is read here; Python's goes where it went.
 
-    Call it before logging is set up. Nothing happens without ``trace_handshakes``.
+    ``ports``: see ``HandshakeLog``. Call it before logging is set up. Nothing happens without
+    ``trace_handshakes``.
     """
     if os.environ.get("GRPC_TRACE") != _HANDSHAKES:
         return
@@ -104,7 +110,7 @@ def divert_grpc_log(port: int, refusals: Refusals) -> None:
     sys.stderr = os.fdopen(os.dup(outside), "w", buffering=1)
     # What the C code says while it dies, nobody reads any more; where it died can still be said.
     faulthandler.enable(outside)
-    log = HandshakeLog(port, refusals)
+    log = HandshakeLog(ports)
     threading.Thread(
         target=_read_lines, args=(reader, outside, log), name="grpc-log", daemon=True
     ).start()

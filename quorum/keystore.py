@@ -20,11 +20,12 @@ _FORBIDDEN_BITS: Final = 0o027
 
 
 def load_security(
-    keystore_key: str, keystore: Path, truststore_key: str, truststore: Path, role: Role
+    keystore_key: str, keystore: Path, truststore_key: str, truststore: Path, role: Role | None
 ) -> Security:
     """What is in the two PEM files, checked: they fit together and are good for ``role`` now.
 
-    ``keystore_key``, ``truststore_key``: the configuration keys, for messages.
+    ``keystore_key``, ``truststore_key``: the configuration keys, for messages. ``role`` None: of a
+    listener for strangers, who may be of another authority than its own certificate.
 
     Raises:
         SecurityError: missing, unreadable, malformed, expired, another role's, or not signed by
@@ -34,9 +35,10 @@ def load_security(
     authorities = load_truststore(truststore_key, truststore)
     own = certificates[0]
     where = f"{keystore_key}={keystore}"
-    _check_signed(where, certificates, f"{truststore_key}={truststore}", authorities)
     principal = _principal(own)
-    if not principal.has_role(role):
+    if role is not None:
+        _check_signed(where, certificates, f"{truststore_key}={truststore}", authorities)
+    if role is not None and not principal.has_role(role):
         raise SecurityError(
             f"{where} is the certificate of {principal}, and one with the name {role_name(role)} "
             "is needed: make it with `quorate certs`"

@@ -96,7 +96,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
 
 def _run_in_folder(config: QuorumConfig, directory_id: bytes, security: Security | None) -> int:
     refusals = Refusals("gRPC port")
-    divert_grpc_log(config.own.grpc.port, refusals)
+    divert_grpc_log({config.own.grpc.port: refusals})
     logging.basicConfig(
         level=config.values[LOG_LEVEL],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -16,12 +16,6 @@ ADVERTISED_LISTENERS: Final = ConfigKey(
     default="",
     doc="What clients are told to connect to; empty: the listener's own address.",
 )
-GRPC_LISTENER: Final = ConfigKey(
-    name="grpc.listener",
-    type=str,
-    default="127.0.0.1:0",
-    doc="Where peers, the controller, Spark and the quorate client connect; port 0: any free one.",
-)
 SOCKET_REQUEST_MAX_BYTES: Final = ConfigKey(
     name="socket.request.max.bytes",
     type=int,

@@ -8,8 +8,9 @@ from broker.config import controller, listeners, log, node, replication, topics
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
 from broker.quota import config as quota_config
 from broker.security import config as security
-from broker.security import token_config
+from broker.security import grpc_config, token_config
 from broker.security.door import check_listeners
+from broker.security.grpc_config import check_grpc_security
 from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
@@ -28,6 +29,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(token_config),
         *declared(security),
         *declared(quota_config),
+        *declared(grpc_config),
         *BROKER_SECURITY,
         LOG_LEVEL,
     ],
@@ -45,6 +47,7 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
     check_security(BROKER_SECURITY, config, key, voters)
     check_listeners(config)
+    check_grpc_security(config)
     return config
 
 

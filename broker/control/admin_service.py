@@ -174,9 +174,10 @@ class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
         return await controller.controlled_shutdown(request)
 
 
-def add_admin_to_server(
-    server: grpc.aio.Server, admin: AdminService, duty: ControllerDutyService
-) -> None:
+def add_admin_to_server(server: grpc.aio.Server, admin: AdminService) -> None:
     handler = grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin.handlers())
     server.add_generic_rpc_handlers((handler,))
+
+
+def add_controller_duty_to_server(server: grpc.aio.Server, duty: ControllerDutyService) -> None:
     control_pb2_grpc.add_ControllerDutyServicer_to_server(duty, server)

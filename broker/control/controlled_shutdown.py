@@ -9,7 +9,7 @@ import grpc.aio
 
 from broker.control.ports import CurrentController, Images
 from broker.errors import error_name
-from broker.peers import PeerChannels
+from broker.peers import Peer, PeerChannels
 from metadata_log.types import BrokerEpoch, BrokerId
 from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
 
@@ -71,7 +71,7 @@ async def _ask(
             return await asyncio.wait_for(controller.controlled_shutdown(request), timeout_s)
         if holder is None or holder.broker_id == broker_id:
             return None
-        stub = control_pb2_grpc.ControllerDutyStub(channels.get(holder.grpc))
+        stub = control_pb2_grpc.ControllerDutyStub(channels.get(Peer.of(holder)))
         answer: control_pb2.ControlledShutdownResponse = await stub.ControlledShutdown(
             request, timeout=timeout_s
         )

@@ -19,7 +19,7 @@ from broker.clock import monotonic_ms
 from broker.control.changes import ALLOCATE_PRODUCER_IDS, A, Change, Q
 from broker.control.ports import CurrentController, Images
 from broker.errors import KafkaError
-from broker.peers import PeerChannels
+from broker.peers import Peer, PeerChannels
 from metadata_log.types import BrokerEpoch, BrokerId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -139,7 +139,7 @@ class ControllerForwarder:
         broker = image.brokers.get(image.controller_id)
         if broker is None or broker.broker_id == self._broker_id:
             return None
-        return self._channels.get(broker.grpc)
+        return self._channels.get(Peer.of(broker))
 
     def _forwarded(self, request: Q, left_ms: float) -> Q:
         forwarded = type(request)()

@@ -54,6 +54,7 @@ class BrokerRegistrar:
         listeners: Sequence[Listener],
         grpc: Endpoint,
         images: Images,
+        inter_broker: Endpoint | None = None,
         rack: str = "",
         log_may_be_lost: bool = False,
         inter_broker_protocol_max: int = NEWEST_INTER_BROKER_PROTOCOL,
@@ -65,6 +66,7 @@ class BrokerRegistrar:
         self._incarnation_id = incarnation_id
         self._listeners = tuple(listeners)
         self._grpc = grpc
+        self._inter_broker = inter_broker
         self._images = images
         self._rack = rack
         self._log_may_be_lost = log_may_be_lost
@@ -151,6 +153,7 @@ class BrokerRegistrar:
             incarnation_id=self._incarnation_id,
             kafka=self._listeners[0].endpoint,
             grpc=self._grpc,
+            inter_broker=self._inter_broker,
             rack=self._rack,
             log_may_be_lost=self._log_may_be_lost,
             inter_broker_protocol_max=self._inter_broker_protocol_max,

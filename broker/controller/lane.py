@@ -14,6 +14,7 @@ from broker.controller.control_requests import ControlRequests, Encoded, address
 from broker.controller.transport import ControlKind, ControlResponse, ControlTransport, Unanswered
 from broker.controller.turns import Turn, Turns
 from broker.errors import error_name
+from broker.peers import Peer
 from metadata_log.image import Broker, Image
 from metadata_log.types import ControllerEpoch
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -153,7 +154,7 @@ class Lane(ABC):
             return False
         try:
             response = await self._shared.transport.send(
-                self._broker.grpc,
+                Peer.of(self._broker),
                 self.kind,
                 addressed(request, self._broker),
                 self._shared.timeout_ms,

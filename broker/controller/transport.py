@@ -5,8 +5,7 @@ from typing import Any, Protocol
 
 import grpc.aio
 
-from broker.peers import PeerChannels
-from metadata_log.types import Endpoint
+from broker.peers import Peer, PeerChannels
 from quorate_proto.v1 import control_pb2
 
 ControlResponse = (
@@ -32,7 +31,7 @@ class ControlTransport(Protocol):
     """Sends a control request to one broker and brings back its answer."""
 
     async def send(
-        self, endpoint: Endpoint, kind: ControlKind, body: bytes, timeout_ms: int
+        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
     ) -> ControlResponse:
         """The broker's answer.
 
@@ -55,10 +54,10 @@ class GrpcControlTransport:
         self._channels = channels
 
     async def send(
-        self, endpoint: Endpoint, kind: ControlKind, body: bytes, timeout_ms: int
+        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
     ) -> ControlResponse:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, Any]
-        call = self._channels.get(endpoint).unary_unary(
+        call = self._channels.get(peer).unary_unary(
             f"/quorate.v1.BrokerControl/{kind.value}",
             request_serializer=None,
             response_deserializer=_RESPONSES[kind].FromString,

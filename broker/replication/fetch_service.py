@@ -9,11 +9,12 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from broker.replication.consume import epoch_end
-from broker.replication.fetch_session import FetchSession, refuse_follower
+from broker.replication.fetch_session import FetchSession, WrongSender, refuse_follower
 from broker.replication.frames import MalformedFrame
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.waiters import Wakeup
+from broker.security.peer_guard import peer_broker
 from metadata_log.types import BrokerId, TopicId, TopicIdPartition
 from quorate_proto.v1 import errors_pb2, replication_pb2
 
@@ -33,7 +34,7 @@ class ReplicationService:
     async def fetch(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """``Replication.Fetch``: answers each request for data once, after a long poll."""
         wakeup = Wakeup()
-        session = FetchSession(self._table, wakeup.wake)
+        session = FetchSession(self._table, wakeup.wake, peer_broker(context))
         reader = asyncio.create_task(_take_requests(requests, session))
         reader.add_done_callback(lambda task: _reader_ended(task, wakeup))
         try:
@@ -47,6 +48,9 @@ class ReplicationService:
         except (MalformedFrame, DecodeError) as error:
             log.warning("a follower's stream from %s is malformed: %s", context.peer(), error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except WrongSender as error:
+            log.warning("a follower's stream from %s is refused: %s", context.peer(), error)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
         finally:
             reader.cancel()
             session.close()

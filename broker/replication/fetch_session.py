@@ -49,11 +49,22 @@ class _Position:
         return not self.sent and self.fetch_offset < self.hosted.log.flushed_offset
 
 
+class WrongSender(Exception):
+    """A request speaks for another broker than the one whose certificate its connection has."""
+
+
 class FetchSession:
     """State of one stream. ``wake`` is called when a response may be due."""
 
-    def __init__(self, table: PartitionTable, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        wake: Callable[[], None],
+        follower: BrokerId | None = None,
+    ) -> None:
+        """``follower``: who has shown to be at the other end; None: nobody had to."""
         self._table = table
+        self._follower = follower
         self._wake = wake
         self._positions: dict[TopicIdPartition, _Position] = {}
         self._readable: dict[TopicIdPartition, _Position] = {}
@@ -96,8 +107,11 @@ class FetchSession:
 
         Raises:
             MalformedFrame, google.protobuf.message.DecodeError: the stream is to be ended.
+            WrongSender: the same; it speaks for another broker.
         """
         request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
+        if self._follower not in (None, request.replica_id):
+            raise WrongSender(f"broker {self._follower} asks as broker {request.replica_id}")
         now_ms = self._table.now_ms()
         self._replica_id = replica_id = BrokerId(request.replica_id)
         broker_epoch = BrokerEpoch(request.broker_epoch)

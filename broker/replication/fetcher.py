@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import grpc.aio
 
 from broker.errors import KafkaError, error_name
+from broker.peers import Peer
 from broker.replication.following import Following, Phase
 from broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
 from broker.replication.partition_table import PartitionTable
@@ -56,7 +57,7 @@ class ReplicaFetcher:
         max_wait_ms: int,
         max_bytes: int,
         broker_epoch: Callable[[], BrokerEpoch | None],
-        open_channel: Callable[[Endpoint], grpc.aio.Channel],
+        open_channel: Callable[[Peer], grpc.aio.Channel],
         may_ask: asyncio.Event,
     ) -> None:
         self.leader = leader
@@ -224,7 +225,7 @@ class ReplicaFetcher:
         belongs to one registration.
         """
         self._start_afresh(broker_epoch)
-        async with self._open_channel(endpoint) as channel:
+        async with self._open_channel(Peer(self.leader, endpoint)) as channel:
             stub = replication_pb2_grpc.ReplicationStub(channel)
             call: FetchCall = channel.stream_stream(FETCH_METHOD)()
             tasks = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
+from broker.peers import Peer
 from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import Following
 from broker.replication.hosted import HostedPartition
@@ -33,7 +34,7 @@ class FetcherPool:
         table: PartitionTable,
         options: FetchOptions,
         broker_epoch: Callable[[], BrokerEpoch | None],
-        open_channel: Callable[[Endpoint], grpc.aio.Channel],
+        open_channel: Callable[[Peer], grpc.aio.Channel],
     ) -> None:
         self._table = table
         self._options = options

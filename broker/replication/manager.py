@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 
 from broker.log import LogStore, PartitionLog
+from broker.peers import Peer
 from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
@@ -27,7 +28,7 @@ from broker.replication.produce import Producing
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
 from metadata_log.image import Image
-from metadata_log.types import BrokerEpoch, BrokerId, Endpoint, TopicPartition
+from metadata_log.types import BrokerEpoch, BrokerId, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class ReplicaManager:
         limits: Limits,
         confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
-        open_channel: Callable[[Endpoint], grpc.aio.Channel],
+        open_channel: Callable[[Peer], grpc.aio.Channel],
         throttles: Throttles | None = None,
     ) -> None:
         """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered.

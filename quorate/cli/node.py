@@ -97,12 +97,13 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
       "quorum.ssl.truststore.location" = "/etc/quorate/truststore.pem"
       "listeners" = "PLAINTEXT://host1:9092"
       "grpc.listener" = "host1:9192"
+      "inter.broker.listener" = "host1:9193"
     """
     # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    from quorum.grpc_log import quiet_handshakes
+    from quorum.grpc_log import trace_handshakes
 
-    quiet_handshakes()
+    trace_handshakes()
     from broker.process import run
 
     return _run(run, config, settings, exit_with_parent=exit_with_parent)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from broker.config.listeners import GRPC_LISTENER, LISTENERS
+from broker.config.listeners import LISTENERS
 from broker.config.log import LOG_DIR
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from broker.security.grpc_config import GRPC_LISTENER, INTER_BROKER_LISTENER
 from metadata_log.configuration import ConfigError
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.ports import HOST, PortReservation
@@ -72,7 +73,10 @@ class Node:
     def ports(self) -> dict[str, int]:
         """What it listens on: use → port."""
         if self.kind == "broker":
-            return {"Kafka": _port(self.kafka_address), "gRPC": _port(self.grpc_address)}
+            ports = {"Kafka": _port(self.kafka_address), "gRPC": _port(self.grpc_address)}
+            if INTER_BROKER_LISTENER.name in self.config:
+                ports["inter-broker"] = _port(str(self.config[INTER_BROKER_LISTENER.name]))
+            return ports
         voter = self._voter()
         return {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
 
@@ -110,6 +114,7 @@ def plan_cluster(
 
         grpc_ports = [internal() for _ in range(brokers)]
         voter_ports = [(internal(), internal()) for _ in range(voters)]
+        broker_ports = [internal() for _ in range(brokers)]
     voter_list = ",".join(
         f"{voter}@{HOST}:{raft}/{grpc}" for voter, (raft, grpc) in enumerate(voter_ports, 1)
     )
@@ -120,9 +125,9 @@ def plan_cluster(
             for voter in range(1, voters + 1)
         ),
         *(
-            _broker_node(folder, broker, kafka_port, grpc_port, bootstrap, settings)
-            for broker, (kafka_port, grpc_port) in enumerate(
-                zip(kafka_ports, grpc_ports, strict=True), 1
+            _broker_node(folder, broker, ports, bootstrap, settings)
+            for broker, ports in enumerate(
+                zip(kafka_ports, grpc_ports, broker_ports, strict=True), 1
             )
         ),
     ]
@@ -141,14 +146,17 @@ def _voter_node(folder: Path, voter: int, voters: str, cluster_id: str, settings
 
 
 def _broker_node(
-    folder: Path, broker: int, kafka_port: int, grpc_port: int, bootstrap: str, settings: Settings
+    folder: Path, broker: int, ports: tuple[int, int, int], bootstrap: str, settings: Settings
 ) -> Node:
+    """``ports``: for Kafka clients, for clients over gRPC, for brokers."""
+    kafka_port, grpc_port, broker_port = ports
     config = {
         BROKER_ID.name: broker,
         LOG_DIR.name: str(folder / f"broker-{broker}"),
         QUORUM_BOOTSTRAP_SERVERS.name: bootstrap,
         LISTENERS.name: f"PLAINTEXT://{HOST}:{kafka_port}",
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
+        INTER_BROKER_LISTENER.name: f"{HOST}:{broker_port}",
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings.broker,
     }

@@ -157,10 +157,13 @@ class BrokerReplicas:
 class FollowerStream:
     """One follower's stream as its leader sees it."""
 
-    def __init__(self, broker: BrokerReplicas, broker_id: int) -> None:
+    def __init__(
+        self, broker: BrokerReplicas, broker_id: int, proven: BrokerId | None = None
+    ) -> None:
+        """``proven``: whose certificate the connection has."""
         self.broker_id = broker_id
         self.wakes = 0
-        self.session = FetchSession(broker.manager.table, self._woken)
+        self.session = FetchSession(broker.manager.table, self._woken, proven)
 
     def send(
         self,

@@ -19,7 +19,7 @@ HOSTS: Final = (1, 2, 3)
 CONSOLE: Final = 9
 """A host besides, for administrators and clients."""
 
-CLUSTER_PORTS: Final = {"raft": 7001, "quorum": 7101, "kafka": 9092, "broker": 9192}
+CLUSTER_PORTS: Final = {"raft": 7001, "quorum": 7101, "kafka": 9092, "broker": 9192, "peers": 9193}
 _COMMAND_TIMEOUT_S: Final = 60
 
 

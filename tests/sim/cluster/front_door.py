@@ -18,6 +18,7 @@ from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
 from metadata_log.types import Endpoint, TopicPartition
 from tests.sim.cluster.rpc import Rpc
+from tests.sim.cluster.rpc_frames import CLIENTS
 
 SERVICE = "clients"
 
@@ -37,14 +38,13 @@ class FrontDoor:
     async def start(
         self, listener: Endpoint, door: Door = OPEN_DOOR, tls: ListenerTls | None = None
     ) -> Endpoint:
-        assert self._rpc.server is not None
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
                 handler, request_deserializer=pickle.loads, response_serializer=pickle.dumps
             )
             for name, handler in self._handlers().items()
         }
-        self._rpc.server.add_generic_rpc_handlers(
+        self._rpc.servers[CLIENTS].add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, handlers),)
         )
         self._is_open = True

@@ -9,18 +9,20 @@ from broker.config.spec import BROKER_SPEC
 from broker.control.registration import RegistrationRefused
 from broker.controller.door import AuditTrail, no_trail
 from broker.errors import KafkaError
+from broker.grpc_listener import GrpcListener
 from broker.kafka.services import KafkaServices
 from broker.listeners import ListenError
 from broker.log.store import LogStore, OnFailed, OnFlushed
 from broker.node import BrokerNode
+from broker.peers import Peer, PeerChannels
+from broker.security.grpc_identity import Passwords
 from metadata_log.configuration import Configuration
-from metadata_log.types import Endpoint
 from quorum.errors import QuorumError
 from tests.sim.cluster.front_door import FrontDoor
 from tests.sim.cluster.machine import Machine, MachineLoop, raise_failure
 from tests.sim.cluster.quorum_client import SimulatedQuorumClient
 from tests.sim.cluster.rpc import Rpc
-from tests.sim.cluster.rpc_frames import endpoint_of
+from tests.sim.cluster.rpc_frames import BROKERS, CLIENTS, endpoint_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster.quorum import SimulatedQuorum
@@ -45,11 +47,17 @@ class SimulatedSurroundings:
     def random_bytes(self, count: int) -> bytes:
         return self._machine.world.random.randbytes(count)
 
-    def open_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
-        return cast(grpc.aio.Channel, self._process.rpc.open_channel(endpoint))
+    def open_channel(self, peer: Peer) -> grpc.aio.Channel:
+        return cast(grpc.aio.Channel, self._process.rpc.open_channel(peer.endpoint))
 
-    def grpc_server(self) -> grpc.aio.Server:
-        return cast(grpc.aio.Server, self._process.rpc.new_server())
+    def peer_channels(self) -> PeerChannels:
+        return PeerChannels(lambda peer, _security: self.open_channel(peer))
+
+    def inter_broker_listener(self) -> GrpcListener:
+        return GrpcListener(self._process.rpc.new_server(BROKERS))
+
+    def client_listener(self, passwords: Passwords) -> GrpcListener:
+        return GrpcListener(self._process.rpc.new_server(CLIENTS))
 
     def kafka_listener(self, services: KafkaServices) -> FrontDoor:
         return FrontDoor(self._process.rpc, services)
@@ -92,8 +100,8 @@ class Process:
 
     @property
     def listens(self) -> bool:
-        server = self.rpc.server
-        return server is not None and server.is_started
+        servers = self.rpc.servers.values()
+        return bool(servers) and all(server.is_started for server in servers)
 
     def start(self) -> None:
         """Begin, inside the loop."""
@@ -136,6 +144,7 @@ def simulated_config(broker_id: int, values: dict[str, Any]) -> Configuration:
             "log.dir": "/log",
             "quorum.bootstrap.servers": "127.0.0.1:1",
             "grpc.listener": str(endpoint),
+            "inter.broker.listener": str(endpoint_of(broker_id, BROKERS)),
             "listeners": f"PLAINTEXT://{endpoint}",
             **values,
         }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.types import Endpoint
 from tests.sim.cluster.rpc_client import SimulatedChannel
-from tests.sim.cluster.rpc_frames import GHOST, HEAD, MESSAGE, OPEN, PORT_BASE
+from tests.sim.cluster.rpc_frames import GHOST, HEAD, MESSAGE, OPEN, host_and_door
 from tests.sim.cluster.rpc_server import ServerCall, SimulatedServer
 from tests.sim.network import Link
 
@@ -34,7 +34,8 @@ class Rpc:
     def __init__(self, host: "Host[Any]", loop: asyncio.AbstractEventLoop) -> None:
         self.host = host
         self.loop = loop
-        self.server: SimulatedServer | None = None
+        self.servers: dict[int, SimulatedServer] = {}
+        """By door."""
         self.mischief = Mischief()
         self.on_call: Callable[[int, str, bytes], None] = lambda _to, _method, _body: None
         """Told every call that leaves the process: receiver, method, first message."""
@@ -43,11 +44,11 @@ class Rpc:
         self._accepted: dict[int, dict[int, ServerCall]] = {}
 
     def open_channel(self, endpoint: Endpoint) -> Any:
-        return SimulatedChannel(self, endpoint.port - PORT_BASE)
+        return SimulatedChannel(self, *host_and_door(endpoint))
 
-    def new_server(self) -> Any:
-        self.server = SimulatedServer()
-        return self.server
+    def new_server(self, door: int) -> Any:
+        server = self.servers[door] = SimulatedServer()
+        return server
 
     def dialled(self, link: Link, channel: "SimulatedChannel") -> None:
         self._dialled[link.number] = channel
@@ -77,9 +78,10 @@ class Rpc:
         calls = self._accepted.setdefault(link.number, {})
         call_id, kind, length = HEAD.unpack_from(frame)
         if kind in (OPEN, GHOST):
-            method = frame[HEAD.size : HEAD.size + length].decode()
+            door = frame[HEAD.size]
+            method = frame[HEAD.size + 1 : HEAD.size + length].decode()
             body = frame[HEAD.size + length :]
-            call = ServerCall(self, link, call_id, method, body, answers=kind == OPEN)
+            call = ServerCall(self, link, call_id, door, method, body, answers=kind == OPEN)
             calls[call_id] = call
             call.start(partial(calls.pop, call_id, None))
         elif (found := calls.get(call_id)) is not None:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 class SimulatedChannel:
     """The surface of ``grpc.aio.Channel``."""
 
-    def __init__(self, rpc: "Rpc", to: int) -> None:
+    def __init__(self, rpc: "Rpc", to: int, door: int) -> None:
         self.rpc = rpc
         self.to = to
+        self._door = door
         self._link: Link | None = None
         self._calls: dict[int, ClientCall] = {}
         self._numbered = 0
@@ -136,7 +137,7 @@ class SimulatedChannel:
 
     def _send_open(self, number: int, kind: int, method: str, body: bytes) -> None:
         if self._link is not None:
-            name = method.encode()
+            name = bytes([self._door]) + method.encode()
             self.rpc.send(self._link, HEAD.pack(number, kind, len(name)) + name + body)
 
     def _double(self, method: str, body: bytes) -> None:

@@ -10,6 +10,10 @@ from metadata_log.types import Endpoint
 
 PORT_BASE: Final = 9_000
 
+DOOR_STEP: Final = 500
+CLIENTS, BROKERS = range(2)
+"""The doors of a host: each is so many ports above the one before."""
+
 HEAD: Final = struct.Struct(">IBB")
 """Call id, kind of frame, length of the method's name or status code."""
 
@@ -19,9 +23,15 @@ OPEN, GHOST, REQUEST, CANCEL, MESSAGE, STATUS = range(6)
 CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
-def endpoint_of(host_id: int) -> Endpoint:
+def endpoint_of(host_id: int, door: int = CLIENTS) -> Endpoint:
     """Where a broker listens, in all of its incarnations."""
-    return Endpoint(f"host{host_id}", PORT_BASE + host_id)
+    return Endpoint(f"host{host_id}", PORT_BASE + door * DOOR_STEP + host_id)
+
+
+def host_and_door(endpoint: Endpoint) -> tuple[int, int]:
+    """The inverse."""
+    door, host_id = divmod(endpoint.port - PORT_BASE, DOOR_STEP)
+    return host_id, door
 
 
 def failure(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:

@@ -11,7 +11,7 @@ from broker.control.changes import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPI
 from broker.control.forwarding import ControllerForwarder
 from broker.errors import KafkaError
 from broker.metadata_follower import MetadataFollower
-from broker.peers import PeerChannels
+from broker.peers import Peer, PeerChannels
 from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
 from quorate_proto.v1 import admin_pb2, errors_pb2
@@ -31,8 +31,8 @@ class FakeChannels(PeerChannels):
         self._answer = answer
         self.calls: list[tuple[Endpoint, Any]] = []
 
-    def get(self, endpoint: Endpoint) -> grpc.aio.Channel:
-        channels = self
+    def get(self, peer: Peer) -> grpc.aio.Channel:
+        channels, endpoint = self, peer.endpoint
 
         class Channel:
             def unary_unary(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - gRPC's own

@@ -12,6 +12,7 @@ from broker.controller.controller import Controller
 from broker.controller.managers.placement import PlacementStart
 from broker.controller.managers.topics import NewIds
 from broker.controller.transport import ControlKind, ControlResponse, Unanswered
+from broker.peers import Peer
 from metadata_log.configuration import Configuration
 from metadata_log.image import Image, Partition
 from metadata_log.records import (
@@ -26,7 +27,6 @@ from metadata_log.records import (
 from metadata_log.types import (
     BrokerId,
     ControllerEpoch,
-    Endpoint,
     TopicId,
     TopicPartition,
 )
@@ -174,9 +174,9 @@ class Cluster:
     # -- the network -----------------------------------------------------------------------------
 
     async def send(
-        self, endpoint: Endpoint, kind: ControlKind, body: bytes, timeout_ms: int
+        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
     ) -> ControlResponse:
-        broker = next((one for one in self.brokers.values() if one.endpoint == endpoint), None)
+        broker = next((one for one in self.brokers.values() if one.endpoint == peer.endpoint), None)
         if broker is None:
             raise Unanswered("UNAVAILABLE: connection refused")
         request = REQUEST_TYPES[kind].FromString(body)

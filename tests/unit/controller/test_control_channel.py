@@ -10,6 +10,7 @@ from broker.controller.control_requests import ControlRequests, StoppedReplica
 from broker.controller.lane import Correspondence
 from broker.controller.managers.office import Office
 from broker.controller.transport import ControlKind, ControlResponse, Unanswered
+from broker.peers import Peer
 from metadata_log.records import FeatureLevel
 from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -54,9 +55,9 @@ class Line:
         self.channel.start()
 
     async def send(
-        self, endpoint: Endpoint, kind: ControlKind, body: bytes, timeout_ms: int
+        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
     ) -> ControlResponse:
-        assert endpoint == Endpoint("grpc2", 9192)
+        assert peer == Peer(BrokerId(2), Endpoint("grpc2", 9192))
         self.sent.append((kind, REQUEST[kind](body)))
         self.bodies.append(body)
         if kind in self.gates:

@@ -12,7 +12,8 @@ from broker.controller.lane import ABOUT_EVERYTHING_AT_ONCE, Correspondence
 from broker.controller.managers.office import Office
 from broker.controller.transport import ControlKind, ControlResponse
 from broker.controller.turns import LONGEST_TURN_S
-from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, TopicIdPartition
+from broker.peers import Peer
+from metadata_log.types import BrokerId, ControllerEpoch, TopicIdPartition
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 from tests.unit.controller.test_control_channel import RESPONSE
 
@@ -45,7 +46,7 @@ class ManyBrokers:
             channel.start()
 
     async def send(
-        self, endpoint: Endpoint, kind: ControlKind, body: bytes, timeout_ms: int
+        self, peer: Peer, kind: ControlKind, body: bytes, timeout_ms: int
     ) -> ControlResponse:
         self.waiting[kind] += 1
         self.most[kind] = max(self.most[kind], self.waiting[kind])

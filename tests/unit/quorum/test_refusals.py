@@ -101,7 +101,7 @@ FAILED = [
 def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = HandshakeLog(7101, refusals)
+    log = HandshakeLog({7101: refusals})
     passed_on = [line for _ in range(2) for line in FAILED if log.take(line)]
     assert caplog.messages == ["test port: refused 10.0.0.9: Ssl handshake failed"]
     assert passed_on == []
@@ -110,7 +110,7 @@ def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
 def test_a_peer_that_was_gone_too_soon_to_have_an_address_is_said_too(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = HandshakeLog(7101, refusals)
+    log = HandshakeLog({7101: refusals})
     for line in FAILED:
         log.take(line.replace(b"ipv4:10.0.0.9:41106", b""))
     assert caplog.messages == [f"test port: refused {GONE_AT_ONCE}: Ssl handshake failed"]
@@ -119,14 +119,14 @@ def test_a_peer_that_was_gone_too_soon_to_have_an_address_is_said_too(
 def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = HandshakeLog(7102, refusals)
+    log = HandshakeLog({7102: refusals})
     for line in FAILED:
         log.take(line)
     assert caplog.messages == []
 
 
 def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
-    log = HandshakeLog(7101, refusals)
+    log = HandshakeLog({7101: refusals})
     error = b"E1121 16:31:48.924471   27487 server.cc:12] No room for new connections"
     others = [b"a library's own words", b"and more", error, b" its second line"]
     lines = [others[0], *FAILED, others[1], FAILED[0], *others[2:]]
@@ -153,7 +153,7 @@ def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
 def test_the_reason_is_said_in_words(
     refusals: Refusals, caplog: pytest.LogCaptureFixture, why: str, said: str
 ) -> None:
-    log = HandshakeLog(7101, refusals)
+    log = HandshakeLog({7101: refusals})
     log.take(HEAD + b"handshaker.cc:155] CallNextHandshakerLocked: error=" + why.encode())
     log.take(b" shutdown=false index=2, " + ARGS)
     assert caplog.messages == [f"test port: refused 10.0.0.9: {said}"]

@@ -2,8 +2,10 @@
 
 import pytest
 
+from broker.replication.fetch_session import WrongSender
 from broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
 from broker.replication.partition.effects import Role
+from metadata_log.types import BrokerId
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.replica_cluster import batch
@@ -177,6 +179,17 @@ async def test_c12_a_closed_stream_leaves_nothing_behind(broker: BrokerReplicas)
     assert broker.hosted("orders").watchers
     stream.session.close()
     assert not broker.hosted("orders").watchers
+
+
+async def test_a_follower_speaks_for_itself_alone(broker: BrokerReplicas) -> None:
+    """Or one broker could tell what another has, and with that commit what nobody has."""
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    impostor = FollowerStream(broker, 2, proven=BrokerId(3))
+    with pytest.raises(WrongSender, match="broker 3 asks as broker 2"):
+        impostor.send("orders", ack_only=True)
+    assert not broker.hosted("orders").watchers
+    FollowerStream(broker, 2, proven=BrokerId(2)).send("orders", ack_only=True)
+    assert broker.hosted("orders").watchers
 
 
 def test_frames_keep_header_and_records_apart() -> None:
