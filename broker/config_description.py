@@ -18,7 +18,9 @@ from broker.dynamic_config import (
     topic_settings,
 )
 from broker.errors import KafkaError
+from broker.security.authorizer import Authorizer, Rights, caller_of
 from broker.topic_config import TOPIC_KEYS
+from metadata_log.acls import AclOperation
 from metadata_log.configuration import ConfigKey, Configuration, Update, as_text
 from metadata_log.image import Image
 from metadata_log.types import BrokerId
@@ -32,15 +34,19 @@ _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST, _PASSWORD = 1, 2, 3, 5, 6, 7, 9
 class ConfigReads:
     """Answers from the newest image and this broker's file."""
 
-    def __init__(self, image: Callable[[], Image], live: LiveConfiguration) -> None:
+    def __init__(
+        self, image: Callable[[], Image], live: LiveConfiguration, authorizer: Authorizer
+    ) -> None:
         self._image = image
         self._live = live
+        self._authorizer = authorizer
 
     async def describe(
         self, request: admin_pb2.DescribeConfigsRequest
     ) -> admin_pb2.DescribeConfigsResponse:
         """One result per entity, in order."""
-        return describe(request, self._image(), self._live.file, self._live.broker_id)
+        rights = self._authorizer.rights_of(caller_of(request.context))
+        return describe(request, self._image(), self._live.file, self._live.broker_id, rights)
 
 
 def describe(
@@ -48,6 +54,7 @@ def describe(
     image: Image,
     file: Configuration,
     broker_id: BrokerId,
+    rights: Rights,
 ) -> admin_pb2.DescribeConfigsResponse:
     """One result per entity, in order. One that is refused never stops its siblings."""
     results = []
@@ -56,6 +63,7 @@ def describe(
             entity_type=entity.entity_type, entity_name=entity.entity_name
         )
         try:
+            _require_description(rights, entity)
             keys_of(image, entity.entity_type, entity.entity_name)
             for key, settings in _settings(image, file, broker_id, entity):
                 if settings and (not entity.keys or key.name in entity.keys):
@@ -64,6 +72,14 @@ def describe(
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return admin_pb2.DescribeConfigsResponse(results=results)
+
+
+def _require_description(rights: Rights, entity: admin_pb2.ConfigEntity) -> None:
+    """Whatever is not a topic belongs to the cluster."""
+    if entity.entity_type == "topic":
+        rights.require_topic(AclOperation.DESCRIBE_CONFIGS, entity.entity_name)
+    else:
+        rights.require_cluster(AclOperation.DESCRIBE_CONFIGS)
 
 
 def _settings(

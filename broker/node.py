@@ -58,6 +58,7 @@ from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.strays import may_be_deleted
+from broker.security.authorizer import Authorizer, AuthorizerSettings, caller_of
 from broker.security.grpc_config import (
     GRPC_LISTENER,
     INTER_BROKER_LISTENER,
@@ -66,7 +67,7 @@ from broker.security.grpc_config import (
 )
 from broker.security.grpc_identity import Passwords
 from broker.security.logins import Logins
-from broker.security.token_access import describe_tokens
+from broker.security.token_access import describe_tokens, describing_with
 from broker.security.token_config import (
     DELEGATION_TOKEN_SECRET_KEY,
     DELEGATION_TOKEN_SECRET_KEY_FILE,
@@ -110,7 +111,10 @@ class BrokerNode:
         self._token_keys = TokenKeys(
             config[DELEGATION_TOKEN_SECRET_KEY], config[DELEGATION_TOKEN_SECRET_KEY_FILE]
         )
-        self._config_reads = ConfigReads(lambda: self._follower.image, self._live)
+        self._authorizer = Authorizer(
+            lambda: self._follower.image.acls, AuthorizerSettings.of(config)
+        )
+        self._config_reads = ConfigReads(lambda: self._follower.image, self._live, self._authorizer)
         self._replicas = self._replica_manager()
 
     async def start(self) -> None:
@@ -182,6 +186,7 @@ class BrokerNode:
                 metadata=self._cache,
                 forwarder=forwarder,
                 producer_ids=ProducerIds(forwarder),
+                authorizer=self._authorizer,
                 features=self._features_in_force,
                 describe_configs=self._config_reads.describe,
                 describe_tokens=self._describe_tokens,
@@ -263,7 +268,9 @@ class BrokerNode:
             controller=self._active_controller,
             min_insync_replicas=self._limits.min_insync_replicas,
             broker_alerts=self._alerts,
-            reads=admin_reads(self._follower, self._config_reads, self._describe_tokens),
+            reads=admin_reads(
+                self._follower, self._config_reads, self._describe_tokens, self._authorizer
+            ),
         )
 
     def _logins(self) -> Logins:
@@ -329,7 +336,9 @@ class BrokerNode:
     async def _describe_tokens(
         self, request: admin_pb2.DescribeDelegationTokensRequest
     ) -> admin_pb2.DescribeDelegationTokensResponse:
-        return describe_tokens(self._follower.image, request, self._token_keys())
+        rights = self._authorizer.rights_of(caller_of(request.context))
+        keys = self._token_keys()
+        return describe_tokens(self._follower.image, request, keys, describing_with(rights))
 
     def _note_admission(self, image: Image, store: LogStore) -> None:
         """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""

@@ -7,8 +7,8 @@ from typing import Final
 from broker.config import controller, listeners, log, node, replication, topics
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
 from broker.quota import config as quota_config
+from broker.security import authorizer_config, grpc_config, token_config
 from broker.security import config as security
-from broker.security import grpc_config, token_config
 from broker.security.door import check_listeners
 from broker.security.grpc_config import check_grpc_security
 from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
@@ -30,6 +30,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(security),
         *declared(quota_config),
         *declared(grpc_config),
+        *declared(authorizer_config),
         *BROKER_SECURITY,
         LOG_LEVEL,
     ],

@@ -17,9 +17,11 @@ from broker.control.changes import (
     ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_ACLS,
     DELETE_TOPICS,
     ELECT_LEADERS,
     EXPIRE_DELEGATION_TOKEN,
@@ -33,6 +35,7 @@ from broker.control.changes import (
     Q,
 )
 from broker.control.ports import ControllerQuorum, Images
+from broker.controller.acl_requests import AclRequests
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
 from broker.controller.config_requests import ConfigRequests
 from broker.controller.control_requests import ControlRequests
@@ -62,6 +65,7 @@ from broker.quota.config import (
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
 )
 from broker.quota.windowed_rate import QuotaWindow
+from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.token_keys import Keys
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
@@ -152,6 +156,7 @@ class Controller:
             config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS]
         )
         self._quotas = QuotaRequests(office, self._writer, self._events, window)
+        self._acls = AclRequests(office, self._writer, self._events)
         self._admin = AdminRequests(
             office=office,
             config=config,
@@ -195,6 +200,8 @@ class Controller:
             controller_epoch=office.controller_epoch,
             trail=trail,
             clock_ms=clock_ms,
+            authorizer=Authorizer(lambda: images.image.acls, AuthorizerSettings.of(config)),
+            image=lambda: images.image,
         )
 
     @property
@@ -398,7 +405,7 @@ class Controller:
     # -- administration --------------------------------------------------------------------------
 
     async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """The one door of every change, whoever asks (E3, F2)."""
+        """The one door of every change, whoever asks (E3, F2, F5)."""
         return await self._door.carry_out(change, request)
 
     def _implementations(self) -> Implementations:
@@ -419,4 +426,6 @@ class Controller:
         found.add(RENEW_DELEGATION_TOKEN, self._tokens.renew)
         found.add(EXPIRE_DELEGATION_TOKEN, self._tokens.expire)
         found.add(ALTER_CONFIGS, self._configs.replace)
+        found.add(CREATE_ACLS, self._acls.create)
+        found.add(DELETE_ACLS, self._acls.delete)
         return found

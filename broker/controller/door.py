@@ -1,4 +1,6 @@
-"""The one door of every change where it is carried out: who asked is noted, and audited."""
+"""The one door of every change where it is carried out: who asked is asked for their rights, noted,
+and audited (F5).
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -7,10 +9,13 @@ from typing import Any, TypeAlias
 
 from broker.control.audited_items import Item
 from broker.control.changes import A, Change, Q
+from broker.control.guards import guarded
 from broker.controller import on_behalf
 from broker.controller.implementations import Implementations
 from broker.controller.on_behalf import Asked
 from broker.errors import error_name
+from broker.security.authorizer import Authorizer, caller_of
+from metadata_log.image import Image
 from metadata_log.types import ControllerEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -40,11 +45,15 @@ class Door:
         controller_epoch: ControllerEpoch,
         trail: AuditTrail,
         clock_ms: Callable[[], int],
+        authorizer: Authorizer,
+        image: Callable[[], Image],
     ) -> None:
         self._implementations = implementations
         self._controller_epoch = controller_epoch
         self._trail = trail
         self._clock_ms = clock_ms
+        self._authorizer = authorizer
+        self._image = image
 
     async def carry_out(self, change: Change[Q, A], request: Q) -> A:
         """What becomes of it; answered once it is audited.
@@ -52,8 +61,11 @@ class Door:
         NOT_CONTROLLER is not audited: nothing was done, and the request goes elsewhere.
         """
         asked = Asked(on_behalf.note_of(request.context, change.rpc))
+        rights = self._authorizer.rights_of(caller_of(request.context))
         with on_behalf.acting(asked):
-            answer = await self._implementations.carry_out(change, request)
+            answer = await guarded(
+                change, request, rights, self._image(), self._implementations.carry_out
+            )
         if answer.error_code != errors_pb2.NOT_CONTROLLER:
             await self._audit(asked, _items(change, request, answer), is_trial=_is_trial(request))
         return answer

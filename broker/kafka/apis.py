@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from broker.kafka import (
+    acls,
     client_quotas,
     cluster,
     configs,
@@ -109,6 +110,27 @@ def api_table() -> Mapping[int, Api]:
             max_version=4,
             first_flexible_version=4,
             handle=offsets.offset_for_leader_epoch,
+        ),
+        Api(
+            key=29,
+            min_version=1,
+            max_version=3,
+            first_flexible_version=2,
+            handle=acls.describe_acls,
+        ),
+        Api(
+            key=30,
+            min_version=1,
+            max_version=3,
+            first_flexible_version=2,
+            handle=acls.create_acls,
+        ),
+        Api(
+            key=31,
+            min_version=1,
+            max_version=3,
+            first_flexible_version=2,
+            handle=acls.delete_acls,
         ),
         Api(
             key=32,

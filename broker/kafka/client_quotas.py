@@ -10,6 +10,7 @@ from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.quota.description import describe
+from metadata_log.acls import AclOperation
 from quorate_proto.v1 import admin_pb2
 
 _NO_TIMEOUT: Final = 0
@@ -19,6 +20,7 @@ _NO_TIMEOUT: Final = 0
 async def describe_client_quotas(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    services.authorizer.rights_of(context).require_cluster(AclOperation.DESCRIBE_CONFIGS)
     answer = describe(
         services.image().client_quotas,
         admin_pb2.DescribeClientQuotasRequest(

@@ -41,6 +41,9 @@ async def describe_cluster(
             for broker_id, endpoint in endpoints.items()
         ],
     }
+    if request["include_cluster_authorized_operations"]:
+        rights = services.authorizer.rights_of(context)
+        values["cluster_authorized_operations"] = rights.cluster_operations()
     if endpoint_type != _BROKERS:
         values["error_code"] = errors_pb2.INVALID_REQUEST
         values["error_message"] = f"endpoint type {endpoint_type}: only 1 (brokers) is served"

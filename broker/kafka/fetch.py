@@ -13,6 +13,7 @@ from broker.kafka.cursor import Cursor
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.replication.api import FetchOutcome, FetchWant
+from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -30,6 +31,7 @@ _FINAL_EPOCH: Final = -1
 _FIRST_EPOCH: Final = 0
 _NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
 _READ_COMMITTED: Final = 1
+_NOT_AUTHORIZED: Final = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,25 @@ async def handle(
     refusal = _session_error(request)
     if refusal != errors_pb2.NONE:
         return encode(context.version, request, [], refusal)
+    rights = services.authorizer.rights_of(context)
+    readable = rights.topics(AclOperation.READ, (topic for topic, _ in request.topics))
     max_bytes = answer_bytes_max(services, request)
-    outcomes = await services.replicas.fetch(
-        [want for _, wants in request.topics for want in wants],
-        max_wait_ms=max(0, request.max_wait_ms),
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-    )
+    wants = [want for topic, wants in request.topics if topic in readable for want in wants]
+    if not wants:
+        found = []
+    else:
+        found = await services.replicas.fetch(
+            wants,
+            max_wait_ms=max(0, request.max_wait_ms),
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
+        )
+    remaining = iter(found)
+    outcomes = [
+        next(remaining) if topic in readable else _NOT_AUTHORIZED
+        for topic, wants in request.topics
+        for _ in wants
+    ]
     return encode(context.version, request, outcomes)
 
 

@@ -14,7 +14,9 @@ from broker.kafka.codec import Message
 from broker.kafka.producers import no_transactions
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
+from broker.security.authorizer import Rights
 from broker.told_metadata import endpoints_at
+from metadata_log.acls import AclOperation, ResourceType
 from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import errors_pb2
 
@@ -27,21 +29,27 @@ async def find_coordinator(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     key_type = request.get("key_type", _GROUP)
+    rights = services.authorizer.rights_of(context)
     values: Message = {"throttle_time": 0}
     if context.version < _FIRST_BATCHED_VERSION:
-        values.update(_coordinator(services, context.listener, key_type, request["key"]))
+        values.update(_coordinator(services, rights, context.listener, key_type, request["key"]))
     else:
         values["coordinators"] = [
-            {"key": key, **_coordinator(services, context.listener, key_type, key)}
+            {"key": key, **_coordinator(services, rights, context.listener, key_type, key)}
             for key in request["coordinator_keys"]
         ]
     return [codec.encode_response("find_coordinator", context.version, values)]
 
 
-def _coordinator(services: KafkaServices, listener: str, key_type: int, key: str) -> Message:
+def _coordinator(
+    services: KafkaServices, rights: Rights, listener: str, key_type: int, key: str
+) -> Message:
     if key_type != _GROUP:
         refusal = no_transactions(key)
         return _nobody(refusal.code, refusal.message)
+    if not rights.may_group(AclOperation.DESCRIBE, key):
+        reason = rights.refusal(AclOperation.DESCRIBE, ResourceType.GROUP, key)
+        return _nobody(errors_pb2.GROUP_AUTHORIZATION_FAILED, reason)
     brokers = services.metadata.brokers
     own = endpoints_at(brokers, listener).get(services.broker_id)
     if own is None:
@@ -69,21 +77,35 @@ def _nobody(error_code: int, message: str) -> Message:
 async def offset_fetch(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    rights = services.authorizer.rights_of(context)
+    wanted = request["topics"] or ()
+    code: int = errors_pb2.NONE
+    if not rights.may_group(AclOperation.DESCRIBE, request["group_id"]):
+        code = errors_pb2.GROUP_AUTHORIZATION_FAILED
+    describable = rights.topics(AclOperation.DESCRIBE, (one["name"] for one in wanted))
     topics = [
         {
             "name": topic["name"],
-            "partitions": [_nothing_committed(index) for index in topic["partition_indexes"]],
+            "partitions": [
+                _nothing_committed(
+                    index,
+                    code
+                    if code or topic["name"] in describable
+                    else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+                )
+                for index in topic["partition_indexes"]
+            ],
         }
-        for topic in request["topics"] or ()
+        for topic in wanted
     ]
-    values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "topics": topics}
+    values = {"throttle_time": 0, "error_code": code, "topics": topics}
     return [codec.encode_response("offset_fetch", context.version, values)]
 
 
-def _nothing_committed(partition: int) -> Message:
+def _nothing_committed(partition: int, error_code: int) -> Message:
     return {
         "partition_index": partition,
         "committed_offset": _NO_OFFSET,
         "metadata": "",
-        "error_code": errors_pb2.NONE,
+        "error_code": error_code,
     }

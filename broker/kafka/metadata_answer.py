@@ -1,7 +1,7 @@
 """A Metadata answer of one version, made from what UpdateMetadata told."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.kafka import codec
@@ -15,14 +15,28 @@ from quorate_proto.v1 import errors_pb2
 _FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
 
 
+class Operations(NamedTuple):
+    """What the asker may do, where that was asked (KIP-430); None: it was not."""
+
+    of_topic: Callable[[str], int] | None = None
+    of_cluster: int | None = None
+
+
 class MetadataAnswer:
     """Topics are described one by one, then encoded together."""
 
-    def __init__(self, services: KafkaServices, version: int, listener: str) -> None:
+    def __init__(
+        self,
+        services: KafkaServices,
+        version: int,
+        listener: str,
+        operations: Operations | None = None,
+    ) -> None:
         """``listener``: by which the client came."""
         self._cluster_id = services.cluster_id
         self._metadata = services.metadata
         self._version = version
+        self._operations = operations or Operations()
         self._endpoints = endpoints_at(services.metadata.brokers, listener)
         self._partitions = PartitionEncoder(version, self._endpoints)
 
@@ -32,27 +46,45 @@ class MetadataAnswer:
         if topic is None:
             code = errors.get(name, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
             return {"error_code": code, "name": name, "topic_id": None, "partitions": ()}
-        return {
+        described: Message = {
             "error_code": errors_pb2.NONE,
             "name": name,
             "topic_id": UUID(bytes=topic.topic_id),
             "partitions": self._partitions.encode(topic.partitions),
         }
+        if self._operations.of_topic is not None:
+            described["topic_authorized_operations"] = self._operations.of_topic(name)
+        return described
 
-    def by_id(self, topic_id: UUID) -> Message:
+    def by_id(self, topic_id: UUID, may_see: Callable[[str], bool] = lambda _: True) -> Message:
+        """``may_see``: whether the name may be told; the id itself is no secret."""
         name = self._metadata.topic_name(TopicId(topic_id.bytes))
-        if name is not None:
+        if name is not None and may_see(name):
             return self.by_name(name)
         return {
-            "error_code": errors_pb2.UNKNOWN_TOPIC_ID,
+            "error_code": errors_pb2.UNKNOWN_TOPIC_ID
+            if name is None
+            else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
             "name": None if self._version >= _FIRST_VERSION_WITH_NULLABLE_NAME else "",
             "topic_id": topic_id,
+            "partitions": (),
+        }
+
+    def hidden(self, name: str) -> Message:
+        """Of a topic that the asker may not see, whether there is one or not."""
+        return {
+            "error_code": errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+            "name": name,
+            "topic_id": None,
             "partitions": (),
         }
 
     def encode(self, topics: list[Message]) -> bytes:
         brokers = self._metadata.brokers
         controller_id = self._metadata.controller_id
+        told: Message = {}
+        if self._operations.of_cluster is not None:
+            told["cluster_authorized_operations"] = self._operations.of_cluster
         return codec.encode_response(
             "metadata",
             self._version,
@@ -71,5 +103,6 @@ class MetadataAnswer:
                 "controller_id": controller_id if controller_id in self._endpoints else NO_BROKER,
                 "topics": topics,
                 "error_code": errors_pb2.NONE,
+                **told,
             },
         )

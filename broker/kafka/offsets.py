@@ -1,5 +1,6 @@
 """ListOffsets (2) and OffsetForLeaderEpoch (23): where a partition's log begins and ends."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from broker.kafka import codec
@@ -7,10 +8,12 @@ from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.replication.api import EARLIEST_TIMESTAMP_MS, OffsetOutcome
+from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _UNCHECKED_EPOCH: Final = -1
+_UNKNOWN: Final = -1
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 
 
@@ -18,11 +21,14 @@ async def list_offsets(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     """Without transactions nothing is uncommitted: the isolation level makes no difference."""
+    describable = _describable(services, context, (one["name"] for one in request["topics"]))
     topics = [
         {
             "name": topic["name"],
             "partitions": [
                 _listed(services, context.version, topic["name"], partition)
+                if topic["name"] in describable
+                else _offset_hidden(partition)
                 for partition in topic["partitions"]
             ],
         }
@@ -30,6 +36,22 @@ async def list_offsets(
     ]
     values = {"throttle_time": 0, "topics": topics}
     return [codec.encode_response("list_offsets", context.version, values)]
+
+
+def _describable(
+    services: KafkaServices, context: RequestContext, topics: Iterable[str]
+) -> frozenset[str]:
+    return services.authorizer.rights_of(context).topics(AclOperation.DESCRIBE, topics)
+
+
+def _offset_hidden(partition: Message) -> Message:
+    return {
+        "partition_index": partition["partition_index"],
+        "error_code": errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+        "timestamp": _UNKNOWN,
+        "offset": _UNKNOWN,
+        "leader_epoch": _UNKNOWN,
+    }
 
 
 def _listed(services: KafkaServices, version: int, topic: str, partition: Message) -> Message:
@@ -63,17 +85,30 @@ def _code_known_to(version: int, error_code: int) -> int:
 async def offset_for_leader_epoch(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    describable = _describable(services, context, (one["topic"] for one in request["topics"]))
     topics = [
         {
             "topic": topic["topic"],
             "partitions": [
-                _epoch_end(services, topic["topic"], partition) for partition in topic["partitions"]
+                _epoch_end(services, topic["topic"], partition)
+                if topic["topic"] in describable
+                else _epoch_hidden(partition)
+                for partition in topic["partitions"]
             ],
         }
         for topic in request["topics"]
     ]
     values = {"throttle_time": 0, "topics": topics}
     return [codec.encode_response("offset_for_leader_epoch", context.version, values)]
+
+
+def _epoch_hidden(partition: Message) -> Message:
+    return {
+        "error_code": errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+        "partition": partition["partition"],
+        "leader_epoch": _UNKNOWN,
+        "end_offset": _UNKNOWN,
+    }
 
 
 def _epoch_end(services: KafkaServices, topic: str, partition: Message) -> Message:

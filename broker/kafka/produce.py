@@ -21,6 +21,7 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -31,6 +32,7 @@ _INT32: Final = struct.Struct(">i")
 _INDEX_CODE_OFFSET: Final = struct.Struct(">ihq")
 _INT64: Final = struct.Struct(">q")
 _NULL_STRING: Final = -1
+_NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +76,40 @@ def throttle_place(version: int) -> int | None:
 async def handle(
     services: KafkaServices, context: RequestContext, request: ProduceRequest
 ) -> Buffers:
-    outcomes = await _produce(services, request)
+    outcomes = await _produce(services, context, request)
     if request.acks == ACKS_NONE:
         _tell_by_closing(request, outcomes)
         return []
     return [encode(context.version, request, outcomes)]
 
 
-async def _produce(services: KafkaServices, request: ProduceRequest) -> list[ProduceOutcome]:
+async def _produce(
+    services: KafkaServices, context: RequestContext, request: ProduceRequest
+) -> list[ProduceOutcome]:
     """One outcome per partition, in the order of the request."""
     refusal = _refusal(request)
     count = sum(len(partitions) for _, partitions in request.topics)
     if refusal is not None:
         return [refusal] * count
+    rights = services.authorizer.rights_of(context)
+    writable = rights.topics(AclOperation.WRITE, (topic for topic, _ in request.topics))
     entries = [
         ProduceEntry(TopicPartition(topic, index), records if records is not None else b"")
         for topic, partitions in request.topics
+        if topic in writable
         for index, records in partitions
     ]
-    return await services.replicas.produce(entries, request.acks, request.timeout_ms)
+    if not entries:
+        return [_NOT_AUTHORIZED] * count
+    outcomes = await services.replicas.produce(entries, request.acks, request.timeout_ms)
+    if len(outcomes) == count:
+        return outcomes
+    remaining = iter(outcomes)
+    return [
+        next(remaining) if topic in writable else _NOT_AUTHORIZED
+        for topic, partitions in request.topics
+        for _ in partitions
+    ]
 
 
 def _refusal(request: ProduceRequest) -> ProduceOutcome | None:

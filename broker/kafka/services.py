@@ -19,6 +19,7 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from broker.security.authorizer import Authorizer
 from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Values
 from metadata_log.image import Image
@@ -110,6 +111,7 @@ class KafkaServices:
     metadata: ToldMetadata
     forwarder: Forwarder
     producer_ids: ProducerIdSource
+    authorizer: Authorizer
     features: Callable[[], FeaturesInForce] = FeaturesInForce
     describe_configs: DescribeConfigs = no_configs
     describe_tokens: DescribeTokens = no_tokens

@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.control.changes import CREATE_TOPICS, DELETE_TOPICS
+from broker.control.guards import UNTOLD
 from broker.kafka import codec
 from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
@@ -96,7 +97,9 @@ def _created(result: admin_pb2.TopicResult) -> Message:
         "error_message": result.error_message or None,
         "configs": None,
     }
-    if not result.error_code:
+    if result.num_partitions == UNTOLD:
+        topic["topic_config_error_code"] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
+    elif not result.error_code:
         topic["num_partitions"] = result.num_partitions
         topic["replication_factor"] = result.replication_factor
         topic["configs"] = [

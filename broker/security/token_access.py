@@ -3,15 +3,30 @@
 from collections.abc import Callable, Sequence
 
 from broker.errors import KafkaError
+from broker.security.authorizer import Rights
 from broker.security.principal import ANONYMOUS
 from broker.security.token_keys import Keys
 from broker.security.token_secrets import secret_of
+from metadata_log.acls import AclOperation, ResourceType
 from metadata_log.image import DelegationToken, Image
 from metadata_log.records import DelegationTokenSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 MayDescribe = Callable[[str, DelegationToken], bool]
 """Whether the asker may see a token of somebody else's, by its id; its secret never."""
+
+
+def describing_with(rights: Rights) -> MayDescribe:
+    """By rights on the token, or on the user whose it is (KIP-373)."""
+
+    def may(token_id: str, token: DelegationToken) -> bool:
+        return rights.may(
+            AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token_id, log_denied=False
+        ) or rights.may(
+            AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner, log_denied=False
+        )
+
+    return may
 
 
 def requester_of(context: admin_pb2.RequestContext) -> str:

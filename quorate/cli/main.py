@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.configs:configs",
         "Show configurations, and change them without a restart.",
     ),
+    "acls": ("quorate.cli.acls:acls", "Say who may do what."),
     "elect-leaders": (
         "quorate.cli.elect_leaders:elect_leaders",
         "Elect preferred leaders, or unclean ones.",

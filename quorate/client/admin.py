@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
-from quorate.client.calls import cluster, configs, replicas, tokens, topics
+from quorate.client.calls import acls, cluster, configs, replicas, tokens, topics
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.steps import Steps
@@ -60,6 +60,9 @@ class AdminMethods:
     describe_configs = admin_method(configs.describe_configs)
     alter_configs = admin_method(configs.alter_configs)
     incremental_alter_configs = admin_method(configs.incremental_alter_configs)
+    create_acls = admin_method(acls.create_acls)
+    delete_acls = admin_method(acls.delete_acls)
+    describe_acls = admin_method(acls.describe_acls)
     create_delegation_token = admin_method(tokens.create_delegation_token)
     renew_delegation_token = admin_method(tokens.renew_delegation_token)
     expire_delegation_token = admin_method(tokens.expire_delegation_token)

@@ -1,11 +1,18 @@
 """Access control entries for tests, in few words."""
 
+from broker.security.authorizer import Authorizer, AuthorizerSettings, Caller
+from broker.security.principal import ANONYMOUS
 from metadata_log.acls import AclEntry, AclOperation, AclPattern, AclPermission, PatternType
 from metadata_log.acls import ResourceType as Resource
+from metadata_log.image import Image
 from metadata_log.records import AclAdded, AclRemoved
 from tests.support.metadata import MetadataLogBuilder
 
 Binding = tuple[AclPattern, AclEntry]
+
+
+NO_AUTHORIZER = Authorizer(lambda: Image().acls, AuthorizerSettings())
+ALL_RIGHTS = NO_AUTHORIZER.rights_of(Caller(ANONYMOUS, "127.0.0.1"))
 
 
 def acl(

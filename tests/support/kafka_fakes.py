@@ -25,6 +25,8 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
+from broker.security.authorizer import Authorizer, AuthorizerSettings
+from metadata_log.image import Image
 from metadata_log.types import (
     DEFAULT_LISTENER,
     BrokerEpoch,
@@ -426,7 +428,11 @@ class FakeBrokerInside:
         return at
 
 
-def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: ANN401 - any config value
+def fake_broker(
+    log_dir: Path,
+    image: Callable[[], Image] = Image,
+    **overrides: Any,  # noqa: ANN401 - any config value
+) -> FakeBrokerInside:
     """``overrides``: broker configuration, with ``_`` for ``.``"""
     values: dict[str, object] = {
         "broker.id": BROKER,
@@ -438,15 +444,18 @@ def fake_broker(log_dir: Path, **overrides: Any) -> FakeBrokerInside:  # noqa: A
     replicas = FakeReplicas(metadata)
     forwarder = FakeForwarder(metadata)
     configs = FakeConfigs()
+    config = BROKER_SPEC.parse(values)
     services = KafkaServices(
-        config=BROKER_SPEC.parse(values),
+        config=config,
         broker_id=BROKER,
         cluster_id="test-cluster",
         replicas=replicas,
         metadata=metadata,
         forwarder=forwarder,
         producer_ids=FakeProducerIds(),
+        authorizer=Authorizer(lambda: image().acls, AuthorizerSettings.of(config)),
         features=lambda: forwarder.in_force,
         describe_configs=configs.describe,
+        image=image,
     )
     return FakeBrokerInside(metadata, replicas, forwarder, configs, services, KafkaServer(services))

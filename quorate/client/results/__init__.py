@@ -1,5 +1,13 @@
 """Typed answers of the admin client: frozen values, independent of the wire."""
 
+from quorate.client.results.acls import AclBinding as AclBinding
+from quorate.client.results.acls import AclDeletion as AclDeletion
+from quorate.client.results.acls import AclFilter as AclFilter
+from quorate.client.results.acls import AclOperation as AclOperation
+from quorate.client.results.acls import AclPermission as AclPermission
+from quorate.client.results.acls import AclResult as AclResult
+from quorate.client.results.acls import PatternType as PatternType
+from quorate.client.results.acls import ResourceType as ResourceType
 from quorate.client.results.cluster import BrokerInfo as BrokerInfo
 from quorate.client.results.cluster import ClusterStatus as ClusterStatus
 from quorate.client.results.configs import ConfigChange as ConfigChange

@@ -7,6 +7,7 @@ from broker.config.spec import BROKER_SPEC
 from broker.config_description import describe
 from metadata_log.configuration import ConfigSpec
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.acls import ALL_RIGHTS
 from tests.unit.broker.test_dynamic_config import ME, Cluster
 
 RATE = "leader.replication.throttled.rate"
@@ -20,7 +21,7 @@ def described(
         include_synonyms=more,
         include_documentation=more,
     )
-    (found,) = describe(request, cluster.log.image, cluster.file, ME).results
+    (found,) = describe(request, cluster.log.image, cluster.file, ME, ALL_RIGHTS).results
     return found
 
 

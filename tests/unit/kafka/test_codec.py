@@ -43,7 +43,31 @@ def test_first_flexible_version_is_the_schemas(key: int, version: int) -> None:
 
 
 METADATA = {"topics": [{"name": "a", "topic_id": None}, {"name": "ü", "topic_id": None}]}
+ACL_FILTER = {
+    "resource_type_filter": 2,
+    "resource_name_filter": "t",
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": "*",
+    "operation": 1,
+    "permission_type": 1,
+}
 REQUESTS: dict[int, dict[str, Any]] = {
+    29: ACL_FILTER,
+    30: {
+        "creations": [
+            {
+                "resource_type": 2,
+                "resource_name": "t",
+                "resource_pattern_type": 4,
+                "principal": "User:ü",
+                "host": "*",
+                "operation": 3,
+                "permission_type": 3,
+            }
+        ]
+    },
+    31: {"filters": [ACL_FILTER]},
     17: {"mechanism": "SCRAM-SHA-256"},
     36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {

@@ -1,0 +1,156 @@
+"""What access control entries come to: deny over allow, by Kafka's rules. Pure.
+
+An entry is about a resource if its pattern is the literal name, the literal ``*``, or a prefix of
+the name. It is about somebody if it names them or ``User:*``, and their host or ``*``. An operation
+is allowed by what implies it; it is denied only by name, or by ALL.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from metadata_log.acls import (
+    ANY_HOST,
+    ANY_PRINCIPAL,
+    ANY_RESOURCE,
+    AclEntry,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    Acls,
+    EntriesByPrincipal,
+    PatternType,
+    ResourceType,
+)
+
+_DENIED_BY: Final[Mapping[AclOperation, frozenset[int]]] = MappingProxyType(
+    {operation: frozenset({operation, AclOperation.ALL}) for operation in AclOperation}
+)
+_IMPLIED_BY: Final = {
+    AclOperation.DESCRIBE: {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    },
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
+}
+_ALLOWED_BY: Final[Mapping[AclOperation, frozenset[int]]] = MappingProxyType(
+    {one: _DENIED_BY[one] | _IMPLIED_BY.get(one, set()) for one in AclOperation}
+)
+
+SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: frozenset(
+            {
+                AclOperation.READ,
+                AclOperation.WRITE,
+                AclOperation.CREATE,
+                AclOperation.DELETE,
+                AclOperation.ALTER,
+                AclOperation.DESCRIBE,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
+            }
+        ),
+        ResourceType.GROUP: frozenset(
+            {AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE}
+        ),
+        ResourceType.CLUSTER: frozenset(
+            {
+                AclOperation.CREATE,
+                AclOperation.ALTER,
+                AclOperation.DESCRIBE,
+                AclOperation.CLUSTER_ACTION,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
+                AclOperation.IDEMPOTENT_WRITE,
+            }
+        ),
+        ResourceType.TRANSACTIONAL_ID: frozenset({AclOperation.WRITE, AclOperation.DESCRIBE}),
+        ResourceType.DELEGATION_TOKEN: frozenset({AclOperation.DESCRIBE}),
+        ResourceType.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
+    }
+)
+"""What can be done with a resource, as Kafka has it; ALL is all of it."""
+
+
+def decide(
+    acls: Acls,
+    principal: str,
+    host: str,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+) -> bool | None:
+    """Whether the entries allow it; None: not one of them is about the resource."""
+    denied_by, allowed_by = _DENIED_BY[operation], _ALLOWED_BY[operation]
+    found = allowed = False
+    for pattern in patterns_over(resource_type, name):
+        by_principal = acls.get(pattern)
+        if by_principal is None:
+            continue
+        found = True
+        for entry in _entries_about(by_principal, principal, host):
+            if entry.permission == AclPermission.DENY and entry.operation in denied_by:
+                return False
+            if entry.permission == AclPermission.ALLOW and entry.operation in allowed_by:
+                allowed = True
+    return allowed if found else None
+
+
+def patterns_over(resource_type: int, name: str) -> Iterator[AclPattern]:
+    """Every pattern that applies to the resource: few beside those that may exist."""
+    yield AclPattern(resource_type, PatternType.LITERAL, name)
+    yield AclPattern(resource_type, PatternType.LITERAL, ANY_RESOURCE)
+    for length in range(1, len(name) + 1):
+        yield AclPattern(resource_type, PatternType.PREFIXED, name[:length])
+
+
+def decide_on_any(
+    acls: Acls,
+    principal: str,
+    host: str,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    *,
+    allowed_without: bool,
+) -> bool:
+    """Whether there may be a resource of the type on which the operation is allowed (KIP-679).
+
+    ``allowed_without``: a resource that no entry is about is everybody's.
+    """
+    denied: set[AclPattern] = set()
+    allowed: set[AclPattern] = set()
+    for pattern, by_principal in acls.items():
+        if pattern.resource_type != resource_type:
+            continue
+        for entry in _entries_about(by_principal, principal, host):
+            if entry.permission == AclPermission.DENY and entry.operation in _DENIED_BY[operation]:
+                denied.add(pattern)
+            elif entry.operation in _ALLOWED_BY[operation]:
+                allowed.add(pattern)
+    if AclPattern(resource_type, PatternType.LITERAL, ANY_RESOURCE) in denied:
+        return False
+    return allowed_without or any(not _is_dominated(pattern, denied) for pattern in allowed)
+
+
+def _is_dominated(allowed: AclPattern, denied: set[AclPattern]) -> bool:
+    """Whether what is denied covers all that the pattern allows."""
+    if allowed.pattern_type == PatternType.LITERAL and allowed.name == ANY_RESOURCE:
+        return False
+    over = patterns_over(allowed.resource_type, allowed.name)
+    return any(
+        pattern in denied
+        for pattern in over
+        if pattern.pattern_type == PatternType.PREFIXED or pattern == allowed
+    )
+
+
+def _entries_about(
+    by_principal: EntriesByPrincipal, principal: str, host: str
+) -> Iterator[AclEntry]:
+    for who in (principal, ANY_PRINCIPAL):
+        for entry in by_principal.get(who, ()):
+            if entry.host in (ANY_HOST, host):
+                yield entry

@@ -1,0 +1,369 @@
+"""What each Kafka API asks of its caller's rights: one row per API, for the authorization matrix.
+
+Whoever adds an API adds its row here, or says in ``OPEN`` why it needs no right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from metadata_log.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate_proto.v1 import errors_pb2
+from tests.support.acls import Binding, acl
+from tests.support.kafka_wire import Values, fetching, producing, record_batch
+
+Op = AclOperation
+TOPIC: Final = "t"
+"""The topic that requests are about: it exists, with one partition."""
+
+NEW_TOPIC: Final = "new"
+GROUP: Final = "g"
+WHO: Final = "User:alice"
+
+TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED: Final = errors_pb2.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+
+
+@dataclass(frozen=True)
+class Row:
+    """``needs``: entries any one of which is enough; a deny of each is refused. ``also``: entries
+    that it takes besides. ``denied``: the code, anywhere in the answer.
+    """
+
+    version: int
+    request: Values
+    needs: tuple[Binding, ...]
+    denied: int
+    also: tuple[Binding, ...] = ()
+
+
+def topic(operation: Op, name: str = TOPIC) -> Binding:
+    return acl(WHO, operation, ResourceType.TOPIC, name)
+
+
+def group(operation: Op) -> Binding:
+    return acl(WHO, operation, ResourceType.GROUP, GROUP)
+
+
+def cluster(operation: Op) -> Binding:
+    return acl(WHO, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+_ANY_ACL: Final = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def _describing(resource_type: int, name: str) -> Values:
+    resource = {
+        "resource_type": resource_type,
+        "resource_name": name,
+        "configuration_keys": None,
+    }
+    return {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+
+
+def _configuring(resource_type: int, name: str, operation: int | None = None) -> Values:
+    """``operation``: of IncrementalAlterConfigs."""
+    config: Values = {"name": "retention.ms", "value": "1"}
+    if operation is not None:
+        config["config_operation"] = operation
+    resource = {"resource_type": resource_type, "resource_name": name, "configs": [config]}
+    return {"resources": [resource], "validate_only": False}
+
+
+ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
+    {
+        0: (Row(9, producing(record_batch()), (topic(Op.WRITE),), TOPIC_DENIED),),
+        1: (Row(12, fetching(), (topic(Op.READ),), TOPIC_DENIED),),
+        2: (
+            Row(
+                6,
+                {
+                    "replica_id": -1,
+                    "isolation_level": 0,
+                    "topics": [
+                        {
+                            "name": TOPIC,
+                            "partitions": [
+                                {
+                                    "partition_index": 0,
+                                    "current_leader_epoch": -1,
+                                    "timestamp": -1,
+                                }
+                            ],
+                        }
+                    ],
+                },
+                (topic(Op.DESCRIBE), topic(Op.READ)),
+                TOPIC_DENIED,
+            ),
+        ),
+        3: (
+            Row(
+                9,
+                {
+                    "topics": [{"name": TOPIC}],
+                    "allow_auto_topic_creation": True,
+                    "include_cluster_authorized_operations": False,
+                    "include_topic_authorized_operations": False,
+                },
+                (topic(Op.DESCRIBE), topic(Op.WRITE)),
+                TOPIC_DENIED,
+            ),
+            Row(
+                9,
+                {
+                    "topics": [{"name": NEW_TOPIC}],
+                    "allow_auto_topic_creation": True,
+                    "include_cluster_authorized_operations": False,
+                    "include_topic_authorized_operations": False,
+                },
+                (topic(Op.CREATE, NEW_TOPIC), cluster(Op.CREATE)),
+                TOPIC_DENIED,
+                also=(topic(Op.DESCRIBE, NEW_TOPIC),),
+            ),
+        ),
+        9: (
+            Row(
+                7,
+                {
+                    "group_id": GROUP,
+                    "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                    "require_stable": False,
+                },
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+                also=(topic(Op.DESCRIBE),),
+            ),
+            Row(
+                7,
+                {
+                    "group_id": GROUP,
+                    "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                    "require_stable": False,
+                },
+                (topic(Op.DESCRIBE),),
+                TOPIC_DENIED,
+                also=(group(Op.DESCRIBE),),
+            ),
+        ),
+        10: (
+            Row(
+                4,
+                {"key_type": 0, "coordinator_keys": [GROUP]},
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+            ),
+        ),
+        19: (
+            Row(
+                7,
+                {
+                    "topics": [
+                        {
+                            "name": NEW_TOPIC,
+                            "num_partitions": 1,
+                            "replication_factor": 1,
+                            "assignments": [],
+                            "configs": [],
+                        }
+                    ],
+                    "timeout": 1_000,
+                    "validate_only": False,
+                },
+                (topic(Op.CREATE, NEW_TOPIC), cluster(Op.CREATE)),
+                TOPIC_DENIED,
+                also=(topic(Op.DESCRIBE_CONFIGS, NEW_TOPIC),),
+            ),
+        ),
+        20: (
+            Row(
+                5,
+                {"topic_names": [TOPIC], "timeout": 1_000},
+                (topic(Op.DELETE),),
+                TOPIC_DENIED,
+            ),
+        ),
+        22: (
+            Row(
+                4,
+                {
+                    "transactional_id": None,
+                    "transaction_timeout": 1_000,
+                    "producer_id": -1,
+                    "producer_epoch": -1,
+                },
+                (cluster(Op.IDEMPOTENT_WRITE), topic(Op.WRITE, "any")),
+                CLUSTER_DENIED,
+            ),
+        ),
+        23: (
+            Row(
+                4,
+                {
+                    "replica_id": -1,
+                    "topics": [
+                        {
+                            "topic": TOPIC,
+                            "partitions": [
+                                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+                            ],
+                        }
+                    ],
+                },
+                (topic(Op.DESCRIBE),),
+                TOPIC_DENIED,
+            ),
+        ),
+        29: (Row(3, _ANY_ACL, (cluster(Op.DESCRIBE), cluster(Op.ALTER)), CLUSTER_DENIED),),
+        30: (
+            Row(
+                3,
+                {
+                    "creations": [
+                        {
+                            "resource_type": 2,
+                            "resource_name": TOPIC,
+                            "resource_pattern_type": 3,
+                            "principal": "User:bob",
+                            "host": "*",
+                            "operation": 3,
+                            "permission_type": 3,
+                        }
+                    ]
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
+        31: (Row(3, {"filters": [_ANY_ACL]}, (cluster(Op.ALTER),), CLUSTER_DENIED),),
+        32: (
+            Row(4, _describing(2, TOPIC), (topic(Op.DESCRIBE_CONFIGS),), TOPIC_DENIED),
+            Row(4, _describing(4, "1"), (cluster(Op.DESCRIBE_CONFIGS),), CLUSTER_DENIED),
+        ),
+        33: (
+            Row(2, _configuring(2, TOPIC), (topic(Op.ALTER_CONFIGS),), TOPIC_DENIED),
+            Row(2, _configuring(4, "1"), (cluster(Op.ALTER_CONFIGS),), CLUSTER_DENIED),
+        ),
+        37: (
+            Row(
+                3,
+                {
+                    "topics": [{"name": TOPIC, "count": 2, "assignments": None}],
+                    "timeout": 1_000,
+                    "validate_only": False,
+                },
+                (topic(Op.ALTER),),
+                TOPIC_DENIED,
+            ),
+        ),
+        38: (
+            Row(
+                3,
+                {
+                    "owner_principal_type": "User",
+                    "owner_principal_name": "bob",
+                    "renewers": [],
+                    "max_lifetime": -1,
+                },
+                (acl(WHO, Op.CREATE_TOKENS, ResourceType.USER, "User:bob"),),
+                errors_pb2.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+            ),
+        ),
+        43: (
+            Row(
+                2,
+                {
+                    "election_type": 0,
+                    "topic_partitions": [{"topic": TOPIC, "partitions": [0]}],
+                    "timeout": 1_000,
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
+        44: (
+            Row(1, _configuring(2, TOPIC, 0), (topic(Op.ALTER_CONFIGS),), TOPIC_DENIED),
+            Row(1, _configuring(4, "", 0), (cluster(Op.ALTER_CONFIGS),), CLUSTER_DENIED),
+        ),
+        45: (
+            Row(
+                0,
+                {
+                    "timeout": 1_000,
+                    "topics": [
+                        {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}]}
+                    ],
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
+        46: (Row(0, {"timeout": 1_000, "topics": None}, (cluster(Op.DESCRIBE),), CLUSTER_DENIED),),
+        48: (
+            Row(
+                1,
+                {"components": [], "strict": False},
+                (cluster(Op.DESCRIBE_CONFIGS), cluster(Op.ALTER_CONFIGS)),
+                CLUSTER_DENIED,
+            ),
+        ),
+        49: (
+            Row(
+                1,
+                {
+                    "entries": [
+                        {
+                            "entity": [{"entity_type": "user", "entity_name": "bob"}],
+                            "ops": [{"key": "request_percentage", "value": 5.0, "remove": False}],
+                        }
+                    ],
+                    "validate_only": False,
+                },
+                (cluster(Op.ALTER_CONFIGS),),
+                CLUSTER_DENIED,
+            ),
+        ),
+        57: (
+            Row(
+                1,
+                {
+                    "timeout": 1_000,
+                    "feature_updates": [
+                        {
+                            "feature": "metadata_version",
+                            "max_version_level": 2,
+                            "upgrade_type": 1,
+                        }
+                    ],
+                    "validate_only": False,
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
+    }
+)
+"""By API key; several where an API asks for several rights."""
+
+OPEN: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        17: "how to authenticate, for those who have not yet",
+        18: "which versions are served, for those who have not authenticated yet",
+        36: "to authenticate",
+        39: "whoever holds the token may renew it, if it is theirs: the token says so",
+        40: "as 39",
+        41: "everybody sees their own tokens; others': see test_token_access.py",
+        60: "where the brokers are, as Kafka: without it nobody finds anything",
+    }
+)
+"""APIs that ask for no right, and why."""
