@@ -6,7 +6,7 @@ Stop: the leaderships move away, then the doors close, then the log, and the ses
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -51,6 +51,7 @@ from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
+from broker.metrics import Metric, Metrics
 from broker.quota.client_usage import ClientUsage
 from broker.quota.config import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
 from broker.quota.windowed_rate import QuotaWindow
@@ -106,6 +107,8 @@ class BrokerNode:
         self._follower = MetadataFollower(self._quorum)
         self._channels = surroundings.peer_channels()
         self._cache = MetadataCache()
+        self._metrics = Metrics()
+        self._metrics.add(self._controller_metrics)
         self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
         self._limits = LiveLimits(self._live)
         self._token_keys = TokenKeys(
@@ -271,6 +274,7 @@ class BrokerNode:
             reads=admin_reads(
                 self._follower, self._config_reads, self._describe_tokens, self._authorizer
             ),
+            metrics=self._metrics,
         )
 
     def _logins(self) -> Logins:
@@ -300,6 +304,10 @@ class BrokerNode:
             open_channel=self._surroundings.open_channel,
             throttles=throttles(self._live),
         )
+
+    def _controller_metrics(self) -> Iterable[Metric]:
+        controller = self._active_controller()
+        return () if controller is None else controller.metrics()
 
     def _usage(self) -> ClientUsage:
         window = QuotaWindow(

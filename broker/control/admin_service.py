@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from broker.control.changes import ADMIN_SERVICE, CHANGES, A, Change, Q
 from broker.control.cluster_status import cluster_status
 from broker.control.ports import ActiveController, CurrentController, Images, QuorumView, in_office
+from broker.metrics import Metric
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
@@ -57,6 +58,7 @@ class AdminService:
         controller: CurrentController,
         min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,
+        metrics: Iterable[Metric] = (),
         reads: Mapping[str, Read] = MappingProxyType({}),
     ) -> None:
         self._cluster_id = cluster_id
@@ -66,6 +68,7 @@ class AdminService:
         self._controller = controller
         self._min_insync_replicas = min_insync_replicas
         self._broker_alerts = broker_alerts
+        self._metrics = metrics
         self._reads = reads
 
     def handlers(self) -> dict[str, MethodHandler]:
@@ -135,6 +138,10 @@ class AdminService:
         controller = self._controller()
         status.alerts.extend(controller.alerts if controller is not None else ())
         status.alerts.extend(self._broker_alerts())
+        status.metrics.extend(
+            admin_pb2.Metric(group=one.group, name=one.name, tags=dict(one.tags), value=one.value)
+            for one in self._metrics
+        )
         return status
 
     def _meant(self, context: admin_pb2.RequestContext) -> ActiveController | None:

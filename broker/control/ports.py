@@ -1,9 +1,10 @@
 """What control and the controller need from the rest of a broker, as narrow as they use it."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.control.changes import A, Change, Q
+from broker.metrics import Metric
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import Operation, TransactionResult
@@ -104,6 +105,9 @@ class ActiveController(Protocol):
 
     @property
     def controller_epoch(self) -> ControllerEpoch: ...
+
+    def metrics(self) -> Iterable[Metric]:
+        """How busy it is, and what clients have it do (Q9)."""
 
     @property
     def alerts(self) -> list[str]:

@@ -25,6 +25,9 @@ TIMEOUT_MS: Final = 30_000
 KINDS: Final[Mapping[frozenset[str], str]] = {
     frozenset({"topics"}): "quorate.cli.config_kinds.resources:TOPICS",
     frozenset({"brokers"}): "quorate.cli.config_kinds.resources:BROKERS",
+    frozenset({"users"}): "quorate.cli.config_kinds.quotas:QUOTAS",
+    frozenset({"clients"}): "quorate.cli.config_kinds.quotas:QUOTAS",
+    frozenset({"users", "clients"}): "quorate.cli.config_kinds.quotas:QUOTAS",
 }
 """Entity types named together → the ``Kind`` that they are."""
 

@@ -15,30 +15,47 @@ from quorate.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from quorate.client.results import ClusterStatus, PartitionName
+    from quorate.client.results import ClusterStatus, Metric, PartitionName
 
 
 @click.command()
 @cluster_options
+@click.option("--metrics", is_flag=True, help="Show what brokers tell of themselves instead.")
 @timeout_option(10_000)
 @json_option
-def status(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
+def status(
+    bootstrap_server: str | None, data: Path | None, metrics: bool, timeout_ms: int, as_json: bool
+) -> None:
     """Show controller, brokers and partitions in trouble.
 
     \b
     Example:
       quorate status --bootstrap-server 127.0.0.1:9092
       quorate status --data ./quorate-data --json
+      quorate status --metrics
     """
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
     with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+        if metrics:
+            _show_metrics(admin.metrics(), as_json=as_json)
+            return
         found = replace(admin.cluster_status(), alerts=tuple(admin.cluster_alerts()))
     if as_json:
         print_json(as_document(found))
     else:
         _show(found)
+
+
+def _show_metrics(metrics: "list[Metric]", *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(metric) for metric in metrics])
+        return
+    for one in metrics:
+        tags = ", ".join(f"{key}={value}" for key, value in sorted(one.tags.items()) if value)
+        whose = f"{{{tags}}}" if tags else ""
+        click.echo(f"broker {one.broker_id:<4} {one.group} {one.name}{whose} {one.value:g}")
 
 
 def as_document(status: "ClusterStatus") -> dict[str, Any]:

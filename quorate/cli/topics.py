@@ -75,7 +75,7 @@ def create(
         --config min.insync.replicas=2
     """
     from quorate.client.admin import AdminClient
-    from quorate.client.results import NewTopic
+    from quorate.client.results import CreateTopicsOptions, NewTopic
     from quorate_proto.v1 import errors_pb2
 
     if replica_assignment and (partitions or replication_factor):
@@ -92,7 +92,9 @@ def create(
     )
     bootstrap = resolve_bootstrap(bootstrap_server, data)
     with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
-        (result,) = admin.create_topics([wanted])
+        (result,) = admin.create_topics(
+            [wanted], CreateTopicsOptions(retry_on_quota_violation=False)
+        )
     existed = if_not_exists and result.error_code == errors_pb2.TOPIC_ALREADY_EXISTS
     if not existed:
         result.raise_for_error()
@@ -157,7 +159,7 @@ def alter(
       quorate topics alter --topic events --remove-partitions 11,10
     """
     from quorate.client.admin import AdminClient
-    from quorate.client.results import NewPartitions, PartitionName
+    from quorate.client.results import CreatePartitionsOptions, NewPartitions, PartitionName
 
     if (partitions is None) == (remove_partitions is None):
         raise click.UsageError("give either --partitions or --remove-partitions")
@@ -169,7 +171,9 @@ def alter(
         if partitions is not None:
             assignments = parse_assignment(replica_assignment) if replica_assignment else ()
             wanted = NewPartitions(name=topic, count=partitions, assignments=assignments)
-            (result,) = admin.create_partitions([wanted])
+            (result,) = admin.create_partitions(
+                [wanted], CreatePartitionsOptions(retry_on_quota_violation=False)
+            )
         else:
             names = [PartitionName(topic=topic, partition=number) for number in removed]
             (result,) = admin.remove_partitions(names)
@@ -268,11 +272,12 @@ def delete(
       quorate topics delete --topic events --if-exists
     """
     from quorate.client.admin import AdminClient
+    from quorate.client.results import DeleteTopicsOptions
     from quorate_proto.v1 import errors_pb2
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
     with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
-        results = admin.delete_topics(names)
+        results = admin.delete_topics(names, DeleteTopicsOptions(retry_on_quota_violation=False))
     deleted: list[str] = []
     for result in results:
         if if_exists and result.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION:

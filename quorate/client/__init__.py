@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from quorate.client.errors import ClusterUnreachable as ClusterUnreachable
     from quorate.client.errors import QuorateError as QuorateError
     from quorate.client.errors import RequestFailed as RequestFailed
+    from quorate.client.errors import (
+        ThrottlingQuotaExceededError as ThrottlingQuotaExceededError,
+    )
     from quorate.client.results import ClusterStatus as ClusterStatus
+    from quorate.client.results import CreatePartitionsOptions as CreatePartitionsOptions
+    from quorate.client.results import CreateTopicsOptions as CreateTopicsOptions
+    from quorate.client.results import DeleteTopicsOptions as DeleteTopicsOptions
     from quorate.client.results import NewTopic as NewTopic
     from quorate.client.results import TopicInfo as TopicInfo
     from quorate.client.results import TopicResult as TopicResult
@@ -23,9 +29,13 @@ _HOMES: Final = {
     "AsyncAdminClient": "admin",
     "ClusterStatus": "results",
     "ClusterUnreachable": "errors",
+    "CreatePartitionsOptions": "results",
+    "CreateTopicsOptions": "results",
+    "DeleteTopicsOptions": "results",
     "NewTopic": "results",
     "QuorateError": "errors",
     "RequestFailed": "errors",
+    "ThrottlingQuotaExceededError": "errors",
     "TopicInfo": "results",
     "TopicResult": "results",
 }
@@ -35,9 +45,13 @@ __all__ = [
     "AsyncAdminClient",
     "ClusterStatus",
     "ClusterUnreachable",
+    "CreatePartitionsOptions",
+    "CreateTopicsOptions",
+    "DeleteTopicsOptions",
     "NewTopic",
     "QuorateError",
     "RequestFailed",
+    "ThrottlingQuotaExceededError",
     "TopicInfo",
     "TopicResult",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
-from quorate.client.calls import acls, cluster, configs, replicas, tokens, topics
+from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.steps import Steps
@@ -67,8 +67,11 @@ class AdminMethods:
     renew_delegation_token = admin_method(tokens.renew_delegation_token)
     expire_delegation_token = admin_method(tokens.expire_delegation_token)
     describe_delegation_tokens = admin_method(tokens.describe_delegation_tokens)
+    alter_client_quotas = admin_method(quotas.alter_client_quotas)
+    describe_client_quotas = admin_method(quotas.describe_client_quotas)
     cluster_status = admin_method(cluster.cluster_status)
     cluster_alerts = admin_method(cluster.cluster_alerts)
+    metrics = admin_method(cluster.metrics)
     resign_controller = admin_method(cluster.resign_controller)
     move_controller = admin_method(cluster.move_controller)
     update_features = admin_method(cluster.update_features)

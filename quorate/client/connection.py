@@ -16,7 +16,9 @@ from google.protobuf.message import Message
 from quorate.client.errors import ClusterUnreachable, RequestFailed
 from quorate.client.results import ClusterStatus
 from quorate.client.steps import (
+    Patience,
     Question,
+    Request,
     Service,
     Steps,
     ToAnyBroker,
@@ -92,6 +94,7 @@ class ClusterConnection:
             ClusterUnreachable: nobody answered before the deadline.
             RequestFailed: the controller refused the request as a whole.
         """
+        deadline = _Deadline(self._timeout_ms)
         answer: Any = None
         while True:
             try:
@@ -99,10 +102,15 @@ class ClusterConnection:
             except StopIteration as end:
                 result: R = end.value
                 return result
-            answer = yield from self._answer(question)
+            answer = yield from self._answer(question, deadline)
 
-    def _answer(self, question: Question) -> Effects[Any]:
+    def _answer(self, question: Question, deadline: "_Deadline") -> Effects[Any]:
         match question:
+            case Patience(time_ms=time_ms):
+                if time_ms / 1000 >= deadline.left_s():
+                    return False
+                yield Pause(time_ms / 1000)
+                return True
             case ToController():
                 return (yield from self._on_controller(question))
             case ToAnyBroker():
@@ -197,7 +205,7 @@ class ClusterConnection:
                 failures.append(str(error))
         return list(self._addresses)
 
-    def _fill_in(self, question: Question) -> None:
+    def _fill_in(self, question: Request) -> None:
         """Who asks and how long they wait, in requests that have a place for it."""
         request: Any = question.request
         if "context" in request.DESCRIPTOR.fields_by_name:

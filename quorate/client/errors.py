@@ -29,3 +29,11 @@ class RequestFailed(QuorateError):
         self.error = error_name(code)
         self.message = message
         super().__init__(f"{self.error}: {message}" if message else self.error)
+
+
+class ThrottlingQuotaExceededError(RequestFailed):
+    """Refused for now: to be tried again after ``throttle_time_ms`` (KIP-599)."""
+
+    def __init__(self, throttle_time_ms: int, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.throttle_time_ms = throttle_time_ms

@@ -49,7 +49,16 @@ class ToEachBroker:
     service: Service = "admin"
 
 
-Question = ToController | ToAnyBroker | ToEachBroker
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Wait so long, if the call's time allows it. The answer: whether it did."""
+
+    time_ms: int
+
+
+Request = ToController | ToAnyBroker | ToEachBroker
+
+Question = Request | Patience
 
 Steps = Generator[Question, Any, R]
 """An admin call that ends in an ``R``."""

@@ -1,5 +1,6 @@
 """Brokers in this process that answer the admin client."""
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -7,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 import grpc
 from google.protobuf.message import Message
 
+from broker.quota.description import describe
+from metadata_log.client_quotas import QuotaEntity
 from quorate_proto.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -47,6 +50,14 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
             ],
             offline_partitions=[admin_pb2.PartitionRef(topic="t", partition=2)],
             alerts=[f"alert of {self.broker_id}"],
+            metrics=[
+                admin_pb2.Metric(
+                    group="ControllerMutation",
+                    name="tokens",
+                    tags={"user": "anna", "client-id": ""},
+                    value=-7.5 * self.broker_id,
+                )
+            ],
         )
 
     def CreateTopics(
@@ -54,6 +65,20 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
     ) -> admin_pb2.CreateTopicsResponse:
         if self.broker_id != self.cluster.controller_id:
             return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        over_quota = self.cluster.over_quota
+        if over_quota:
+            over_quota.popleft()
+            return admin_pb2.CreateTopicsResponse(
+                topics=[
+                    admin_pb2.TopicResult(
+                        name=topic.name,
+                        error_code=errors_pb2.THROTTLING_QUOTA_EXCEEDED,
+                        error_message="over",
+                    )
+                    for topic in request.topics
+                ],
+                throttle_time_ms=20,
+            )
         self.created += [topic.name for topic in request.topics]
         return admin_pb2.CreateTopicsResponse(
             topics=[
@@ -164,6 +189,27 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
             error_message=f"broker {request.broker_id} is not there",
         )
 
+    def AlterClientQuotas(
+        self, request: admin_pb2.AlterClientQuotasRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.AlterClientQuotasResponse:
+        self.asked.append(request)
+        return admin_pb2.AlterClientQuotasResponse(
+            results=[
+                admin_pb2.QuotaResult(
+                    entity=one.entity,
+                    error_code=errors_pb2.INVALID_REQUEST if bad else 0,
+                    error_message="bad: no" if bad else "",
+                )
+                for one in request.alterations
+                for bad in [any(change.key == "bad" for change in one.changes)]
+            ]
+        )
+
+    def DescribeClientQuotas(
+        self, request: admin_pb2.DescribeClientQuotasRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.DescribeClientQuotasResponse:
+        return describe(self.cluster.quotas, request)
+
     def DescribeTopics(
         self, request: replication_pb2.DescribeTopicsRequest, context: grpc.ServicerContext
     ) -> replication_pb2.DescribeTopicsResponse:
@@ -180,6 +226,9 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
 class FakeCluster:
     def __init__(self, brokers: int, controller_id: int) -> None:
         self.controller_id = controller_id
+        self.over_quota: deque[None] = deque()
+        """As many creations are refused over the quota."""
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.brokers = [
             FakeBroker(broker_id, self)  # type: ignore[abstract]  # gRPC refuses the rest
             for broker_id in range(1, brokers + 1)

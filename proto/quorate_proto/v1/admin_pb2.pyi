@@ -2506,6 +2506,7 @@ class ClusterStatusResponse(google.protobuf.message.Message):
     AT_MIN_ISR_PARTITIONS_FIELD_NUMBER: builtins.int
     UNDER_MIN_ISR_PARTITIONS_FIELD_NUMBER: builtins.int
     FEATURES_FIELD_NUMBER: builtins.int
+    METRICS_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """Cluster."""
     controller_id: builtins.int
@@ -2548,6 +2549,10 @@ class ClusterStatusResponse(google.protobuf.message.Message):
     def features(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FeatureStatus]:
         """Levels in force."""
 
+    @property
+    def metrics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Metric]:
+        """Of the broker that answers."""
+
     def __init__(
         self,
         *,
@@ -2565,10 +2570,59 @@ class ClusterStatusResponse(google.protobuf.message.Message):
         at_min_isr_partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
         under_min_isr_partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
         features: collections.abc.Iterable[Global___FeatureStatus] | None = ...,
+        metrics: collections.abc.Iterable[Global___Metric] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alerts", b"alerts", "at_min_isr_partitions", b"at_min_isr_partitions", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "features", b"features", "metadata_offset", b"metadata_offset", "offline_partitions", b"offline_partitions", "partitions", b"partitions", "quorum_leader", b"quorum_leader", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alerts", b"alerts", "at_min_isr_partitions", b"at_min_isr_partitions", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "features", b"features", "metadata_offset", b"metadata_offset", "metrics", b"metrics", "offline_partitions", b"offline_partitions", "partitions", b"partitions", "quorum_leader", b"quorum_leader", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions"]) -> None: ...
 
 Global___ClusterStatusResponse: typing_extensions.TypeAlias = ClusterStatusResponse
+
+@typing.final
+class Metric(google.protobuf.message.Message):
+    """A figure that a broker tells of itself."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class TagsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    GROUP_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    group: builtins.str
+    """"ControllerMutation"."""
+    name: builtins.str
+    """"tokens"."""
+    value: builtins.float
+    """Now."""
+    @property
+    def tags(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Of whom: "user", "client-id"."""
+
+    def __init__(
+        self,
+        *,
+        group: builtins.str = ...,
+        name: builtins.str = ...,
+        tags: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        value: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["group", b"group", "name", b"name", "tags", b"tags", "value", b"value"]) -> None: ...
+
+Global___Metric: typing_extensions.TypeAlias = Metric
 
 @typing.final
 class ResignControllerRequest(google.protobuf.message.Message):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from quorate.client.results import ClusterStatus, FeatureResult
+from quorate.client.results import ClusterStatus, FeatureResult, Metric
 from quorate.client.steps import Steps, ToAnyBroker, ToController, ToEachBroker
 from quorate_proto.v1 import admin_pb2
 
@@ -30,6 +30,20 @@ def cluster_alerts() -> Steps[list[str]]:
         if answer is None
     }
     return sorted(alerts)
+
+
+def metrics() -> Steps[list[Metric]]:
+    """What every live broker tells of itself; those that do not answer are left out."""
+    status = yield from cluster_status()
+    brokers = {broker.grpc: broker for broker in status.brokers}
+    request = admin_pb2.ClusterStatusRequest()
+    answers = yield ToEachBroker(list(brokers), "ClusterStatus", request)
+    return [
+        Metric.from_proto(brokers[address].id, metric)
+        for address, answer in answers.items()
+        if answer is not None
+        for metric in answer.metrics
+    ]
 
 
 def resign_controller() -> Steps[int]:

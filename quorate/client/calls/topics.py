@@ -1,44 +1,54 @@
 """Topics and their partitions: made, grown, shrunk, removed, described."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from quorate.client.calls.naming import by_topic
 from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     CreatePartitionsOptions,
+    CreateTopicsOptions,
+    DeleteTopicsOptions,
     NewPartitions,
     NewTopic,
     PartitionName,
     TopicInfo,
     TopicResult,
 )
-from quorate.client.steps import Steps, ToAnyBroker, ToController
+from quorate.client.steps import Patience, Steps, ToAnyBroker, ToController
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
+
+T = TypeVar("T")
 
 _EVERY_TOPIC: Final = replication_pb2.DescribeTopicsRequest(all=True)
 
 
 def create_topics(
-    topics: Sequence[NewTopic], *, validate_only: bool = False
+    topics: Sequence[NewTopic],
+    options: CreateTopicsOptions = CreateTopicsOptions(),  # noqa: B008 - frozen
 ) -> Steps[list[TopicResult]]:
     """One result per topic, in order."""
-    request = admin_pb2.CreateTopicsRequest(
-        topics=[topic.to_proto() for topic in topics], validate_only=validate_only
-    )
-    answer: admin_pb2.CreateTopicsResponse = yield ToController(
-        "CreateTopics", request, "creating topics"
-    )
-    return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def ask(some: Sequence[NewTopic]) -> ToController:
+        request = admin_pb2.CreateTopicsRequest(
+            topics=[topic.to_proto() for topic in some], validate_only=options.validate_only
+        )
+        return ToController("CreateTopics", request, "creating topics")
+
+    return (yield from _until_admitted(topics, ask, retry=options.retry_on_quota_violation))
 
 
-def delete_topics(names: Sequence[str]) -> Steps[list[TopicResult]]:
+def delete_topics(
+    names: Sequence[str],
+    options: DeleteTopicsOptions = DeleteTopicsOptions(),  # noqa: B008 - frozen
+) -> Steps[list[TopicResult]]:
     """One result per name, in order."""
-    request = admin_pb2.DeleteTopicsRequest(names=list(names))
-    answer: admin_pb2.DeleteTopicsResponse = yield ToController(
-        "DeleteTopics", request, "deleting topics"
-    )
-    return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def ask(some: Sequence[str]) -> ToController:
+        request = admin_pb2.DeleteTopicsRequest(names=list(some))
+        return ToController("DeleteTopics", request, "deleting topics")
+
+    return (yield from _until_admitted(names, ask, retry=options.retry_on_quota_violation))
 
 
 def create_partitions(
@@ -46,13 +56,32 @@ def create_partitions(
     options: CreatePartitionsOptions = CreatePartitionsOptions(),  # noqa: B008 - frozen
 ) -> Steps[list[TopicResult]]:
     """One result per topic, in order."""
-    request = admin_pb2.CreatePartitionsRequest(
-        topics=[topic.to_proto() for topic in partitions], validate_only=options.validate_only
-    )
-    answer: admin_pb2.CreatePartitionsResponse = yield ToController(
-        "CreatePartitions", request, "adding partitions"
-    )
-    return [TopicResult.from_proto(result) for result in answer.topics]
+
+    def ask(some: Sequence[NewPartitions]) -> ToController:
+        request = admin_pb2.CreatePartitionsRequest(
+            topics=[topic.to_proto() for topic in some], validate_only=options.validate_only
+        )
+        return ToController("CreatePartitions", request, "adding partitions")
+
+    return (yield from _until_admitted(partitions, ask, retry=options.retry_on_quota_violation))
+
+
+def _until_admitted(
+    items: Sequence[T], ask: Callable[[Sequence[T]], ToController], *, retry: bool
+) -> Steps[list[TopicResult]]:
+    """Ask for ``items``; then, with ``retry``, again for those that are over the client's quota,
+    each time after as long as the controller says (Q10).
+    """
+    answer = yield ask(items)
+    results = [TopicResult.from_proto(one, answer.throttle_time_ms) for one in answer.topics]
+    while retry:
+        refused = [position for position, one in enumerate(results) if one.is_over_quota]
+        if not refused or not (yield Patience(max(1, answer.throttle_time_ms))):
+            break
+        answer = yield ask([items[position] for position in refused])
+        for position, one in zip(refused, answer.topics, strict=True):
+            results[position] = TopicResult.from_proto(one, answer.throttle_time_ms)
+    return results
 
 
 def remove_partitions(

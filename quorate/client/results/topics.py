@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from quorate.client.errors import RequestFailed, error_name
+from quorate.client.errors import RequestFailed, ThrottlingQuotaExceededError, error_name
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
 
@@ -56,15 +56,38 @@ class NewPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsOptions:
-    """How partitions are created. ``validate_only``: check, change nothing."""
+class CreateTopicsOptions:
+    """How topics are created. ``validate_only``: check, change nothing.
+
+    ``retry_on_quota_violation``: try again what is refused over the quota, when the controller says
+    so, as long as the client's timeout allows; else, and then, the refusal is the result (Q10).
+    """
 
     validate_only: bool = False
+    retry_on_quota_violation: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsOptions:
+    """How partitions are created: as ``CreateTopicsOptions``."""
+
+    validate_only: bool = False
+    retry_on_quota_violation: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsOptions:
+    """How topics are deleted: as ``CreateTopicsOptions``."""
+
+    retry_on_quota_violation: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+    """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success.
+
+    ``throttle_time_ms``: what is refused over a quota is to be tried again after so long.
+    """
 
     name: str
     error_code: int
@@ -73,9 +96,10 @@ class TopicResult:
     topic_id: bytes
     num_partitions: int
     replication_factor: int
+    throttle_time_ms: int = 0
 
     @classmethod
-    def from_proto(cls, result: admin_pb2.TopicResult) -> "TopicResult":
+    def from_proto(cls, result: admin_pb2.TopicResult, throttle_time_ms: int = 0) -> "TopicResult":
         return cls(
             name=result.name,
             error_code=result.error_code,
@@ -84,18 +108,29 @@ class TopicResult:
             topic_id=result.topic_id,
             num_partitions=result.num_partitions,
             replication_factor=result.replication_factor,
+            throttle_time_ms=throttle_time_ms if _is_over_quota(result.error_code) else 0,
         )
 
     @property
     def ok(self) -> bool:
         return self.error_code == errors_pb2.NONE
 
+    @property
+    def is_over_quota(self) -> bool:
+        """Refused for now: to be tried again after ``throttle_time_ms``."""
+        return _is_over_quota(self.error_code)
+
     def raise_for_error(self) -> "TopicResult":
         """This result.
 
         Raises:
+            ThrottlingQuotaExceededError: for now, over a quota.
             RequestFailed: the topic was refused.
         """
+        if self.is_over_quota:
+            raise ThrottlingQuotaExceededError(
+                self.throttle_time_ms, self.error_code, self.message or f"topic {self.name!r}"
+            )
         if not self.ok:
             raise RequestFailed(self.error_code, self.message or f"topic {self.name!r}")
         return self
@@ -133,3 +168,7 @@ class TopicInfo:
             for partition in topic.partitions
         )
         return cls(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _is_over_quota(error_code: int) -> bool:
+    return error_code == errors_pb2.THROTTLING_QUOTA_EXCEEDED

@@ -8,7 +8,12 @@ import pytest
 
 from quorate.cli.main import run
 from quorate.client import admin
-from quorate.client.results import NewPartitions, PartitionName, TopicResult
+from quorate.client.results import (
+    CreatePartitionsOptions,
+    NewPartitions,
+    PartitionName,
+    TopicResult,
+)
 
 
 def outcome(code: int = 0, error: str = "NONE") -> TopicResult:
@@ -28,7 +33,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the admin client was asked for; topic "bad" is refused."""
     asked: list[Any] = []
 
-    def create(self: admin.AdminClient, wanted: Sequence[NewPartitions]) -> list[TopicResult]:
+    def create(
+        self: admin.AdminClient, wanted: Sequence[NewPartitions], options: CreatePartitionsOptions
+    ) -> list[TopicResult]:
+        assert not options.retry_on_quota_violation
         asked.extend(wanted)
         return [outcome(37, "INVALID_PARTITIONS") if wanted[0].name == "bad" else outcome()]
 
