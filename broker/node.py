@@ -41,6 +41,8 @@ from broker.control.metadata_view import add_metadata_view_to_server
 from broker.control.ports import ActiveController
 from broker.control.registration import BrokerRegistrar
 from broker.control.service import BrokerControlService, add_broker_control_to_server
+from broker.controller.administration import Means
+from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
@@ -172,12 +174,29 @@ class BrokerNode:
         self, on_stop: Callable[[Callable[[], Awaitable[None]]], object], *, log_may_be_lost: bool
     ) -> None:
         """Listen, register under the addresses listened on, and stand for controller."""
+        trail = self._surroundings.audit_trail(self._cleanup)
+        bridge = Bridge(
+            self._broker_id,
+            broker_epoch=self._broker_epoch,
+            quorum=self._quorum,
+            images=self._follower,
+            means=Means(
+                config=self._live,
+                clock_ms=self._surroundings.wall_clock_ms,
+                token_keys=self._token_keys,
+                draw_id=lambda: self._surroundings.random_bytes(ID_BYTES).hex(),
+            ),
+            trail=trail,
+        )
+        bridge.start()
+        on_stop(bridge.close)
         forwarder = ControllerForwarder(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch,
             images=self._follower,
             channels=self._channels,
             local=self._active_controller,
+            bridge=bridge,
             clock_ms=self._surroundings.now_ms,
         )
         kafka = self._surroundings.kafka_listener(
@@ -236,7 +255,8 @@ class BrokerNode:
             draw=partial(draw_ids, self._surroundings.random_bytes),
             clock_ms=self._surroundings.wall_clock_ms,
             token_keys=self._token_keys,
-            trail=self._surroundings.audit_trail(self._cleanup),
+            trail=trail,
+            bridge=bridge,
         )
         await self._registrar.start()
         on_stop(self._registrar.close)

@@ -13,11 +13,18 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from metadata_log.draft import Changes, Draft
+from metadata_log.features import (
+    BRIDGE,
+    INTER_BROKER_PROTOCOL,
+    brokers_may_write,
+    metadata_version,
+)
 from metadata_log.image import Image
-from metadata_log.paths import version_at
+from metadata_log.paths import ADMINISTRATION, BROKER_IDS, version_at
 from metadata_log.records import (
     Absent,
     AtVersion,
+    ChangeNote,
     Condition,
     ControllerEpochIs,
     Operation,
@@ -29,7 +36,7 @@ from metadata_log.records import (
     TransactionResult,
 )
 from metadata_log.rules.requirements import NotInForce, Refused
-from metadata_log.rules.table import RULES
+from metadata_log.rules.table import RULES, Rule
 from metadata_log.types import NO_SESSION, MetadataOffset
 
 
@@ -167,22 +174,48 @@ def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -
         for record in operation.records:
             rule = RULES[type(record)]
             if rule.needs_controller:
-                _require_epoch_given(operation, record)
+                _require_authority(draft, operation, record, rule)
             version = rule.apply(draft, offset, record)
+            if rule.bridged and type(record) is not ChangeNote:
+                _note_administration(draft, offset)
     except Refused as refusal:
         draft.undo_to(mark)
         return OperationResult(code=refusal.code, detail=refusal.detail)
     return OperationResult(version=version)
 
 
-def _require_epoch_given(operation: Operation, record: Record) -> None:
+def _require_authority(draft: Draft, operation: Operation, record: Record, rule: Rule) -> None:
+    """The controller's epoch; or, for what is bridged, a live broker at inter_broker_protocol 1."""
     for condition in operation.conditions:
         if isinstance(condition, ControllerEpochIs):
             return
+    if rule.bridged and metadata_version(draft) >= BRIDGE and _by_broker(operation):
+        if brokers_may_write(draft):
+            return
+        raise Refused(
+            ResultCode.CONTROLLER_FENCED,
+            f"{type(record).__name__} is the controller's to write: {INTER_BROKER_PROTOCOL} is "
+            f"at {draft.features.get(INTER_BROKER_PROTOCOL)}",
+        )
     raise Refused(
         ResultCode.INVALID,
         f"{type(record).__name__} is the controller's to write: it must carry its epoch",
     )
+
+
+def _note_administration(draft: Draft, offset: MetadataOffset) -> None:
+    """Older voters keep no such note: nobody does before they are gone."""
+    if metadata_version(draft) >= BRIDGE:
+        draft.administered = offset
+
+
+def _by_broker(operation: Operation) -> bool:
+    """Whether a registered broker stands for it, by its broker epoch, and has seen what it changes.
+
+    Conditions hold already when this is asked.
+    """
+    paths = {one.path for one in operation.conditions if isinstance(one, AtVersion)}
+    return ADMINISTRATION in paths and any(path.startswith(BROKER_IDS) for path in paths)
 
 
 def _check(draft: Draft, condition: Condition) -> None:

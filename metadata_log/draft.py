@@ -217,6 +217,7 @@ class Draft:
             "controller_epoch": base.controller_epoch,
             "next_producer_id": base.next_producer_id,
             "voter_set": base.voter_set,
+            "administered": base.administered,
         }
         self._partitions: dict[TopicPartition, Partition] = {}
         self.sessions: Table[SessionId, SessionOpened] = Table(base.sessions, self._undo)
@@ -283,6 +284,15 @@ class Draft:
     @voter_set.setter
     def voter_set(self, value: VoterSet) -> None:
         self._put_scalar("voter_set", value)
+
+    @property
+    def administered(self) -> MetadataOffset:
+        offset: MetadataOffset = self._scalars["administered"]
+        return offset
+
+    @administered.setter
+    def administered(self, value: MetadataOffset) -> None:
+        self._put_scalar("administered", value)
 
     def _put_scalar(self, name: str, value: object) -> None:
         self._undo.append((self._scalars, name, self._scalars[name]))
@@ -360,6 +370,7 @@ class Draft:
             controller_epoch=self.controller_epoch,
             next_producer_id=self.next_producer_id,
             voter_set=self.voter_set,
+            administered=self.administered,
             restored_offset=self._base.restored_offset,
             sessions=self.sessions.folded(),
             silences=self.silences.folded(),

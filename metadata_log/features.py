@@ -28,6 +28,13 @@ LEAST_LEVEL: Final = 1
 CACHEABLE_CONTROL_REQUESTS: Final = 2
 """``inter_broker_protocol``: control requests name the newest broker epoch, not the receiver's."""
 
+ADMINISTRATION_BY_CONTROLLER: Final = 2
+"""``inter_broker_protocol``: the controller alone writes configurations, ACLs, quotas, tokens and
+credentials; below, the broker that is asked does (F6)."""
+
+BRIDGE: Final = 3
+"""``metadata_version``: brokers may write those at inter_broker_protocol 1, by compare-and-set."""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
 NEWEST_METADATA_VERSION: Final = 3
 
@@ -47,8 +54,10 @@ FEATURES: Final[dict[str, Feature]] = {
         NEWEST_INTER_BROKER_PROTOCOL,
         lambda broker: broker.inter_broker_protocol_max,
         (
-            "control requests name their receiver's broker epoch: made for each broker anew",
-            "control requests name the newest broker epoch: made once, sent to all",
+            "control requests name their receiver's broker epoch: made for each broker anew; the "
+            "broker that is asked writes configurations, ACLs, quotas, tokens and credentials",
+            "control requests name the newest broker epoch: made once, sent to all; the controller "
+            "alone writes configurations, ACLs, quotas, tokens and credentials",
         ),
     ),
     METADATA_VERSION: Feature(
@@ -117,6 +126,16 @@ def inter_broker_protocol(image: Leveled) -> int:
     return image.features.get(INTER_BROKER_PROTOCOL) or understood_by_all(
         image, INTER_BROKER_PROTOCOL
     )
+
+
+def brokers_may_write(image: Leveled) -> bool:
+    """Whether the broker that is asked for a change of administration writes it by itself (F6).
+
+    Only where inter_broker_protocol 1 was put down: voters must not guess.
+    """
+    level = image.features.get(INTER_BROKER_PROTOCOL)
+    bridged = metadata_version(image) >= BRIDGE
+    return bridged and level is not None and level < ADMINISTRATION_BY_CONTROLLER
 
 
 def understood_by_all(image: Leveled, feature: str) -> int:

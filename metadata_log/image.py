@@ -236,6 +236,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     next_producer_id: int = 0
     voter_set: VoterSet = VoterSet()
+    administered: MetadataOffset = MetadataOffset(0)
+    """/administration: the last change of a kind that brokers may write at inter_broker_protocol 1:
+    there it is what two of them compare and set (F6)."""
     restored_offset: MetadataOffset = MetadataOffset(0)
     """Where this history begins if the quorum was restored from a backup; 0: it never was. What
     happened after the backup is not in it, and was numbered below this (rule 7)."""

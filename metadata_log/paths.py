@@ -11,10 +11,14 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_IDS = "/producer_ids"
 QUORUM_VOTERS = "/quorum/voters"
+ADMINISTRATION = "/administration"
+
+
+BROKER_IDS = "/brokers/ids/"
 
 
 def broker_path(broker_id: BrokerId) -> str:
-    return f"/brokers/ids/{broker_id}"
+    return f"{BROKER_IDS}{broker_id}"
 
 
 def topic_path(name: str) -> str:
@@ -57,10 +61,8 @@ def version_at(image: Image | Draft, path: str) -> int | None:
     match path.strip("/").split("/"):
         case ["controller"]:
             return None if image.controller is None else image.controller.version
-        case ["controller_epoch"]:
-            return image.controller_epoch or None
-        case ["producer_ids"]:
-            return image.next_producer_id
+        case [counter] if counter in _COUNTERS:
+            return _COUNTERS[counter](image)
         case ["quorum", "voters"]:
             return image.voter_set.version or None
         case ["brokers", "ids", number] if number.isdecimal():
@@ -77,6 +79,14 @@ def version_at(image: Image | Draft, path: str) -> int | None:
         case ["admin", kind, name, number] if kind in _PENDING and number.isdecimal():
             return _PENDING[kind](image, TopicPartition(name, int(number)))
     raise ValueError(f"no metadata record can lie at {path!r}")
+
+
+_COUNTERS: Final[dict[str, Callable[[Image | Draft], int | None]]] = {
+    "controller_epoch": lambda image: image.controller_epoch or None,
+    "producer_ids": lambda image: image.next_producer_id,
+    "administration": lambda image: image.administered,
+}
+"""What is its own version, whoever writes it."""
 
 
 def _deletion(image: Image | Draft, name: str) -> int | None:

@@ -93,6 +93,7 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
             controller_epoch=image.controller_epoch,
             next_producer_id=image.next_producer_id,
             restored_offset=image.restored_offset,
+            administered=image.administered,
         )
     )
     for session in image.sessions.values():

@@ -106,6 +106,7 @@ class SnapshotBuilder:
             next_producer_id=self._header.next_producer_id,
             voter_set=self._voter_set,
             restored_offset=MetadataOffset(self._header.restored_offset),
+            administered=MetadataOffset(self._header.administered),
             sessions=immutables.Map(self._sessions),
             silences=immutables.Map(self._silences),
             brokers=immutables.Map(self._brokers),

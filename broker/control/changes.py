@@ -61,6 +61,7 @@ class Change(Generic[Q, A]):
     ``audited(request, answer)``: what it was about, item by item, and what became of each.
     ``key``: of the Kafka API, None where there is no such API. ``proxied``: its versions that any
     broker passes on; ``controller_only``: those that others than the controller decline.
+    ``bridged``: at inter_broker_protocol 1 the broker that is asked carries it out itself (F6).
     """
 
     rpc: str
@@ -71,6 +72,7 @@ class Change(Generic[Q, A]):
     key: int | None = None
     proxied: range = field(default=_NONE)
     controller_only: range = field(default=_NONE)
+    bridged: bool = False
 
     @property
     def method(self) -> str:
@@ -166,6 +168,7 @@ ALTER_CONFIGS: Final = Change(
     audited.alter_configs,
     key=33,
     proxied=_versions(0, 2),
+    bridged=True,
 )
 INCREMENTAL_ALTER_CONFIGS: Final = Change(
     "IncrementalAlterConfigs",
@@ -176,6 +179,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = Change(
     key=44,
     proxied=_versions(0, 1),
     controller_only=_versions(2, 2),
+    bridged=True,
 )
 CREATE_ACLS: Final = Change(
     "CreateAcls",
@@ -185,6 +189,7 @@ CREATE_ACLS: Final = Change(
     audited.create_acls,
     key=30,
     proxied=_versions(1, 3),
+    bridged=True,
 )
 DELETE_ACLS: Final = Change(
     "DeleteAcls",
@@ -194,6 +199,7 @@ DELETE_ACLS: Final = Change(
     audited.delete_acls,
     key=31,
     proxied=_versions(1, 3),
+    bridged=True,
 )
 ALTER_CLIENT_QUOTAS: Final = Change(
     "AlterClientQuotas",
@@ -203,6 +209,7 @@ ALTER_CLIENT_QUOTAS: Final = Change(
     audited.alter_client_quotas,
     key=49,
     proxied=_versions(0, 1),
+    bridged=True,
 )
 CREATE_DELEGATION_TOKEN: Final = Change(
     "CreateDelegationToken",
@@ -212,6 +219,7 @@ CREATE_DELEGATION_TOKEN: Final = Change(
     audited.create_delegation_token,
     key=38,
     proxied=_versions(1, 3),
+    bridged=True,
 )
 RENEW_DELEGATION_TOKEN: Final = Change(
     "RenewDelegationToken",
@@ -222,6 +230,7 @@ RENEW_DELEGATION_TOKEN: Final = Change(
     key=39,
     proxied=_versions(1, 2),
     controller_only=_versions(3, 3),
+    bridged=True,
 )
 EXPIRE_DELEGATION_TOKEN: Final = Change(
     "ExpireDelegationToken",
@@ -232,6 +241,7 @@ EXPIRE_DELEGATION_TOKEN: Final = Change(
     key=40,
     proxied=_versions(1, 2),
     controller_only=_versions(3, 3),
+    bridged=True,
 )
 ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
     "AlterUserScramCredentials",
@@ -241,6 +251,7 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
     audited.alter_user_scram_credentials,
     key=51,
     proxied=_versions(0, 0),
+    bridged=True,
 )
 
 CHANGES: Final[tuple[Change[Any, Any], ...]] = (

@@ -4,6 +4,9 @@ The receiving broker finds the controller in its image, and looks again after NO
 broken connection until the request's deadline: then REQUEST_TIMED_OUT. A request that carries
 ``forwarded_by`` is answered by the broker it reaches, never passed on: nothing is forwarded twice.
 
+At inter_broker_protocol 1 nothing of the bridge's is passed on: the broker that is asked carries it
+out by itself, see ``controller.bridge``.
+
 A retry after a broken connection may find the work of its first attempt done: TOPIC_ALREADY_EXISTS,
 as with Kafka.
 """
@@ -17,9 +20,10 @@ import grpc.aio
 
 from broker.clock import monotonic_ms
 from broker.control.changes import ALLOCATE_PRODUCER_IDS, A, Change, Q
-from broker.control.ports import CurrentController, Images
+from broker.control.ports import Carrier, CurrentController, Images
 from broker.errors import KafkaError
 from broker.peers import Peer, PeerChannels
+from metadata_log.features import brokers_may_write
 from metadata_log.types import BrokerEpoch, BrokerId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -47,6 +51,7 @@ class ControllerForwarder:
         images: Images,
         channels: PeerChannels,
         local: CurrentController,
+        bridge: Carrier | None = None,
         clock_ms: Callable[[], float] = monotonic_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -55,6 +60,7 @@ class ControllerForwarder:
         self._images = images
         self._channels = channels
         self._local = local
+        self._bridge = bridge
         self._clock_ms = clock_ms
         self._sleep = sleep
 
@@ -67,12 +73,14 @@ class ControllerForwarder:
         deadline_ms = self._clock_ms() + (timeout_ms if timeout_ms > 0 else DEFAULT_TIMEOUT_MS)
         while (left_ms := deadline_ms - self._clock_ms()) > 0:
             answer: A | None = None
-            controller = self._local()
-            if controller is None and not proxied:
+            carrier: Carrier | None = self._local()
+            if carrier is None and not proxied:
                 return self._declined(change, request)
+            if carrier is None and change.bridged and brokers_may_write(self._images.image):
+                carrier = self._bridge
             try:
-                if controller is not None:
-                    local = controller.carry_out(change, request)
+                if carrier is not None:
+                    local = carrier.carry_out(change, request)
                     answer = await asyncio.wait_for(local, left_ms / 1000)
                 elif (channel := self._channel()) is not None:
                     answer = await self._ask(channel, change, self._forwarded(request, left_ms))

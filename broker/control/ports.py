@@ -100,7 +100,14 @@ class ReplicaCommands(Protocol):
         """Stop, and delete if told so; one outcome per partition."""
 
 
-class ActiveController(Protocol):
+class Carrier(Protocol):
+    """Carries changes out where they are asked for."""
+
+    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+        """NOT_CONTROLLER: it cannot, another might."""
+
+
+class ActiveController(Carrier, Protocol):
     """The controller in office, for the services in front of it."""
 
     @property
@@ -112,9 +119,6 @@ class ActiveController(Protocol):
     @property
     def alerts(self) -> list[str]:
         """What needs an operator's eye (C18)."""
-
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """Carry out a change; NOT_CONTROLLER once another broker is in office."""
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest

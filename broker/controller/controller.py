@@ -14,30 +14,21 @@ from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.changes import (
     ALLOCATE_PRODUCER_IDS,
-    ALTER_CLIENT_QUOTAS,
-    ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
-    CREATE_ACLS,
-    CREATE_DELEGATION_TOKEN,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
-    DELETE_ACLS,
     DELETE_TOPICS,
     ELECT_LEADERS,
-    EXPIRE_DELEGATION_TOKEN,
-    INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
     REMOVE_PARTITIONS,
-    RENEW_DELEGATION_TOKEN,
     UPDATE_FEATURES,
     A,
     Change,
     Q,
 )
-from broker.control.ports import ControllerQuorum, Images
-from broker.controller.acl_requests import AclRequests
+from broker.control.ports import Carrier, ControllerQuorum, Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
-from broker.controller.config_requests import ConfigRequests
+from broker.controller.administration import Administration, Means
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.door import AuditTrail, Door, no_trail
@@ -51,24 +42,18 @@ from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
 from broker.controller.partition_counts import PartitionCounts
 from broker.controller.publisher import Publisher
-from broker.controller.quota_requests import QuotaRequests
 from broker.controller.reassignment_agent import ReassignmentAgent
-from broker.controller.token_requests import TokenRequests
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
 from broker.metrics import Metric
-from broker.quota.config import (
-    CONTROLLER_QUOTA_WINDOW_NUM,
-    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
-)
-from broker.quota.windowed_rate import QuotaWindow
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.token_keys import Keys
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
+from metadata_log.features import brokers_may_write
 from metadata_log.handover import CannotTakeOffice
 from metadata_log.image import Image
 from metadata_log.records import OperationResult
@@ -116,6 +101,7 @@ class Controller:
         hand_over: HandOver,
         deposed: Deposed,
         trail: AuditTrail = no_trail,
+        bridge: Carrier | None = None,
     ) -> None:
         self._office = office
         self._config = config
@@ -151,12 +137,17 @@ class Controller:
         self._reassignments = ReassignmentAgent(
             office, self._writer, self._publisher, self._events, self._staying
         )
-        self._configs = ConfigRequests(office, self._writer, self._events)
-        window = QuotaWindow(
-            config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS]
+        self._administration = Administration(
+            Means(
+                config=config,
+                clock_ms=clock_ms,
+                token_keys=token_keys,
+                draw_id=lambda: draw().topic_id.hex(),
+            ),
+            office=office,
+            writer=self._writer,
+            events=self._events,
         )
-        self._quotas = QuotaRequests(office, self._writer, self._events, window)
-        self._acls = AclRequests(office, self._writer, self._events)
         self._admin = AdminRequests(
             office=office,
             config=config,
@@ -165,7 +156,7 @@ class Controller:
             publisher=self._publisher,
             deletions=self._deletions,
             draw=draw,
-            quotas=self._quotas,
+            quotas=self._administration.quotas,
         )
         self._features = FeatureLevels(
             office=office, writer=self._writer, events=self._events, voters=quorum
@@ -176,7 +167,7 @@ class Controller:
             events=self._events,
             publisher=self._publisher,
             draw=draw,
-            quotas=self._quotas,
+            quotas=self._administration.quotas,
         )
         self._elections = LeaderElections(
             office=office,
@@ -186,15 +177,7 @@ class Controller:
             publisher=self._publisher,
             candidates=self._staying,
         )
-        self._tokens = TokenRequests(
-            office=office,
-            config=config,
-            writer=self._writer,
-            events=self._events,
-            keys=token_keys,
-            clock_ms=clock_ms,
-            draw_id=lambda: draw().topic_id.hex(),
-        )
+        self._bridge = bridge
         self._door = Door(
             self._implementations(),
             controller_epoch=office.controller_epoch,
@@ -215,7 +198,7 @@ class Controller:
 
     def metrics(self) -> Iterable[Metric]:
         """How busy it is, and what clients have it do (Q9)."""
-        return self._quotas.metrics()
+        return self._administration.quotas.metrics()
 
     # -- a tenure --------------------------------------------------------------------------------
 
@@ -234,7 +217,7 @@ class Controller:
         self._events.put(Priority.BROKERS, self._take_up_pending)
         self._features.start()
         self._elections.start()
-        self._tokens.start()
+        self._administration.tokens.start()
 
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
@@ -259,7 +242,7 @@ class Controller:
         self._counts.close()
         self._deletions.close()
         self._elections.close()
-        self._tokens.close()
+        self._administration.tokens.close()
         await self._events.close()
         log.info("broker %d is no longer the controller of epoch %d", *self._office)
 
@@ -405,8 +388,13 @@ class Controller:
     # -- administration --------------------------------------------------------------------------
 
     async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """The one door of every change, whoever asks (E3, F2, F5)."""
-        return await self._door.carry_out(change, request)
+        """The one door of every change, whoever asks (E3, F2).
+
+        At inter_broker_protocol 1 this broker is one of many that may write (F6).
+        """
+        bridged = change.bridged and brokers_may_write(self._images.image)
+        carrier = self._bridge if bridged and self._bridge is not None else self._door
+        return await carrier.carry_out(change, request)
 
     def _implementations(self) -> Implementations:
         """Which part of the controller carries out which change."""
@@ -420,12 +408,5 @@ class Controller:
         found.add(ALTER_PARTITION_REASSIGNMENTS, self._reassignments.alter)
         found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
         found.add(UPDATE_FEATURES, self._features.update)
-        found.add(ALTER_CLIENT_QUOTAS, self._quotas.alter)
-        found.add(INCREMENTAL_ALTER_CONFIGS, self._configs.alter)
-        found.add(CREATE_DELEGATION_TOKEN, self._tokens.create)
-        found.add(RENEW_DELEGATION_TOKEN, self._tokens.renew)
-        found.add(EXPIRE_DELEGATION_TOKEN, self._tokens.expire)
-        found.add(ALTER_CONFIGS, self._configs.replace)
-        found.add(CREATE_ACLS, self._acls.create)
-        found.add(DELETE_ACLS, self._acls.delete)
+        self._administration.add_to(found)
         return found

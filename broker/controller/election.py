@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.control.ports import Images, Sessions
+from broker.control.ports import Carrier, Images, Sessions
 from broker.controller.controller import Controller
 from broker.controller.door import AuditTrail, no_trail
 from broker.controller.managers.office import Office
@@ -108,6 +108,7 @@ class ControllerElector:
         token_keys: Callable[[], Keys] = tuple,
         hold_back_ms: int = HOLD_BACK_MS,
         trail: AuditTrail = no_trail,
+        bridge: Carrier | None = None,
     ) -> None:
         self.active: Controller | None = None
         self._broker_id = broker_id
@@ -120,6 +121,7 @@ class ControllerElector:
         self._token_keys = token_keys
         self._hold_back_ms = hold_back_ms
         self._trail = trail
+        self._bridge = bridge
         self._held_back_until_s = 0.0
         self._over = ControllerEpoch(0)
         self._leaving: list[Controller] = []
@@ -264,6 +266,7 @@ class ControllerElector:
             hand_over=self._hand_over,
             deposed=self._on_deposed,
             trail=self._trail,
+            bridge=self._bridge,
         )
         self.active.start()
 

@@ -81,6 +81,8 @@ class Rule(NamedTuple):
     """
     needs_controller: bool = False
     """Whether an operation with it must name the controller epoch it was decided in."""
+    bridged: bool = False
+    """Whether a live broker may write it, too, at inter_broker_protocol 1 (F6)."""
 
 
 def since(
@@ -115,16 +117,20 @@ RULES: Final[dict[type, Rule]] = {
     PartitionsAdded: Rule(since(2, partitions_added), needs_controller=True),
     PartitionRemovalPending: Rule(since(2, partition_removal_pending), needs_controller=True),
     PartitionsRemoved: Rule(since(2, partitions_removed), needs_controller=True),
-    AclAdded: Rule(since(3, acl_added), needs_controller=True),
-    AclRemoved: Rule(since(3, acl_removed), needs_controller=True),
-    ConfigSet: Rule(config_set, needs_controller=True),
-    ChangeNote: Rule(since(3, change_note), needs_controller=True),
+    AclAdded: Rule(since(3, acl_added), needs_controller=True, bridged=True),
+    AclRemoved: Rule(since(3, acl_removed), needs_controller=True, bridged=True),
+    ConfigSet: Rule(config_set, needs_controller=True, bridged=True),
+    ChangeNote: Rule(since(3, change_note), needs_controller=True, bridged=True),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
-    DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True),
-    DelegationTokenRemoved: Rule(since(3, delegation_token_removed), needs_controller=True),
+    DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True, bridged=True),
+    DelegationTokenRemoved: Rule(
+        since(3, delegation_token_removed), needs_controller=True, bridged=True
+    ),
     QuorumVoterSet: Rule(quorum_voter_set),
-    ClientQuotaSet: Rule(since(3, client_quota_set), needs_controller=True),
-    ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True),
-    ScramCredentialRemoved: Rule(since(3, scram_credential_removed), needs_controller=True),
+    ClientQuotaSet: Rule(since(3, client_quota_set), needs_controller=True, bridged=True),
+    ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True, bridged=True),
+    ScramCredentialRemoved: Rule(
+        since(3, scram_credential_removed), needs_controller=True, bridged=True
+    ),
 }

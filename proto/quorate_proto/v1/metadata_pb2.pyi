@@ -973,6 +973,7 @@ class SnapshotHeader(google.protobuf.message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
     NEXT_PRODUCER_ID_FIELD_NUMBER: builtins.int
     RESTORED_OFFSET_FIELD_NUMBER: builtins.int
+    ADMINISTERED_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format version of the snapshot: 1."""
     offset: builtins.int
@@ -983,6 +984,8 @@ class SnapshotHeader(google.protobuf.message.Message):
     """First unassigned producer id."""
     restored_offset: builtins.int
     """Where this history begins if the quorum was restored from a backup; 0 if not."""
+    administered: builtins.int
+    """Offset of the last change that a broker may write at inter_broker_protocol 1."""
     def __init__(
         self,
         *,
@@ -991,8 +994,9 @@ class SnapshotHeader(google.protobuf.message.Message):
         controller_epoch: builtins.int = ...,
         next_producer_id: builtins.int = ...,
         restored_offset: builtins.int = ...,
+        administered: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset", "restored_offset", b"restored_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["administered", b"administered", "controller_epoch", b"controller_epoch", "format", b"format", "next_producer_id", b"next_producer_id", "offset", b"offset", "restored_offset", b"restored_offset"]) -> None: ...
 
 Global___SnapshotHeader: typing_extensions.TypeAlias = SnapshotHeader
 

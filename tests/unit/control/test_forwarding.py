@@ -7,12 +7,22 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from broker.control.changes import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, ELECT_LEADERS
+from broker.control.changes import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    A,
+    Change,
+    Q,
+)
 from broker.control.forwarding import ControllerForwarder
 from broker.errors import KafkaError
 from broker.metadata_follower import MetadataFollower
 from broker.peers import Peer, PeerChannels
 from metadata_log.image import Image
+from metadata_log.records import FeatureLevel
 from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
@@ -54,6 +64,7 @@ class Here:
             self.log.start_broker(broker_id)
         self.follower = MetadataFollower(None)  # type: ignore[arg-type]
         self.channels = FakeChannels(answer)
+        self.bridged: list[str] = []
         self.epoch: BrokerEpoch | None = BrokerEpoch(4)
         loop = asyncio.get_running_loop()
         self.forwarder = ControllerForwarder(
@@ -62,9 +73,15 @@ class Here:
             images=self.follower,
             channels=self.channels,
             local=lambda: None,
+            bridge=self,
             clock_ms=lambda: loop.time() * 1000,
         )
         self.look()
+
+    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+        """As this broker's bridge does."""
+        self.bridged.append(change.rpc)
+        return change.answer()
 
     def look(self) -> Image:
         self.follower.image = self.log.image
@@ -180,3 +197,21 @@ async def test_f2_a_version_of_the_controller_alone_is_declined_elsewhere_at_onc
     assert response.error_code == errors_pb2.NOT_CONTROLLER
     assert {one.error_code for one in response.topics} == {errors_pb2.NOT_CONTROLLER}
     assert "ask broker 3" in response.topics[0].error_message
+
+
+@pytest.mark.parametrize("level", [1, 2, None])
+async def test_f6_the_level_decides_who_writes(level: int | None) -> None:
+    here = Here(lambda *_: admin_pb2.IncrementalAlterConfigsResponse())
+    here.log.elect_controller(3)
+    if level is not None:
+        here.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=level))
+    here.look()
+    request = admin_pb2.IncrementalAlterConfigsRequest()
+    await here.forwarder.carry_out(INCREMENTAL_ALTER_CONFIGS, request)
+    assert here.bridged == (["IncrementalAlterConfigs"] if level == 1 else [])
+    assert len(here.channels.calls) == (0 if level == 1 else 1)
+    here.channels._answer = accepted
+    await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
+    assert "CreateTopics" not in here.bridged, "topics were the controller's at any level"
+    direct = await here.forwarder.carry_out(INCREMENTAL_ALTER_CONFIGS, request, proxied=False)
+    assert direct.error_code == errors_pb2.NOT_CONTROLLER

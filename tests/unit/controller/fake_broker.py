@@ -13,6 +13,8 @@ from broker.control.fencing import ControlFence
 from broker.control.metadata_cache import MetadataCache
 from broker.control.registration import BrokerRegistrar
 from broker.control.service import BrokerControlService
+from broker.controller.administration import Means
+from broker.controller.bridge import Bridge
 from broker.controller.controller import Controller
 from broker.controller.door import AuditEntry
 from broker.controller.election import ControllerElector
@@ -99,6 +101,21 @@ class FakeBroker:
             images=self.follower,
             fence=self.fence,
         )
+        self.bridge = Bridge(
+            self.broker_id,
+            broker_epoch=lambda: self.registrar.broker_epoch,
+            quorum=self.quorum,
+            images=self.follower,
+            means=Means(
+                config=LiveConfiguration(
+                    lambda: self.follower.image, cluster.config, self.broker_id
+                ),
+                clock_ms=lambda: cluster.wall_clock_ms,
+                token_keys=lambda: cluster.token_keys,
+                draw_id=lambda: cluster.draw().topic_id.hex(),
+            ),
+            trail=self._audit,
+        )
         self.elector = ControllerElector(
             broker_id=self.broker_id,
             config=LiveConfiguration(lambda: self.follower.image, cluster.config, self.broker_id),
@@ -109,6 +126,7 @@ class FakeBroker:
             clock_ms=lambda: cluster.wall_clock_ms,
             token_keys=lambda: cluster.token_keys,
             trail=self._audit,
+            bridge=self.bridge,
         )
         self.admin = AdminService(
             cluster_id=lambda: self.quorum.cluster_id,
@@ -136,10 +154,12 @@ class FakeBroker:
         await self.quorum.start()
         await self.follower.start()
         await self.registrar.start()
+        self.bridge.start()
         await self.elector.start()
 
     async def halt(self) -> None:
         """As kill -9: nothing more comes from here; the session is still open."""
         await self.elector.close()
+        await self.bridge.close()
         await self.registrar.close()
         await self.follower.close()
