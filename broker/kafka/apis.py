@@ -73,7 +73,7 @@ def api_table() -> Mapping[int, Api]:
             min_version=0,
             max_version=4,
             first_flexible_version=3,
-            handle=groups.find_coordinator,
+            handle=groups.FindCoordinatorApi().handle,
         ),
         Api(
             key=17,
@@ -171,14 +171,14 @@ def api_table() -> Mapping[int, Api]:
         Api(
             key=39,
             min_version=1,
-            max_version=2,
+            max_version=3,
             first_flexible_version=2,
             handle=tokens.renew_delegation_token,
         ),
         Api(
             key=40,
             min_version=1,
-            max_version=2,
+            max_version=3,
             first_flexible_version=2,
             handle=tokens.expire_delegation_token,
         ),
@@ -199,7 +199,7 @@ def api_table() -> Mapping[int, Api]:
         Api(
             key=44,
             min_version=0,
-            max_version=1,
+            max_version=2,
             first_flexible_version=1,
             handle=configs.incremental_alter_configs,
         ),

@@ -1,4 +1,7 @@
-"""Topics created because a client asked for their metadata (auto.create.topics.enable)."""
+"""Topics created because a client asked for something that needs them.
+
+For their metadata (auto.create.topics.enable), or for a coordinator, see ``internal_topics``.
+"""
 
 import asyncio
 import dataclasses
@@ -31,43 +34,62 @@ _RETRY_SOON: Final = frozenset(
 """Outcomes after which asking again will find the topic, or create it."""
 
 
-class AutoCreation:
-    """Creations under way: many clients asking for one new topic cause one creation."""
+class Creations:
+    """Those under way: many clients asking for one new topic cause one creation."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Task[int]] = {}
+
+    def begin(
+        self, forwarder: Forwarder, context: RequestContext, api: str, topic: admin_pb2.NewTopic
+    ) -> asyncio.Task[int]:
+        """Its outcome, an error code; goes on whoever stops waiting."""
+        task = self._under_way.get(topic.name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(_create(forwarder, context, api, topic))
+            self._under_way[topic.name] = task
+            task.add_done_callback(lambda _: self._under_way.pop(topic.name, None))
+        return task
+
+
+class AutoCreation:
+    """Creations for who asked for metadata."""
+
+    def __init__(self) -> None:
+        self._creations = Creations()
 
     async def create(
         self, forwarder: Forwarder, context: RequestContext, names: Sequence[str]
     ) -> Mapping[str, int]:
         """Error code per name: LEADER_NOT_AVAILABLE where the client is to ask again."""
-        tasks = {name: self._task(forwarder, context, name) for name in names}
+        tasks = {
+            name: self._creations.begin(forwarder, context, "Metadata", _as_configured(name))
+            for name in names
+        }
         await asyncio.wait(tasks.values(), timeout=_PATIENCE_S)
         return {
-            name: task.result() if task.done() else errors_pb2.LEADER_NOT_AVAILABLE
+            name: errors_pb2.LEADER_NOT_AVAILABLE
+            if not task.done() or task.result() in _RETRY_SOON
+            else task.result()
             for name, task in tasks.items()
         }
 
-    def _task(self, forwarder: Forwarder, context: RequestContext, name: str) -> asyncio.Task[int]:
-        task = self._under_way.get(name)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(_create(forwarder, context, name))
-            self._under_way[name] = task
-            task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return task
 
-
-async def _create(forwarder: Forwarder, context: RequestContext, name: str) -> int:
-    """As the cluster's own user: topics that come by themselves are charged to it (Q13)."""
-    context = dataclasses.replace(context, principal=CLUSTER_ADMIN)
-    topic = admin_pb2.NewTopic(
+def _as_configured(name: str) -> admin_pb2.NewTopic:
+    return admin_pb2.NewTopic(
         name=name, num_partitions=_CLUSTER_DEFAULT, replication_factor=_CLUSTER_DEFAULT
     )
+
+
+async def _create(
+    forwarder: Forwarder, context: RequestContext, api: str, topic: admin_pb2.NewTopic
+) -> int:
+    """As the cluster's own user: topics that come by themselves are charged to it (Q13)."""
+    context = dataclasses.replace(context, principal=CLUSTER_ADMIN)
     response = await forwarder.carry_out(
         CREATE_TOPICS,
         admin_pb2.CreateTopicsRequest(
-            context=admin_context(context, "Metadata", _CREATION_TIMEOUT_MS), topics=[topic]
+            context=admin_context(context, api, _CREATION_TIMEOUT_MS), topics=[topic]
         ),
     )
-    code = response.error_code or (response.topics[0].error_code if response.topics else 0)
-    return errors_pb2.LEADER_NOT_AVAILABLE if code in _RETRY_SOON else code
+    return response.error_code or (response.topics[0].error_code if response.topics else 0)

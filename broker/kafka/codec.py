@@ -112,12 +112,25 @@ def append_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+_AS_THE_VERSION_BEFORE: Final = frozenset(
+    {
+        ("incremental_alter_configs", 2),
+        ("renew_delegation_token", 3),
+        ("expire_delegation_token", 3),
+    }
+)
+"""Versions of the bridge release that upstream Kafka does not have: they differ in where they go,
+see ``broker.control.changes`` (F1)."""
+
+
 @functools.cache
 def _schema(
     name: str,
     version: int,
     kind: typing.Literal[EntityType.request, EntityType.response],
 ) -> Any:  # noqa: ANN401 - a generated dataclass; its fields are looked at, not used
+    if (name, version) in _AS_THE_VERSION_BEFORE:
+        version -= 1
     return load_entity_schema(name, version, kind)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.kafka import codec
 from broker.kafka.codec import Message
+from broker.kafka.internal_topics import InternalTopics
 from broker.kafka.producers import no_transactions
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -22,29 +23,56 @@ from quorate_proto.v1 import errors_pb2
 
 _FIRST_BATCHED_VERSION: Final = 4
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _NO_OFFSET: Final = -1
 
 
-async def find_coordinator(
-    services: KafkaServices, context: RequestContext, request: Message
-) -> Buffers:
-    key_type = request.get("key_type", _GROUP)
-    rights = services.authorizer.rights_of(context)
-    values: Message = {"throttle_time": 0}
-    if context.version < _FIRST_BATCHED_VERSION:
-        values.update(_coordinator(services, rights, context.listener, key_type, request["key"]))
-    else:
-        values["coordinators"] = [
-            {"key": key, **_coordinator(services, rights, context.listener, key_type, key)}
-            for key in request["coordinator_keys"]
-        ]
-    return [codec.encode_response("find_coordinator", context.version, values)]
+class FindCoordinatorApi:
+    """The handler, with the topics of coordinators that are being created (F4)."""
+
+    def __init__(self) -> None:
+        self._topics = InternalTopics()
+
+    async def handle(
+        self, services: KafkaServices, context: RequestContext, request: Message
+    ) -> Buffers:
+        key_type = request.get("key_type", _GROUP)
+        batched = context.version >= _FIRST_BATCHED_VERSION
+        keys = request["coordinator_keys"] if batched else [request["key"]]
+        rights = services.authorizer.rights_of(context)
+        answers = [_coordinator(services, rights, context.listener, key_type, key) for key in keys]
+        if any(_may_look(rights, key_type, key) for key in keys):
+            missing = await self._topics.why_missing(services, context, key_type)
+            if missing is not None:
+                nobody = _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, missing)
+                answers = [
+                    nobody if answer["error_code"] == errors_pb2.NONE else answer
+                    for answer in answers
+                ]
+        values: Message = {"throttle_time": 0}
+        if batched:
+            values["coordinators"] = [
+                {"key": key, **answer} for key, answer in zip(keys, answers, strict=True)
+            ]
+        else:
+            values.update(answers[0])
+        return [codec.encode_response("find_coordinator", context.version, values)]
+
+
+def _may_look(rights: Rights, key_type: int, key: str) -> bool:
+    """Whether this client may have a topic created by asking; strangers may not."""
+    if key_type == _TRANSACTION:
+        return rights.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+    return key_type == _GROUP and rights.may_group(AclOperation.DESCRIBE, key)
 
 
 def _coordinator(
     services: KafkaServices, rights: Rights, listener: str, key_type: int, key: str
 ) -> Message:
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
+        message = f"key type {key_type} of {key!r}: 0 (group) and 1 (transaction) are served"
+        return _nobody(errors_pb2.INVALID_REQUEST, message)
+    if key_type == _TRANSACTION:
         refusal = no_transactions(key)
         return _nobody(refusal.code, refusal.message)
     if not rights.may_group(AclOperation.DESCRIBE, key):

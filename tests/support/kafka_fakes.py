@@ -237,6 +237,7 @@ class FakeForwarder:
         self.gate: asyncio.Event | None = None
         self.asked: dict[str, list[Any]] = {}
         self.proxied: list[bool] = []
+        self.is_controller = True
         self.answers: dict[str, Callable[[Any], Any]] = {
             "CreateTopics": self._create_topics,
             "DeleteTopics": self._delete_topics,
@@ -251,6 +252,8 @@ class FakeForwarder:
         """As ``answers`` has it for the change; without an entry: the change's empty answer."""
         self.asked.setdefault(change.rpc, []).append(request)
         self.proxied.append(proxied)
+        if not proxied and not self.is_controller:
+            return change.failed(request, errors_pb2.NOT_CONTROLLER, "ask another")
         answer = self.answers.get(change.rpc)
         if answer is None:
             return change.answer()

@@ -1,14 +1,19 @@
 """Which versions of a change are passed on, as the table of changes has it (F2)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.control.changes import INCREMENTAL_ALTER_CONFIGS
+from broker.control.changes import CHANGES, INCREMENTAL_ALTER_CONFIGS, Change
 from broker.kafka.admin_context import ask_controller
+from broker.kafka.apis import api_table
+from broker.kafka.dispatch import Dispatcher, frame_answer
 from broker.kafka.requests import RequestContext
-from quorate_proto.v1 import admin_pb2
-from tests.support.kafka_fakes import fake_broker
+from broker.security.door import ClientSession
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
+from tests.support.kafka_wire import read_answer, request_frame
 
 
 @pytest.mark.parametrize(("version", "proxied"), [(0, True), (1, True), (2, False)])
@@ -21,3 +26,39 @@ async def test_f1_the_version_decides_whether_a_change_is_passed_on(
     await ask_controller(inside.services, context, INCREMENTAL_ALTER_CONFIGS, request)
     assert inside.forwarder.proxied == [proxied]
     assert inside.forwarder.asked["IncrementalAlterConfigs"] == [request]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.rpc)
+def test_f1_what_is_advertised_is_what_the_table_of_changes_has(change: Change[Any, Any]) -> None:
+    api = api_table().get(change.key if change.key is not None else -1)
+    if api is None:
+        pytest.skip("not on the Kafka wire")
+    served = range(api.min_version, api.max_version + 1)
+    assert [*served] == [*change.proxied, *change.controller_only]
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+async def test_f1_f2_a_version_that_upstream_lacks_is_read_as_the_one_before(
+    inside: FakeBrokerInside, *, is_controller: bool
+) -> None:
+    """IncrementalAlterConfigs 2: the controller alone answers, others say who they are not."""
+    inside.forwarder.is_controller = is_controller
+    granted = admin_pb2.ConfigResult(entity_type="topic", entity_name="t")
+
+    async def grant(_request: Any) -> Any:  # noqa: ANN401 - any request
+        return admin_pb2.IncrementalAlterConfigsResponse(results=[granted])
+
+    inside.forwarder.answers["IncrementalAlterConfigs"] = grant
+    config = {"name": "min.insync.replicas", "config_operation": 0, "value": "2"}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    frame = bytearray(request_frame(44, 1, {"resources": [resource], "validate_only": False}))
+    frame[2:4] = (2).to_bytes(2, "big")
+    dispatcher = Dispatcher(inside.services, api_table())
+    request = dispatcher.decode(memoryview(frame), ClientSession("host"))
+    body = b"".join(frame_answer(request, await request.run()))
+    _, answer = read_answer(44, 1, body[4:])
+    expected = errors_pb2.NONE if is_controller else errors_pb2.NOT_CONTROLLER
+    assert [one.error_code for one in answer.responses] == [expected]
+    assert inside.forwarder.proxied == [False]
+    (asked,) = inside.forwarder.asked["IncrementalAlterConfigs"]
+    assert dict(asked.changes[0].values) == {"min.insync.replicas": "2"}

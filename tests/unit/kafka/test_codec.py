@@ -21,11 +21,13 @@ BY_SCHEMA = [
     for api in APIS.values()
     if api.decode is None
     for version in range(api.min_version, api.max_version + 1)
+    if codec.has_schema(api.name, version)
 ]
 EVERY = [
     (api.key, version)
     for api in APIS.values()
     for version in range(api.min_version, api.max_version + 1)
+    if codec.has_schema(api.name, version)
 ]
 
 

@@ -1,0 +1,116 @@
+"""FindCoordinator has the coordinators' topics created, and waits for them (F4)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.kafka.internal_topics import PATIENCE_S
+from metadata_log.types import BrokerId, Endpoint
+from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside
+from tests.unit.kafka.conftest import Ask
+
+FIND_COORDINATOR = 10
+GROUP, TRANSACTION = 0, 1
+
+
+def find(*keys: str, key_type: int = GROUP) -> dict[str, Any]:
+    return {"key_type": key_type, "coordinator_keys": list(keys)}
+
+
+async def test_f4_the_first_group_has_its_topic_created_by_the_controller(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    answer = await ask(FIND_COORDINATOR, 4, find("a", "b"))
+    assert [(one.key, one.error_code, one.port) for one in answer.coordinators] == [
+        ("a", 0, 9092),
+        ("b", 0, 9092),
+    ]
+    (creation,) = inside.forwarder.creations
+    (topic,) = creation.topics
+    assert (topic.name, topic.num_partitions) == ("__consumer_offsets", 50)
+    assert creation.context.api_name == "FindCoordinator"
+    assert len(inside.metadata.topics["__consumer_offsets"].partitions) == 50
+    await ask(FIND_COORDINATOR, 2, {"key": "c", "key_type": GROUP})
+    assert len(inside.forwarder.creations) == 1
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (5, 3)])
+async def test_f4_a_small_cluster_gets_as_many_replicas_as_it_has_brokers(
+    inside: FakeBrokerInside, ask: Ask, brokers: int, replicas: int
+) -> None:
+    for number in range(2, brokers + 1):
+        inside.metadata.brokers[BrokerId(number)] = FakeBroker(
+            Endpoint("h", number), Endpoint("g", number)
+        )
+    inside.metadata.changed()
+    await ask(FIND_COORDINATOR, 4, find("a"))
+    assert inside.forwarder.creations[0].topics[0].replication_factor == replicas
+
+
+async def test_f4_transactions_have_a_topic_though_they_are_refused(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    answer = await ask(FIND_COORDINATOR, 4, find("a", key_type=TRANSACTION))
+    assert [one.error_code for one in answer.coordinators] == [
+        errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    ]
+    assert "__transaction_state" in inside.metadata.topics
+
+
+async def test_f4_a_key_of_another_kind_creates_nothing(inside: FakeBrokerInside, ask: Ask) -> None:
+    answer = await ask(FIND_COORDINATOR, 4, find("a", key_type=7))
+    assert [one.error_code for one in answer.coordinators] == [errors_pb2.INVALID_REQUEST]
+    assert not inside.forwarder.creations
+
+
+async def test_f4_many_who_ask_at_once_cause_one_creation_and_wait_for_it(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.forwarder.gate = asyncio.Event()
+    asking = [asyncio.create_task(ask(FIND_COORDINATOR, 4, find(key))) for key in "abc"]
+    await asyncio.sleep(1)
+    assert not any(task.done() for task in asking)
+    inside.forwarder.gate.set()
+    answers = await asyncio.gather(*asking)
+    assert {answer.coordinators[0].error_code for answer in answers} == {0}
+    assert len(inside.forwarder.creations) == 1
+
+
+async def test_f4_an_answer_waits_until_this_broker_was_told_of_the_topic(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    create: Callable[[Any], Awaitable[Any]] = inside.forwarder.answers["CreateTopics"]
+
+    async def created_elsewhere(request: Any) -> Any:  # noqa: ANN401 - any request
+        asyncio.get_running_loop().call_later(0.5, asyncio.ensure_future, create(request))
+        return admin_pb2.CreateTopicsResponse(
+            topics=[admin_pb2.TopicResult(error_code=errors_pb2.TOPIC_ALREADY_EXISTS)]
+        )
+
+    inside.forwarder.answers["CreateTopics"] = created_elsewhere
+    began = asyncio.get_running_loop().time()
+    answer = await ask(FIND_COORDINATOR, 4, find("a"))
+    assert answer.coordinators[0].error_code == 0
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5, abs=0.1)
+
+
+async def test_f4_who_cannot_be_served_yet_is_told_to_ask_again(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.forwarder.refusals["__consumer_offsets"] = errors_pb2.INVALID_REPLICATION_FACTOR
+    answer = await ask(FIND_COORDINATOR, 4, find("a"))
+    (one,) = answer.coordinators
+    assert one.error_code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert "INVALID_REPLICATION_FACTOR" in one.error_message
+    inside.forwarder.gate = asyncio.Event()
+    inside.forwarder.refusals.clear()
+    began = asyncio.get_running_loop().time()
+    (one,) = (await ask(FIND_COORDINATOR, 4, find("a"))).coordinators
+    assert one.error_code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE_S, abs=0.2)
+    inside.forwarder.gate.set()
+    (one,) = (await ask(FIND_COORDINATOR, 4, find("a"))).coordinators
+    assert one.error_code == 0
