@@ -18,6 +18,7 @@ from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
 from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
+from broker.replication.partition.isr import IsrState
 from broker.replication.partition.state import ReplicaState
 from broker.replication.truncator import Truncator
 from metadata_log.draft import Draft
@@ -95,6 +96,13 @@ def _maximal_isr() -> list[Replacement]:
     return [(ReplicaState, "_count_maximal", count)]
 
 
+def _resumed_isr() -> list[Replacement]:
+    def alone(committed: Any, version: int, _replicas: Any) -> IsrState:
+        return IsrState(committed, version)
+
+    return [(IsrState, "resumed", staticmethod(alone))]
+
+
 def _controller_epoch() -> list[Replacement]:
     def operation(self: Office, *records: Record) -> Operation:
         return Operation(records=records)
@@ -145,6 +153,7 @@ MUTANTS: Final = [
     Mutant("isr-cas", "the conditions of an ISR change: version, leader, epochs", _isr_cas),
     Mutant("max-broker-epoch", "the refusal of stale broker epochs", _max_broker_epoch),
     Mutant("maximal-isr", "pending ISR changes in the high watermark", _maximal_isr),
+    Mutant("resumed-isr", "what a resumed leader may have asked for before", _resumed_isr),
     Mutant("controller-epoch", "the condition on the controller epoch", _controller_epoch),
     Mutant("reassignment-waits", "that a reassignment ends in sync", _reassignment_waits),
     Mutant("former-log", "the end of a removed partition's log", _former_log),
