@@ -5,6 +5,7 @@ Start: the quorum first (who am I, which cluster), then the log, then the image,
 Stop: the leaderships move away, then the doors close, then the log, and the session last.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -103,6 +104,7 @@ class BrokerNode:
         self._broker_id = BrokerId(config[BROKER_ID])
         self._incarnation_id = surroundings.random_bytes(ID_BYTES)
         self._cleanup = AsyncExitStack()
+        self._log_failed = asyncio.Event()
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
         self._quorum = surroundings.quorum
@@ -148,6 +150,14 @@ class BrokerNode:
             )
         await self._cleanup.aclose()
 
+    async def log_failed(self) -> None:
+        """Return once the log can be written no more.
+
+        The broker is to be stopped then: others of the ISR lead what it leads, and it comes back
+        when there is room.
+        """
+        await self._log_failed.wait()
+
     # -- starting --------------------------------------------------------------------------------
 
     async def _start(self) -> None:
@@ -156,7 +166,7 @@ class BrokerNode:
         on_stop(self._quorum.close)
         replicas = self._replicas
         store = await self._surroundings.open_store(
-            self._cleanup, replicas.on_flushed, replicas.on_log_failed
+            self._cleanup, replicas.on_flushed, self._on_log_failed
         )
         await self._replicas.start(store)
         on_stop(self._replicas.close)
@@ -356,6 +366,10 @@ class BrokerNode:
     def _features_in_force(self) -> FeaturesInForce:
         image = self._follower.image
         return FeaturesInForce(image.offset, dict(image.features))
+
+    def _on_log_failed(self, error: Exception) -> None:
+        self._replicas.on_log_failed(error)
+        self._log_failed.set()
 
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:

@@ -12,6 +12,7 @@ from typing import Final
 import uvloop
 
 from broker.allocation import keep_freed_memory
+from broker.config.log import LOG_DIR
 from broker.config.node import BROKER_ID
 from broker.config.spec import load_config
 from broker.control.registration import RegistrationRefused
@@ -87,10 +88,19 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     log.info("broker %d is up", config[BROKER_ID])
-    await stop_asked
+    failing = asyncio.create_task(node.log_failed())
+    await asyncio.wait({stop_asked, failing}, return_when=asyncio.FIRST_COMPLETED)
     log.info("broker %d stops", config[BROKER_ID])
     await node.stop()
-    return EXIT_OK
+    if not failing.done():
+        failing.cancel()
+        return EXIT_OK
+    stop_asked.cancel()
+    sys.stderr.write(
+        f"broker {config[BROKER_ID]}: cannot write log directory {config[LOG_DIR]}: see above. "
+        "Free space or repair the disk, then start this broker again\n"
+    )
+    return EXIT_FAILED
 
 
 async def _start(config: Configuration, surroundings: ProcessSurroundings) -> BrokerNode:

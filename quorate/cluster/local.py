@@ -231,6 +231,8 @@ class LocalCluster:
         return list(alive.values())
 
     def _spawn(self, node: Node) -> None:
+        """Start a node that does not run: what ran before it may have ended by itself."""
+        self._reap(node)
         child = spawn(node, attached=self._attached)
         self._children[node.kind, node.id] = child
         self._pids[node.kind, node.id] = child.pid

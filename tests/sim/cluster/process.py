@@ -122,6 +122,8 @@ class Process:
             self._exit(f"{type(error).__name__}: {error}")
         else:
             self.is_up = True
+            await self.node.log_failed()
+            self.stop()
 
     async def _stop(self) -> None:
         await self.node.stop()

@@ -1,0 +1,58 @@
+"""A broker's disk is full: it stops and says so, others lead, and it comes back with room."""
+
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from quorate.client.results import NewTopic
+from quorate.testing import RunningCluster, running_cluster
+from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.whole_cluster import wait_until_known, wait_until_whole
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+TOPIC, PARTITIONS = "load", 3
+RECORDS_AROUND = 20
+
+FILE_BYTES_MAX = 128 << 10
+"""Far more than a broker has said by then, and less than the load makes of its log in seconds."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[RunningCluster]:
+    with running_cluster(brokers=3, voters=1) as cluster:
+        with cluster.admin() as admin:
+            new = NewTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
+            admin.create_topics([new])[0].raise_for_error()
+        wait_until_known(cluster, TOPIC, PARTITIONS)
+        yield cluster
+
+
+def leaders(cluster: RunningCluster) -> list[int]:
+    with cluster.admin() as admin:
+        return [partition.leader for partition in admin.describe_topics([TOPIC])[0].partitions]
+
+
+def test_scenario_20_a_leader_whose_disk_is_full_stops_and_loses_nothing(
+    cluster: RunningCluster,
+) -> None:
+    """The file-size limit fails writes as a full disk does."""
+    wait_until_whole(cluster)
+    victim = leaders(cluster)[0]
+    pid = cluster.broker_pid(victim)
+    assert pid is not None
+    with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
+        load.wait_for_more(RECORDS_AROUND)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
+        cluster.wait_until(lambda: cluster.broker_pid(victim) is None, f"broker {victim} to stop")
+        load.wait_for_more(RECORDS_AROUND)
+        assert victim not in leaders(cluster)
+        acknowledged = load.stop()
+    assert not acknowledged.failures
+    said = cluster.broker_log(victim)[-1]
+    assert said.startswith(f"broker {victim}: cannot write log directory ")
+    assert "Free space" in said
+    cluster.restart_broker(victim)
+    wait_until_whole(cluster)
+    assert_nothing_lost(acknowledged, consume_all(cluster.bootstrap, TOPIC, PARTITIONS))
