@@ -224,6 +224,8 @@ class BrokerNode:
                 describe_tokens=self._describe_tokens,
                 image=lambda: self._follower.image,
                 usage=self._usage(),
+                quorum_status=self._quorum.status,
+                wall_clock_ms=self._surroundings.wall_clock_ms,
             )
         )
         brokers = self._surroundings.inter_broker_listener()

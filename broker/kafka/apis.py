@@ -11,13 +11,17 @@ from broker.kafka import (
     features,
     fetch,
     groups,
+    log_dirs,
     offsets,
     partitions,
     produce,
     producers,
+    quorum,
     reassignments,
+    records,
     sasl,
     tokens,
+    topic_partitions,
     topics,
 )
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
@@ -98,6 +102,13 @@ def api_table() -> Mapping[int, Api]:
             handle=topics.delete_topics,
         ),
         Api(
+            key=21,
+            min_version=0,
+            max_version=2,
+            first_flexible_version=2,
+            handle=records.delete_records,
+        ),
+        Api(
             key=22,
             min_version=0,
             max_version=4,
@@ -145,6 +156,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=2,
             first_flexible_version=2,
             handle=configs.alter_configs,
+        ),
+        Api(
+            key=35,
+            min_version=1,
+            max_version=4,
+            first_flexible_version=2,
+            handle=log_dirs.describe_log_dirs,
         ),
         Api(
             key=36,
@@ -232,6 +250,13 @@ def api_table() -> Mapping[int, Api]:
             handle=client_quotas.alter_client_quotas,
         ),
         Api(
+            key=55,
+            min_version=0,
+            max_version=2,
+            first_flexible_version=0,
+            handle=quorum.describe_quorum,
+        ),
+        Api(
             key=57,
             min_version=0,
             max_version=1,
@@ -244,6 +269,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=1,
             first_flexible_version=0,
             handle=cluster.describe_cluster,
+        ),
+        Api(
+            key=75,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=topic_partitions.describe_topic_partitions,
         ),
     ]
     advertised = [*apis, _api_versions(())]

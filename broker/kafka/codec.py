@@ -194,7 +194,18 @@ def _entity_decoder(schema: Any) -> Decoder:  # noqa: ANN401
 
 def _decoder(shape: _Shape, flexible: bool) -> Decoder:
     element = _element_decoder(shape, flexible)
-    return _array_decoder(shape, element, flexible) if shape.is_array else element
+    if shape.is_array:
+        return _array_decoder(shape, element, flexible)
+    return _optional_decoder(element) if shape.nested is not None and shape.nullable else element
+
+
+def _optional_decoder(element: Decoder) -> Decoder:
+    """A message that may be absent: a byte before it says so, negative for none."""
+
+    def decode(cursor: Cursor) -> Any:  # noqa: ANN401 - a Message, or None
+        return None if cursor.int8() < 0 else element(cursor)
+
+    return decode
 
 
 def _array_decoder(shape: _Shape, element: Decoder, flexible: bool) -> Decoder:
@@ -267,7 +278,7 @@ def _append_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
 def _encoder(shape: _Shape, flexible: bool) -> Encoder:
     element = _element_encoder(shape, flexible)
     if not shape.is_array:
-        return element
+        return _optional_encoder(element) if shape.nested and shape.nullable else element
 
     def encode(out: bytearray, values: typing.Sequence[Any] | Encoded | None) -> None:
         if isinstance(values, Encoded):
@@ -275,6 +286,15 @@ def _encoder(shape: _Shape, flexible: bool) -> Encoder:
             return
         _append_length(out, None if values is None else len(values), flexible, ">i")
         for value in values or ():
+            element(out, value)
+
+    return encode
+
+
+def _optional_encoder(element: Encoder) -> Encoder:
+    def encode(out: bytearray, value: Message | None) -> None:
+        out.append(0xFF if value is None else 1)
+        if value is not None:
             element(out, value)
 
     return encode

@@ -4,7 +4,7 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -12,9 +12,12 @@ from typing import NamedTuple, Protocol
 from broker.control.changes import A, Change, Q
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
+    DeleteOutcome,
+    DeleteWant,
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    LogSize,
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
@@ -28,6 +31,7 @@ from metadata_log.types import (
     TopicPartition,
 )
 from quorate_proto.v1 import admin_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 
 
 class Replicas(Protocol):
@@ -53,6 +57,12 @@ class Replicas(Protocol):
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> EpochEnd: ...
 
+    async def delete_records(
+        self, wants: Sequence[DeleteWant], timeout_ms: int
+    ) -> list[DeleteOutcome]: ...
+
+    def log_sizes(self) -> Iterable[LogSize]: ...
+
 
 class Forwarder(Protocol):
     """Changes, carried out by the controller: here, or one hop away (F2)."""
@@ -77,6 +87,11 @@ class ProducerIdSource(Protocol):
 DescribeConfigs = Callable[
     [admin_pb2.DescribeConfigsRequest], Awaitable[admin_pb2.DescribeConfigsResponse]
 ]
+
+
+async def no_quorum() -> QuorumStatusResponse:
+    """Nobody knows one."""
+    return QuorumStatusResponse()
 
 
 async def no_configs(
@@ -119,3 +134,5 @@ class KafkaServices:
     """The newest one that the watch brought: administrative state comes by it alone (F3)."""
     usage: ClientUsage = field(default_factory=unlimited)
     """What clients use of this broker, of all its listeners together."""
+    quorum_status: Callable[[], Awaitable[QuorumStatusResponse]] = no_quorum
+    wall_clock_ms: Callable[[], int] = lambda: 0

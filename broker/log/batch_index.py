@@ -32,6 +32,11 @@ class BatchIndex:
     def size(self, position: int) -> int:
         return self._sizes[position]
 
+    @property
+    def total_bytes(self) -> int:
+        """Of all its batches."""
+        return sum(self._sizes)
+
     def append(self, base_offset: int, size: int, max_timestamp: int) -> None:
         """Add the newest batch; ``base_offset`` is beyond all before it."""
         greatest = self._greatest_timestamps
@@ -88,6 +93,14 @@ class BatchIndex:
     def entries(self, first: int, end: int) -> list[tuple[int, int]]:
         """(base offset, size) of the batches at positions ``first`` to ``end``."""
         return list(zip(self._bases[first:end], self._sizes[first:end], strict=True))
+
+    def drop_before(self, position: int) -> None:
+        """Forget the batches before ``position``, all of them flushed."""
+        runs = len(self._run_bases)
+        if position < len(self._bases):
+            runs = max(0, bisect_right(self._run_bases, self._bases[position]) - 1)
+        del self._run_bases[:runs], self._run_segments[:runs]
+        del self._bases[:position], self._sizes[:position], self._greatest_timestamps[:position]
 
     def truncate(self, keep: int) -> None:
         """Forget the batches from position ``keep`` on."""

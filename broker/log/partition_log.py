@@ -6,7 +6,7 @@ memory first and on disk in the same order after it, so a reader never sees a tr
 """
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
@@ -32,6 +32,10 @@ _SMALL_CHUNK_BYTES = 4096
 
 Forgotten = Sequence[tuple[Segment, int]]
 """How many flushed batches of each segment a log no longer has."""
+
+
+_NO_SEGMENT: Final = 2**63
+"""Beyond every segment: no batch is voided."""
 
 
 class Writer(Protocol):
@@ -84,6 +88,11 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"<log {self._where} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its batches."""
+        return self._index.total_bytes
 
     def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
         """Validate, give offsets from the log end on and the epoch, append all or nothing.
@@ -201,6 +210,34 @@ class PartitionLog:
         self.leader_epochs.clear()
         truncation = Truncation(self.number, 0, self._lowest_id(forgotten), log_start_offset=offset)
         await self._writer.submit_truncation(truncation, forgotten)
+
+    async def start_at(self, offset: int) -> None:
+        """Nothing below ``offset`` is read from now on, and batches that end below it are dropped.
+
+        Durable on return. A log that begins there, or beyond, stays as it is.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE beyond what is durable.
+        """
+        self._check_writable()
+        if offset <= self.log_start_offset:
+            return
+        if offset > self.flushed_offset:
+            raise KafkaError(
+                errors_pb2.OFFSET_OUT_OF_RANGE,
+                f"{self._where}: the log cannot begin at {offset}, it is durable up to "
+                f"{self.flushed_offset}",
+            )
+        index = self._index
+        gone = len(index) if offset == self.log_end_offset else index.position_of(offset)
+        forgotten = [(segment, end - first) for segment, first, end in index.spans(0, gone)]
+        for position in range(gone):
+            self._writer.tail.drop(self.number, index.base_offset(position))
+        index.drop_before(gone)
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        moved = Truncation(self.number, self.log_end_offset, _NO_SEGMENT, log_start_offset=offset)
+        await self._writer.submit_truncation(moved, forgotten)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         """(offset, timestamp in ms) of the first record at or after ``timestamp_ms``.

@@ -68,6 +68,7 @@ class RecoveredLog:
     def leader_epochs(self) -> LeaderEpochHistory:
         history = LeaderEpochHistory(self.epochs.items())
         history.truncate_from_end(self.end_offset)
+        history.truncate_from_start(self.row.log_start_offset)
         return history
 
 

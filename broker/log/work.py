@@ -74,7 +74,7 @@ class Truncation(NamedTuple):
     """Void the batches of a partition that begin at or beyond ``offset``.
 
     ``lowest_segment_id``: the oldest segment that may hold one, so that a sealed one is voided by
-    a rule in the table. ``log_start_offset``: the log starts afresh there; None: where it did.
+    a rule in the table. ``log_start_offset``: the log starts there from now on; None: where it did.
     """
 
     number: int

@@ -71,6 +71,31 @@ class OffsetOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteWant:
+    """Records below ``offset`` are to go; -1: all that are committed."""
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOutcome:
+    """``low_watermark``: the first offset that a member of the ISR still has; -1 with any error."""
+
+    error_code: int = errors_pb2.NONE
+    low_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogSize:
+    """Bytes of a partition's log here, and how far it is behind what is committed."""
+
+    tp: TopicPartition
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEnd:
     """The largest epoch at or below the one asked about, and where it ends; -1: none."""
 

@@ -36,12 +36,13 @@ HIGH_WATERMARKS_PER_FRAME_MAX = 2_000
 class _Position:
     """A follower's position in one partition, in one leader epoch."""
 
-    __slots__ = ("fetch_offset", "hosted", "leader_epoch", "sent")
+    __slots__ = ("fetch_offset", "hosted", "leader_epoch", "log_start_offset", "sent")
 
     def __init__(self, hosted: HostedPartition, leader_epoch: int, fetch_offset: int) -> None:
         self.hosted = hosted
         self.leader_epoch = leader_epoch
         self.fetch_offset = fetch_offset
+        self.log_start_offset = 0
         self.sent = False
 
     @property
@@ -72,6 +73,7 @@ class FetchSession:
         """Would be readable, but the throttle keeps them waiting."""
         self._watermarks: dict[TopicIdPartition, _Position] = {}
         self._refusals: list[replication_pb2.FetchedPartition] = []
+        self._start_moved = False
         self._replica_id = NO_BROKER
         self._max_bytes = 0
         self.max_wait_ms = 0
@@ -81,11 +83,14 @@ class FetchSession:
 
     @property
     def has_news(self) -> bool:
-        """Data or errors. High watermarks alone can wait: they ride along, or end the long poll."""
+        """Data, errors, or a log that begins later.
+
+        High watermarks alone can wait: they ride along, or end the long poll.
+        """
         if self._held and not self.throttled_ms:
             self._readable.update(self._held)
             self._held.clear()
-        return bool(self._readable or self._refusals)
+        return bool(self._readable or self._refusals or self._start_moved)
 
     @property
     def throttled_ms(self) -> int:
@@ -146,8 +151,10 @@ class FetchSession:
         )
         self._table.run(hosted, effects)
         position = self._positions.get(tip)
-        if position is not None and position.fetch_offset == told.fetch_offset:
-            return
+        if position is not None:
+            self._on_told_start(position, told.log_start_offset)
+            if position.fetch_offset == told.fetch_offset:
+                return
         partition_log = hosted.log
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         code = check_fetch_offset(told.fetch_offset, start, end)
@@ -156,12 +163,18 @@ class FetchSession:
             return
         if position is None:
             position = _Position(hosted, told.current_leader_epoch, told.fetch_offset)
+            position.log_start_offset = told.log_start_offset
             self._positions[tip] = position
             hosted.watchers[self] = None
             self._watermarks[tip] = position
         position.fetch_offset = told.fetch_offset
         position.sent = False
         self._mark_readable(position)
+
+    def _on_told_start(self, position: _Position, log_start_offset: int) -> None:
+        if log_start_offset > position.log_start_offset:
+            position.log_start_offset = log_start_offset
+            position.hosted.wake_fetches()
 
     def _refusal(
         self, hosted: HostedPartition | None, leader_epoch: int, replica_id: BrokerId
@@ -215,6 +228,18 @@ class FetchSession:
         if position is not None:
             self._watermarks[hosted.tip] = position
 
+    def on_log_start(self, hosted: HostedPartition) -> None:
+        """The follower is told at once: whoever deletes waits for it."""
+        position = self._positions.get(hosted.tip)
+        if position is not None:
+            self._watermarks[hosted.tip] = position
+            self._start_moved = True
+            self._wake()
+
+    def log_start_of(self, hosted: HostedPartition) -> tuple[BrokerId, int] | None:
+        position = self._positions.get(hosted.tip)
+        return None if position is None else (self._replica_id, position.log_start_offset)
+
     def on_leadership(self, hosted: HostedPartition) -> None:
         """Positions hold in one leader epoch."""
         position = self._positions.get(hosted.tip)
@@ -233,7 +258,7 @@ class FetchSession:
         """The one response that is due: errors, data up to the cap, then high watermarks alone."""
         response = replication_pb2.ReplicaFetchResponse()
         chunks: list[Bytes] = []
-        self.wants_data = False
+        self.wants_data = self._start_moved = False
         refusals, self._refusals = self._refusals, []
         response.partitions.extend(refusals)
         room = self._max_bytes

@@ -79,6 +79,8 @@ class ReplicaFetcher:
         self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked, may_ask)
         self._resumption: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._moving: set[asyncio.Task[None]] = set()
+        """Logs that are about to begin later."""
 
     # -- partitions ------------------------------------------------------------------------------
 
@@ -186,6 +188,7 @@ class ReplicaFetcher:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._moving, return_exceptions=True)
 
     def move_to(self, endpoint: Endpoint) -> None:
         """The leader is at another address now."""
@@ -332,6 +335,7 @@ class ReplicaFetcher:
                     self._on_error(following, fetched)
                 elif fetched.leader_epoch == following.leader_epoch:
                     following.leader_high_watermark = fetched.high_watermark
+                    following.leader_log_start = fetched.log_start_offset
                     if begin < end and self._is_throttled(following):
                         throttled_bytes += end - begin
                     self._append(following, records[begin:end], fetched.high_watermark)
@@ -352,6 +356,26 @@ class ReplicaFetcher:
                 self._changed[following.tip] = following
         following.failures = 0
         hosted.replica.follow_high_watermark(high_watermark, hosted.log.log_end_offset)
+        self.follow_log_start(following)
+
+    def follow_log_start(self, following: Following) -> None:
+        """Begin where the leader's log begins, as far as that is durable here; then tell it."""
+        partition_log = following.hosted.log
+        start = min(following.leader_log_start, partition_log.flushed_offset)
+        if start > partition_log.log_start_offset:
+            task = asyncio.create_task(self._start_at(following, start))
+            self._moving.add(task)
+            task.add_done_callback(self._moving.discard)
+
+    async def _start_at(self, following: Following, offset: int) -> None:
+        hosted = following.hosted
+        try:
+            await hosted.log.start_at(offset)
+        except KafkaError as error:
+            log.warning("%s cannot begin at %d: %s", hosted.tp, offset, error)
+            return
+        if following.phase is Phase.FETCHING and self._followings.get(following.tip) is following:
+            self.position_changed(following)
 
     def _on_error(self, following: Following, fetched: replication_pb2.FetchedPartition) -> None:
         hosted = following.hosted

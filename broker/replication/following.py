@@ -34,6 +34,7 @@ class Following:
         "hosted",
         "leader_epoch",
         "leader_high_watermark",
+        "leader_log_start",
         "phase",
         "restart_at",
         "retry_at_ms",
@@ -55,6 +56,8 @@ class Following:
         """The throttle keeps it waiting: the leader has been told to forget its position."""
         self.leader_high_watermark: int | None = None
         """As the leader last told it, in this epoch."""
+        self.leader_log_start = 0
+        """As the leader last told it, in this epoch: the local log is to begin there, too."""
         self.start_over = False
         """Nothing of the local log is known to the leader: ask it where its own begins."""
         self.restart_at: int | None = None
@@ -98,3 +101,4 @@ class Following:
         """More of the local log is durable: the leader is told."""
         if self.phase is Phase.FETCHING:
             self.fetcher.position_changed(self)
+            self.fetcher.follow_log_start(self)

@@ -7,7 +7,7 @@ from broker.log import PartitionLog
 from broker.replication.partition.effects import Role
 from broker.replication.partition.replica import PartitionReplica
 from broker.replication.waiters import OffsetWaiters, Wakeup
-from metadata_log.types import TopicIdPartition, TopicPartition
+from metadata_log.types import BrokerId, TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from broker.replication.following import Following
@@ -21,6 +21,12 @@ class PartitionWatcher(Protocol):
 
     def on_high_watermark(self, hosted: "HostedPartition") -> None:
         """The high watermark advanced."""
+
+    def on_log_start(self, hosted: "HostedPartition") -> None:
+        """The log begins later now."""
+
+    def log_start_of(self, hosted: "HostedPartition") -> tuple[BrokerId, int] | None:
+        """Who follows, and where its log begins as it last told; None: it has no position."""
 
     def on_leadership(self, hosted: "HostedPartition") -> None:
         """This broker leads in another epoch, or no longer."""

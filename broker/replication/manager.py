@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,19 @@ import grpc.aio
 from broker.log import LogStore, PartitionLog
 from broker.peers import Peer
 from broker.replication.api import (
+    DeleteOutcome,
+    DeleteWant,
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    LogSize,
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
 )
 from broker.replication.commands import ControlCommands
 from broker.replication.consume import Consuming
+from broker.replication.deleting import Deleting
 from broker.replication.fetcher_pool import FetcherPool, FetchOptions
 from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
 from broker.replication.limits import Limits
@@ -92,6 +96,7 @@ class ReplicaManager:
         self._commands = ControlCommands(self.table, self._fetchers, confirm_unassigned)
         self._producing = Producing(self.table)
         self._consuming = Consuming(self.table)
+        self._deleting = Deleting(self.table)
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life ------------------------------------------------------------------------------------
@@ -169,6 +174,18 @@ class ReplicaManager:
     ) -> EpochEnd:
         """Where an epoch ends in the leader's log."""
         return self._consuming.offset_for_leader_epoch(tp, current_leader_epoch, leader_epoch)
+
+    async def delete_records(
+        self, wants: Sequence[DeleteWant], timeout_ms: int
+    ) -> list[DeleteOutcome]:
+        """Delete what lies below an offset, here and on the ISR."""
+        return await self._deleting.delete(wants, timeout_ms)
+
+    def log_sizes(self) -> Iterator[LogSize]:
+        """Every partition that this broker holds."""
+        for hosted in self.table:
+            behind = hosted.replica.high_watermark - hosted.log.log_end_offset
+            yield LogSize(hosted.tp, hosted.log.size_bytes, max(0, behind))
 
     # -- the controller --------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.log import Appended, LogRead, Records
-from broker.replication.api import ProduceEntry
+from broker.replication.api import DeleteWant, ProduceEntry
 from broker.replication.partition.effects import Role
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.replica_cluster import ReplicaCluster, batch, batches, eventually
 
@@ -271,3 +272,43 @@ async def test_b3_a_follower_that_registers_again_tells_its_positions_again(
         await eventually(lambda: cluster.isr("orders") == {1, 2})
     finally:
         await cluster.close()
+
+
+async def test_d3_deleted_records_are_gone_from_every_replica(cluster: ReplicaCluster) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", *batches("record", 20))
+    want = DeleteWant(TopicPartition("orders", 0), 15)
+    (outcome,) = await cluster.nodes[1].manager.delete_records([want], 10_000)
+    assert (outcome.error_code, outcome.low_watermark) == (errors_pb2.NONE, 15)
+    for node in cluster.nodes.values():
+        log = node.hosted("orders").log
+        assert (log.log_start_offset, log.log_end_offset) == (15, 20)
+    gone = await cluster.nodes[1].fetch("orders", 14)
+    assert gone.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+    await cluster.stop(3)
+    await cluster.elect("orders", 2, isr=(2, 1))
+    (produced,) = await cluster.nodes[2].produce("orders", batch("after"))
+    assert (produced.base_offset, produced.log_start_offset) == (20, 15)
+    await cluster.start(3)
+    assert cluster.nodes[3].hosted("orders").log.log_start_offset == 15
+    await cluster.tell("orders", to=[3])
+    await cluster.settled("orders", 1, 2, 3)
+
+
+async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_does(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", *batches("before", 5))
+    await cluster.stop(3)
+    await cluster.elect("orders", 1, isr=(1, 2))
+    await cluster.nodes[1].produce("orders", *batches("meanwhile", 10))
+    want = DeleteWant(TopicPartition("orders", 0), -1)
+    (outcome,) = await cluster.nodes[1].manager.delete_records([want], 10_000)
+    assert outcome.low_watermark == 15
+    await cluster.nodes[1].produce("orders", batch("after"))
+    await cluster.start(3)
+    await cluster.tell("orders", to=[3])
+    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+    log = cluster.nodes[3].hosted("orders").log
+    assert (log.log_start_offset, log.log_end_offset) == (15, 16)

@@ -193,6 +193,19 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 TOPIC_DENIED,
             ),
         ),
+        21: (
+            Row(
+                2,
+                {
+                    "topics": [
+                        {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": -1}]}
+                    ],
+                    "timeout": 1_000,
+                },
+                (topic(Op.DELETE),),
+                TOPIC_DENIED,
+            ),
+        ),
         22: (
             Row(
                 4,
@@ -254,6 +267,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             Row(2, _configuring(2, TOPIC), (topic(Op.ALTER_CONFIGS),), TOPIC_DENIED),
             Row(2, _configuring(4, "1"), (cluster(Op.ALTER_CONFIGS),), CLUSTER_DENIED),
         ),
+        35: (Row(4, {"topics": None}, (cluster(Op.DESCRIBE), cluster(Op.ALTER)), CLUSTER_DENIED),),
         37: (
             Row(
                 3,
@@ -331,6 +345,30 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 },
                 (cluster(Op.ALTER_CONFIGS),),
                 CLUSTER_DENIED,
+            ),
+        ),
+        55: (
+            Row(
+                2,
+                {
+                    "topics": [
+                        {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+                    ]
+                },
+                (cluster(Op.DESCRIBE), cluster(Op.ALTER)),
+                CLUSTER_DENIED,
+            ),
+        ),
+        75: (
+            Row(
+                0,
+                {
+                    "topics": [{"name": TOPIC}],
+                    "response_partition_limit": 10,
+                    "cursor": None,
+                },
+                (topic(Op.DESCRIBE), topic(Op.READ)),
+                TOPIC_DENIED,
             ),
         ),
         57: (

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from broker.peers import open_channel
-from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
+from broker.replication.api import (
+    DeleteOutcome,
+    DeleteWant,
+    FetchOutcome,
+    FetchWant,
+    ProduceEntry,
+    ProduceOutcome,
+)
 from broker.replication.fetch_session import FetchSession
 from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
@@ -136,6 +143,11 @@ class BrokerReplicas:
         )
         return outcome
 
+    async def delete(self, topic: str, offset: int, timeout_ms: int = 60_000) -> DeleteOutcome:
+        want = DeleteWant(TopicPartition(topic, 0), offset)
+        (outcome,) = await self.manager.delete_records([want], timeout_ms)
+        return outcome
+
     def hosted(self, topic: str) -> HostedPartition:
         found = self.manager.table.named(TopicPartition(topic, 0))
         assert found is not None
@@ -174,6 +186,7 @@ class FollowerStream:
         epoch: int = 0,
         ack_only: bool = False,
         forget: bool = False,
+        start: int = 0,
         max_bytes: int = 1 << 20,
         broker_epoch: int = 10,
     ) -> None:
@@ -191,6 +204,7 @@ class FollowerStream:
                 current_leader_epoch=epoch,
                 fetch_offset=fetch,
                 flushed_offset=fetch if flushed is None else flushed,
+                log_start_offset=start,
                 forget=forget,
             )
         self.session.on_request(pack_frame(request.SerializeToString()))

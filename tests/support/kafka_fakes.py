@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,17 @@ from broker.config.spec import BROKER_SPEC
 from broker.control.changes import A, Change, Q
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
-from broker.kafka.services import FeaturesInForce, KafkaServices
+from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
 from broker.log.record_batch import check_produced, iterate_batches
 from broker.replication.api import (
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
+    DeleteOutcome,
+    DeleteWant,
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    LogSize,
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
@@ -37,6 +40,7 @@ from metadata_log.types import (
     TopicPartition,
 )
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 
 BROKER = BrokerId(1)
 FIRST_EPOCH = LeaderEpoch(0)
@@ -67,6 +71,8 @@ class FakeReplicas:
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.produced: list[tuple[list[ProduceEntry], int, int]] = []
         self.errors: dict[TopicPartition, ProduceOutcome] = {}
+        self.deletions: dict[TopicPartition, DeleteOutcome] = {}
+        self.asked_to_delete: list[tuple[list[DeleteWant], int]] = []
 
     def _log(self, tp: TopicPartition) -> FakeLog | None:
         topic = self._topics.topics.get(tp.topic)
@@ -156,6 +162,19 @@ class FakeReplicas:
                     offset=batch.base_offset, timestamp_ms=batch.max_timestamp_ms, leader_epoch=0
                 )
         return OffsetOutcome()
+
+    async def delete_records(
+        self, wants: Sequence[DeleteWant], timeout_ms: int
+    ) -> list[DeleteOutcome]:
+        self.asked_to_delete.append((list(wants), timeout_ms))
+        unknown = DeleteOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        return [self.deletions.get(want.tp, unknown) for want in wants]
+
+    def log_sizes(self) -> list[LogSize]:
+        return [
+            LogSize(tp, sum(len(batch.data) for batch in log.batches), 0)
+            for tp, log in self.logs.items()
+        ]
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
@@ -412,6 +431,14 @@ class FakeConfigs:
         return admin_pb2.DescribeConfigsResponse(results=self.results)
 
 
+class FakeQuorum:
+    """Tells its status; ``now_ms`` is the time by the wall clock."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.status: Callable[[], Awaitable[QuorumStatusResponse]] = no_quorum
+
+
 @dataclass
 class FakeBrokerInside:
     """One broker's services, and the server on top once it is started."""
@@ -420,6 +447,7 @@ class FakeBrokerInside:
     replicas: FakeReplicas
     forwarder: FakeForwarder
     configs: FakeConfigs
+    quorum: FakeQuorum
     services: KafkaServices
     server: KafkaServer
 
@@ -448,6 +476,7 @@ def fake_broker(
     forwarder = FakeForwarder(metadata)
     configs = FakeConfigs()
     config = BROKER_SPEC.parse(values)
+    quorum = FakeQuorum()
     services = KafkaServices(
         config=config,
         broker_id=BROKER,
@@ -460,5 +489,9 @@ def fake_broker(
         features=lambda: forwarder.in_force,
         describe_configs=configs.describe,
         image=image,
+        quorum_status=lambda: quorum.status(),
+        wall_clock_ms=lambda: quorum.now_ms,
     )
-    return FakeBrokerInside(metadata, replicas, forwarder, configs, services, KafkaServer(services))
+    return FakeBrokerInside(
+        metadata, replicas, forwarder, configs, quorum, services, KafkaServer(services)
+    )

@@ -80,6 +80,9 @@ def entity_of(schema: Any, values: Values) -> Any:  # noqa: ANN401
 def _value(field: Any, value: Any) -> Any:  # noqa: ANN401
     if field.metadata.get("kafka_type") in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=value)
+    if isinstance(value, dict):
+        (schema,) = (item for item in _parts(field.type) if dataclasses.is_dataclass(item))
+        return entity_of(schema, value)
     if isinstance(value, list):
         nested = next((item for item in _parts(field.type) if dataclasses.is_dataclass(item)), None)
         return tuple(entity_of(nested, item) if nested else item for item in value)

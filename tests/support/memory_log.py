@@ -28,6 +28,10 @@ class MemoryLog:
         self.max_batch_bytes = 1 << 20
         self.batches: list[tuple[int, int, bytes]] = []
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(data) for _, _, data in self.batches)
+
     def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
         base = self.log_end_offset
         for header, data in list(iterate_batches(records, self.topic)):
@@ -69,6 +73,13 @@ class MemoryLog:
         self.batches.clear()
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.leader_epochs.clear()
+
+    async def start_at(self, offset: int) -> None:
+        if offset > self.flushed_offset:
+            raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, f"not durable up to {offset}")
+        self.log_start_offset = max(self.log_start_offset, offset)
+        self.batches = [each for each in self.batches if each[1] >= self.log_start_offset]
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         return (self.log_start_offset, timestamp_ms) if self.batches else None

@@ -89,6 +89,7 @@ class Asked:
         return (
             {rpc: len(asked) for rpc, asked in self.inside.forwarder.asked.items()},
             len(self.inside.replicas.produced),
+            sum(len(wants) for wants, _ in self.inside.replicas.asked_to_delete),
             producer_ids.next,
         )
 

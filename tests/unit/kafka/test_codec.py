@@ -71,6 +71,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
     },
     31: {"filters": [ACL_FILTER]},
     17: {"mechanism": "SCRAM-SHA-256"},
+    35: {"topics": [{"topic": "t", "partitions": [0, 2]}]},
     36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {
         "replica_id": -1,
@@ -120,6 +121,10 @@ REQUESTS: dict[int, dict[str, Any]] = {
             }
         ],
     },
+    21: {
+        "topics": [{"name": "t", "partitions": [{"partition_index": 1, "offset": -1}]}],
+        "timeout": 1234,
+    },
     32: {
         "resources": [
             {"resource_type": 2, "resource_name": "t", "configuration_keys": ["a", "b"]},
@@ -159,6 +164,12 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "election_type": 1,
         "topic_partitions": [{"topic": "t", "partitions": [0, 7]}],
         "timeout": 1234,
+    },
+    55: {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 1}]}]},
+    75: {
+        "topics": [{"name": "t"}, {"name": "u"}],
+        "response_partition_limit": 7,
+        "cursor": {"topic_name": "t", "partition_index": 3},
     },
     57: {
         "timeout": 1234,

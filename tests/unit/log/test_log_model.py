@@ -24,11 +24,12 @@ _APPEND = st.tuples(
 )
 _TRUNCATE = st.tuples(st.just("truncate"), _PARTITION, st.floats(0, 1))
 _AFRESH = st.tuples(st.just("afresh"), _PARTITION, st.integers(0, 50))
+_BEGIN = st.tuples(st.just("begin"), _PARTITION, st.floats(0, 1))
 _RECREATE = st.tuples(st.just("recreate"), _PARTITION)
 _EPOCH = st.tuples(st.just("epoch"), _PARTITION)
 _SIMPLE = st.sampled_from([("flush",), ("reopen",), ("crash",), ("checkpoint",)])
 _STEPS = st.lists(
-    st.one_of(_APPEND, _APPEND, _TRUNCATE, _AFRESH, _RECREATE, _EPOCH, _SIMPLE), max_size=25
+    st.one_of(_APPEND, _APPEND, _TRUNCATE, _AFRESH, _BEGIN, _RECREATE, _EPOCH, _SIMPLE), max_size=25
 )
 
 
@@ -46,11 +47,15 @@ class Model:
     def truncate(self, offset: int) -> None:
         self.batches = [one for one in self.batches if one[1] <= offset]
 
+    def begin(self, offset: int) -> None:
+        self.batches = [one for one in self.batches if one[1] > offset]
+        self.start = offset
+
     def epochs(self) -> list[tuple[int, int]]:
         """The first offset of each epoch that has a batch."""
         found: dict[int, int] = {}
         for base_offset, _, _, epoch in self.batches:
-            found.setdefault(epoch, base_offset)
+            found.setdefault(epoch, max(base_offset, self.start))
         return list(found.items())
 
     def check(self, log: PartitionLog) -> None:
@@ -59,7 +64,7 @@ class Model:
         for base_offset, end_offset, data, _ in self.batches:
             read = log.read(end_offset - 1, 1, end_offset)
             assert (b"".join(read.chunks), read.next_offset) == (data, end_offset)
-            assert log.read(base_offset, 1, end_offset - 1).size == 0
+            assert log.read(max(base_offset, self.start), 1, end_offset - 1).size == 0
         known = [entry for entry in log.leader_epochs.entries if entry[1] < self.end]
         assert known == self.epochs()
 
@@ -125,6 +130,12 @@ class History:
             case ("afresh", int(partition), int(start)):
                 self._models[partition] = Model(start)
                 await store.log("t", partition).truncate_fully_and_start_at(start)
+            case ("begin", int(partition), float(where)):
+                model = self._models[partition]
+                await self._flush_all(store)
+                offset = model.start + round(where * (model.end - model.start))
+                model.begin(offset)
+                await store.log("t", partition).start_at(offset)
             case ("recreate", int(partition)):
                 self._models[partition] = Model()
                 await store.store.delete(store.log("t", partition).tip)

@@ -244,3 +244,39 @@ async def test_a_truncated_batch_never_counts_as_flushed(open_store: OpenStore) 
     await truncated
     assert log.flushed_offset == 10
     assert open_store.store.pending_bytes == 0
+
+
+async def test_d3_a_log_that_begins_later_has_nothing_below(open_store: OpenStore) -> None:
+    log = open_store.create()
+    for _ in range(4):
+        log.append_as_leader(batch(10), EPOCH)
+    await open_store.until_flushed(log)
+    await log.start_at(25)
+    assert (log.log_start_offset, log.log_end_offset) == (25, 40)
+    with pytest.raises(KafkaError, match=r"offset 24 is outside the log, which has \[25, 40\)"):
+        log.read(24, 1 << 20, 40)
+    assert log.read(25, 1 << 20, 40).next_offset == 40
+    assert log.leader_epochs.entries == [(EPOCH, 25)]
+    assert log.size_bytes == 2 * len(batch(10))
+    await log.start_at(7)
+    assert log.log_start_offset == 25, "it never begins earlier again"
+    log.append_as_leader(batch(10), EPOCH)
+    with pytest.raises(KafkaError, match="cannot begin at 50, it is durable up to 40"):
+        await log.start_at(50)
+
+
+async def test_d3_segments_of_which_nothing_is_left_are_unlinked(tmp_path: Path) -> None:
+    async with opened(tmp_path, segment_bytes=1 << 20) as open_store:
+        log = open_store.create()
+        for _ in range(8):
+            log.append_as_leader(batch(1, 600_000), EPOCH)
+            await open_store.until_flushed(log)
+        before = len(list(tmp_path.glob("segment-*.mdb")))
+        await log.start_at(8)
+        await open_store.store.housekeeping.idle()
+        assert len(list(tmp_path.glob("segment-*.mdb"))) < before
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (8, 8, 0)
+    async with opened(tmp_path, segment_bytes=1 << 20) as open_store:
+        log = open_store.log()
+        assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+        assert log.append_as_leader(batch(1), EPOCH).base_offset == 8

@@ -1,0 +1,73 @@
+"""DescribeLogDirs (35): how much this broker's one log folder holds, of which partitions."""
+
+import asyncio
+import shutil
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+from broker.config.log import LOG_DIR
+from broker.kafka import codec
+from broker.kafka.codec import Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from broker.replication.api import LogSize
+from metadata_log.acls import AclOperation
+from quorate_proto.v1 import errors_pb2
+
+_UNKNOWN: Final = -1
+
+
+async def describe_log_dirs(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    if not services.authorizer.rights_of(context).may_cluster(AclOperation.DESCRIBE):
+        refused = {
+            "throttle_time": 0,
+            "error_code": errors_pb2.CLUSTER_AUTHORIZATION_FAILED,
+            "results": [],
+        }
+        return [codec.encode_response("describe_log_dirs", context.version, refused)]
+    folder = Path(services.config[LOG_DIR]).absolute()
+    wanted = _wanted(request["topics"])
+    sizes = [
+        one
+        for one in services.replicas.log_sizes()
+        if wanted is None or one.tp.partition in wanted.get(one.tp.topic, ())
+    ]
+    total_bytes, usable_bytes, code = _UNKNOWN, _UNKNOWN, errors_pb2.NONE
+    try:
+        usage = await asyncio.to_thread(shutil.disk_usage, folder)
+        total_bytes, usable_bytes = usage.total, usage.free
+    except OSError:
+        code = errors_pb2.KAFKA_STORAGE_ERROR
+    result = {
+        "error_code": code,
+        "log_dir": str(folder),
+        "topics": _topics(sizes),
+        "total_bytes": total_bytes,
+        "usable_bytes": usable_bytes,
+    }
+    values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "results": [result]}
+    return [codec.encode_response("describe_log_dirs", context.version, values)]
+
+
+def _wanted(topics: Iterable[Message] | None) -> dict[str, Collection[int]] | None:
+    """Partitions asked about, by topic; None: all there are."""
+    if topics is None:
+        return None
+    return {topic["topic"]: frozenset(topic["partitions"]) for topic in topics}
+
+
+def _topics(sizes: Iterable[LogSize]) -> list[Message]:
+    by_topic: dict[str, list[Message]] = {}
+    for size in sizes:
+        by_topic.setdefault(size.tp.topic, []).append(
+            {
+                "partition_index": size.tp.partition,
+                "partition_size": size.size_bytes,
+                "offset_lag": size.offset_lag,
+                "is_future_key": False,
+            }
+        )
+    return [{"name": name, "partitions": found} for name, found in sorted(by_topic.items())]

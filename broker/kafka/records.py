@@ -1,0 +1,51 @@
+"""DeleteRecords (21): partitions this broker leads begin later from now on."""
+
+from typing import Final
+
+from broker.kafka import codec
+from broker.kafka.codec import Message
+from broker.kafka.requests import Buffers, RequestContext
+from broker.kafka.services import KafkaServices
+from broker.replication.api import DeleteOutcome, DeleteWant
+from metadata_log.acls import AclOperation
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+_NOT_ALLOWED: Final = DeleteOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
+
+
+async def delete_records(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    names = [topic["name"] for topic in request["topics"]]
+    allowed = services.authorizer.rights_of(context).topics(AclOperation.DELETE, names)
+    wants = [
+        DeleteWant(TopicPartition(topic["name"], partition["partition_index"]), partition["offset"])
+        for topic in request["topics"]
+        for partition in topic["partitions"]
+        if topic["name"] in allowed
+    ]
+    outcomes = iter(await services.replicas.delete_records(wants, request["timeout"]))
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                _result(
+                    partition["partition_index"],
+                    next(outcomes) if topic["name"] in allowed else _NOT_ALLOWED,
+                )
+                for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    values = {"throttle_time": 0, "topics": topics}
+    return [codec.encode_response("delete_records", context.version, values)]
+
+
+def _result(partition: int, outcome: DeleteOutcome) -> Message:
+    return {
+        "partition_index": partition,
+        "low_watermark": outcome.low_watermark,
+        "error_code": outcome.error_code,
+    }
