@@ -45,7 +45,10 @@ class ClientGuard(CheckedCalls):
 
 
 def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: ANN401 - any message
-    """Put the client's proven identity where requests that are forwarded have their sender's."""
+    """Put the client's proven identity where requests that are forwarded have their sender's.
+
+    None is an old one that may go over its quota: those are muted, and nobody is over gRPC (Q14).
+    """
     descriptor = getattr(request, "DESCRIPTOR", None)
     if descriptor is None or "context" not in descriptor.fields_by_name:
         return
@@ -53,3 +56,4 @@ def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: 
     request.context.token_authenticated = principal.token_authenticated
     request.context.client_host = host
     request.context.forwarded_by = NOT_FORWARDED
+    request.context.accept_over_quota = False

@@ -18,8 +18,11 @@ class KafkaPrincipal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-CLUSTER_ADMIN: Final = KafkaPrincipal("quorate-cluster-admin")
-"""On whose behalf brokers themselves ask for topics; their quota is its (Q13). No client is it."""
+CLUSTER_ADMIN: Final = KafkaPrincipal("quorate-cluster-admin", "Broker")
+"""On whose behalf brokers themselves ask for topics; the quota of this user is theirs (Q13).
+
+Of a type of its own, so that no client can be it, whatever it is called.
+"""
 
 ANONYMOUS: Final = KafkaPrincipal("ANONYMOUS")
 """Kafka's principal of a client that did not authenticate."""

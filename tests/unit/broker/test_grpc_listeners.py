@@ -241,16 +241,20 @@ def for_clients(config: Configuration, passwords: Passwords | None = None) -> Gr
     )
 
 
-async def test_f5_a_client_cannot_say_who_it_is(authority: CertificateAuthority) -> None:
+async def test_f5_q14_a_client_cannot_say_who_it_is_nor_that_it_is_old(
+    authority: CertificateAuthority,
+) -> None:
     async with (
         serving(for_clients(configured(authority))) as (served, endpoint),
         grpc.aio.insecure_channel(str(endpoint)) as channel,
     ):
         request = forwarded(2, "User:root")
         request.context.token_authenticated = True
+        request.context.accept_over_quota = True
         request.context.client_host = "10.0.0.9"
         assert await ask(channel, request) is grpc.StatusCode.OK
     context = served.requests[0].context
+    assert not context.accept_over_quota, "a quota is not walked around (Q14)"
     assert (context.principal_name, context.forwarded_by) == ("User:ANONYMOUS", -1)
     assert (context.client_host, context.token_authenticated) == ("127.0.0.1", False)
     assert served.callers == [Caller(ANONYMOUS, "127.0.0.1")]

@@ -175,7 +175,7 @@ async def test_q13_topics_that_come_by_themselves_are_asked_for_by_the_clusters_
 ) -> None:
     await ask(METADATA, 12, wanting("new", allow_creation=True))
     (creation,) = inside.forwarder.creations
-    assert creation.context.principal_name == "User:quorate-cluster-admin"
+    assert creation.context.principal_name == "Broker:quorate-cluster-admin"
     assert not creation.context.accept_over_quota
 
 
