@@ -19,6 +19,7 @@ from broker.controller.event_queue import EventQueue
 from broker.controller.implementations import Implementations
 from broker.controller.managers.office import Office
 from broker.controller.quota_requests import QuotaRequests
+from broker.controller.rounds import Rounds
 from broker.controller.token_requests import TokenRequests
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
@@ -46,9 +47,19 @@ class Means:
 class Administration:
     """The bridged changes: at a controller, and at any broker at inter_broker_protocol 1."""
 
-    def __init__(self, means: Means, *, office: Office, writer: Writer, events: EventQueue) -> None:
+    def __init__(
+        self,
+        means: Means,
+        *,
+        office: Office,
+        writer: Writer,
+        events: EventQueue,
+        together: bool = True,
+    ) -> None:
+        """``together``: requests that wait share rounds."""
         self._acls = AclRequests(office, writer, events)
-        self._configs = ConfigRequests(office, writer, events)
+        rounds = Rounds(writer, events, together=together)
+        self._configs = ConfigRequests(office, rounds)
         window = QuotaWindow(
             means.config[CONTROLLER_QUOTA_WINDOW_NUM],
             means.config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS],
@@ -59,6 +70,7 @@ class Administration:
             config=means.config,
             writer=writer,
             events=events,
+            rounds=rounds,
             keys=means.token_keys,
             clock_ms=means.clock_ms,
             draw_id=means.draw_id,

@@ -6,7 +6,7 @@ administration. Who was overtaken by another broker decides again, from what tha
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from broker.control.changes import A, Change, Q
@@ -18,7 +18,7 @@ from broker.controller.event_queue import EventQueue, LeftOffice
 from broker.controller.implementations import Implementations
 from broker.controller.managers.batches import split
 from broker.controller.managers.office import Office
-from broker.controller.writer import Writer
+from broker.controller.writer import Share, Writer
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from metadata_log.image import Image
 from metadata_log.paths import ADMINISTRATION, BROKER_IDS, broker_path
@@ -62,7 +62,9 @@ class Bridge:
         self._events = EventQueue(on_fault=lambda: None)
         found = Implementations()
         writer = BridgeWriter(broker_id, broker_epoch, quorum, images)
-        administration = Administration(means, office=NOBODY, writer=writer, events=self._events)
+        administration = Administration(
+            means, office=NOBODY, writer=writer, events=self._events, together=False
+        )
         administration.add_to(found)
         self._door = Door(
             found,
@@ -119,6 +121,18 @@ class BridgeWriter(Writer):
             self._decided_from = image.administered
         return image
 
+    def _noted(self, operations: Sequence[Operation]) -> Iterator[Operation]:
+        image, asked = self._images.image, on_behalf.current()
+        return (on_behalf.noted(image, one, asked) for one in operations)
+
+    async def commit_together(self, shares: Sequence[Share]) -> list[list[OperationResult]]:
+        """One share after the other: rounds of this writer are of one request."""
+        results = []
+        for share in shares:
+            with on_behalf.acting(share.asked):
+                results.append(await self.commit(share.operations))
+        return results
+
     async def commit(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """One transaction after the other, each on what the one before made.
 
@@ -128,7 +142,7 @@ class BridgeWriter(Writer):
         """
         seen, self._decided_from = self._decided_from, None
         answers: list[OperationResult] = []
-        for batch in split(on_behalf.noted(self._images.image, one) for one in operations):
+        for batch in split(self._noted(operations)):
             epoch = self._broker_epoch()
             if epoch is None:
                 raise LeftOffice

@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import LeftOffice
 from broker.controller.managers import configs
 from broker.controller.managers.configs import ConfigDecision
 from broker.controller.managers.office import Office
-from broker.controller.outcomes import carry_out
-from broker.controller.writer import Writer
+from broker.controller.rounds import Rounds
 from metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import SessionLost
@@ -19,10 +18,9 @@ log = logging.getLogger(__name__)
 class ConfigRequests:
     """Taken in, decided, written, answered entity by entity."""
 
-    def __init__(self, office: Office, writer: Writer, events: EventQueue) -> None:
+    def __init__(self, office: Office, rounds: Rounds) -> None:
         self._office = office
-        self._writer = writer
-        self._events = events
+        self._rounds = rounds
 
     async def alter(
         self, request: admin_pb2.IncrementalAlterConfigsRequest
@@ -55,13 +53,8 @@ class ConfigRequests:
     async def _carried_out(
         self, decide: Callable[[Image], Sequence[ConfigDecision]], *, validate_only: bool
     ) -> list[admin_pb2.ConfigResult]:
-        async def work() -> list[admin_pb2.ConfigResult]:
-            decisions = decide(self._writer.image)
-            if not validate_only:
-                await carry_out(self._writer, decisions)
-            return [decision.result for decision in decisions]
-
-        return await self._events.run(Priority.ADMIN, work)
+        decisions = await self._rounds.carry_out(decide, validate_only=validate_only)
+        return [decision.result for decision in decisions]
 
 
 def _log_outcome(

@@ -72,12 +72,11 @@ def note_of(context: admin_pb2.RequestContext, rpc: str) -> ChangeNote:
     )
 
 
-def noted(image: Image, operation: Operation) -> Operation:
-    """``operation`` with the present request's note ahead of its records.
+def noted(image: Image, operation: Operation, asked: Asked | None) -> Operation:
+    """``operation`` with the note of the request it is written for ahead of its records.
 
     Before metadata_version 3 the log cannot hold notes, and the operation stays as it is.
     """
-    asked = current()
     if asked is None or metadata_version(image) < FIRST_VERSION_WITH_NOTES:
         return operation
     return Operation(records=(asked.note, *operation.records), conditions=operation.conditions)

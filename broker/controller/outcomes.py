@@ -1,7 +1,7 @@
 """Writes what managers decided item by item, and notes in each item's result what became of it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from broker.controller.writer import Writer
@@ -38,24 +38,41 @@ async def carry_out(
     Raises:
         LeftOffice, SessionLost: another controller is in office, or soon will be.
     """
-    written = [position for position, one in enumerate(decisions) if one.operation is not None]
-    outcomes: list[OperationResult | None] = [None] * len(decisions)
-    operations = [one.operation for one in decisions if one.operation is not None]
     try:
-        applied = await writer.commit(operations)
+        results = await writer.commit(operations_of(decisions))
     except SessionLost:
         raise
     except QuorumError as error:
-        log.warning("%d changes without an answer: %s", len(operations), error)
-        for position in written:
-            result = decisions[position].result
-            result.error_code = errors_pb2.REQUEST_TIMED_OUT
-            result.error_message = f"the metadata quorum did not answer: {error}"
-        return outcomes
-    for position, outcome in zip(written, applied, strict=True):
-        outcomes[position] = outcome
-        if not outcome.ok:
-            result = decisions[position].result
-            result.error_code = CODE_OF_RESULT[outcome.code]
-            result.error_message = outcome.detail
+        note_no_answer(decisions, error)
+        return [None] * len(decisions)
+    return note_outcomes(decisions, results)
+
+
+def operations_of(decisions: Iterable[ItemDecision]) -> list[Operation]:
+    """What has to be written, in order."""
+    return [one.operation for one in decisions if one.operation is not None]
+
+
+def note_outcomes(
+    decisions: Sequence[ItemDecision], results: Iterable[OperationResult]
+) -> list[OperationResult | None]:
+    """Note refusals in items' results; one outcome per decision, None where it wrote nothing."""
+    left = iter(results)
+    outcomes = [None if one.operation is None else next(left) for one in decisions]
+    for decision, outcome in zip(decisions, outcomes, strict=True):
+        if outcome is not None and not outcome.ok:
+            decision.result.error_code = CODE_OF_RESULT[outcome.code]
+            decision.result.error_message = outcome.detail
     return outcomes
+
+
+def note_no_answer(decisions: Sequence[ItemDecision], error: QuorumError) -> None:
+    """Note in items' results that it is unknown what became of them.
+
+    Also of those that had nothing to write: it may be others of the same round that did.
+    """
+    unknown = [one.result for one in decisions if one.result.error_code == errors_pb2.NONE]
+    log.warning("%d changes without an answer: %s", len(unknown), error)
+    for result in unknown:
+        result.error_code = errors_pb2.REQUEST_TIMED_OUT
+        result.error_message = f"the metadata quorum did not answer: {error}"

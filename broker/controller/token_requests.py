@@ -1,9 +1,9 @@
 """Delegation tokens at the controller: requests carried out, and ended tokens removed (KIP-48)."""
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from broker.control.changes import (
     CREATE_DELEGATION_TOKEN,
@@ -17,6 +17,7 @@ from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import tokens
 from broker.controller.managers.office import Office
 from broker.controller.managers.tokens import Lifetimes, TokenDecision
+from broker.controller.rounds import Decided, Rounds
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT, KafkaError
@@ -28,10 +29,15 @@ from broker.security.token_config import (
 )
 from broker.security.token_keys import Keys
 from broker.security.token_secrets import TokenIndex, secret_of
+from metadata_log.image import Image
+from metadata_log.records import ResultCode
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import QuorumError, SessionLost
 
 log = logging.getLogger(__name__)
+
+ROUNDS_MAX: Final = 5
+"""Attempts at one token that others change at the same time."""
 
 
 class TokenRequests:
@@ -48,6 +54,7 @@ class TokenRequests:
         config: LiveConfiguration,
         writer: Writer,
         events: EventQueue,
+        rounds: Rounds,
         keys: Callable[[], Keys],
         clock_ms: Callable[[], int],
         draw_id: Callable[[], str],
@@ -55,6 +62,7 @@ class TokenRequests:
         self._office = office
         self._writer = writer
         self._events = events
+        self._rounds = rounds
         self._keys = keys
         self._clock_ms = clock_ms
         self._draw_id = draw_id
@@ -80,14 +88,15 @@ class TokenRequests:
         """Make a token; its secret is in the answer, and nowhere else."""
 
         async def create(keys: Keys) -> admin_pb2.CreateDelegationTokenResponse:
-            decision = tokens.create(
-                request,
-                office=self._office,
-                now_ms=self._clock_ms(),
-                token_id=self._draw_id(),
-                lifetimes=self._lifetimes,
+            decision = await self._write(
+                lambda _: tokens.create(
+                    request,
+                    office=self._office,
+                    now_ms=self._clock_ms(),
+                    token_id=self._draw_id(),
+                    lifetimes=self._lifetimes,
+                )
             )
-            await self._write(decision)
             secret = secret_of(keys[0], decision.token_id)
             return admin_pb2.CreateDelegationTokenResponse(
                 token=described(decision.token_id, decision.token, secret), hmac=secret
@@ -101,16 +110,16 @@ class TokenRequests:
         """Let a token live longer."""
 
         async def renew(keys: Keys) -> admin_pb2.RenewDelegationTokenResponse:
-            image = self._writer.image
-            decision = tokens.renew(
-                image,
-                request,
-                office=self._office,
-                now_ms=self._clock_ms(),
-                token_id=self._index.find(image, keys, request.hmac),
-                lifetimes=self._lifetimes,
+            decision = await self._write(
+                lambda image: tokens.renew(
+                    image,
+                    request,
+                    office=self._office,
+                    now_ms=self._clock_ms(),
+                    token_id=self._index.find(image, keys, request.hmac),
+                    lifetimes=self._lifetimes,
+                )
             )
-            await self._write(decision)
             return admin_pb2.RenewDelegationTokenResponse(expiry_ms=decision.token.expiry_ms)
 
         return await self._carry_out(RENEW_DELEGATION_TOKEN, request, renew)
@@ -121,15 +130,15 @@ class TokenRequests:
         """Let a token end, now or at another time."""
 
         async def expire(keys: Keys) -> admin_pb2.ExpireDelegationTokenResponse:
-            image = self._writer.image
-            decision = tokens.expire(
-                image,
-                request,
-                office=self._office,
-                now_ms=self._clock_ms(),
-                token_id=self._index.find(image, keys, request.hmac),
+            decision = await self._write(
+                lambda image: tokens.expire(
+                    image,
+                    request,
+                    office=self._office,
+                    now_ms=self._clock_ms(),
+                    token_id=self._index.find(image, keys, request.hmac),
+                )
             )
-            await self._write(decision)
             return admin_pb2.ExpireDelegationTokenResponse(expiry_ms=decision.token.expiry_ms)
 
         return await self._carry_out(EXPIRE_DELEGATION_TOKEN, request, expire)
@@ -141,7 +150,7 @@ class TokenRequests:
             requester_of(request.context)
             keys = self._keys()
             check_enabled(keys)
-            return await self._events.run(Priority.ADMIN, functools.partial(work, keys))
+            return await work(keys)
         except KafkaError as error:
             return change.failed(request, error.code, error.message)
         except (LeftOffice, SessionLost):
@@ -156,14 +165,21 @@ class TokenRequests:
                 f"the metadata quorum did not answer: {error}",
             )
 
-    async def _write(self, decision: TokenDecision) -> None:
-        """
+    async def _write(self, decide: Callable[[Image], TokenDecision]) -> TokenDecision:
+        """Decide and write; again if somebody else changed the token in between.
+
         Raises:
             KafkaError: refused. LeftOffice, QuorumError: as ``Writer.commit``.
         """
-        (result,) = await self._writer.commit([decision.operation])
-        if not result.ok:
-            raise KafkaError(CODE_OF_RESULT[result.code], result.detail)
+        for _ in range(ROUNDS_MAX):
+            decision, (result,) = await self._rounds.write(
+                lambda image: Decided(made := decide(image), [made.operation])
+            )
+            if result.ok:
+                return decision
+            if result.code is not ResultCode.CONDITION_FAILED:
+                break
+        raise KafkaError(CODE_OF_RESULT[result.code], result.detail)
 
     # -- by itself -------------------------------------------------------------------------------
 
