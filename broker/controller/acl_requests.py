@@ -2,11 +2,11 @@
 
 import itertools
 
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import LeftOffice
 from broker.controller.managers import acls
 from broker.controller.managers.office import Office
-from broker.controller.outcomes import carry_out
-from broker.controller.writer import Writer
+from broker.controller.rounds import Rounds
+from metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import SessionLost
 
@@ -14,35 +14,32 @@ from quorum.errors import SessionLost
 class AclRequests:
     """Taken in, decided, written, answered item by item."""
 
-    def __init__(self, office: Office, writer: Writer, events: EventQueue) -> None:
+    def __init__(self, office: Office, rounds: Rounds) -> None:
         self._office = office
-        self._writer = writer
-        self._events = events
+        self._rounds = rounds
 
     async def create(self, request: admin_pb2.CreateAclsRequest) -> admin_pb2.CreateAclsResponse:
         """Add entries; brokers learn of them by watch."""
-
-        async def create() -> list[admin_pb2.AclResult]:
-            decisions = acls.create(self._writer.image, request.bindings, office=self._office)
-            await carry_out(self._writer, decisions)
-            return [decision.result for decision in decisions]
-
         try:
-            results = await self._events.run(Priority.ADMIN, create)
+            decisions = await self._rounds.carry_out(
+                lambda image: acls.create(image, request.bindings, office=self._office)
+            )
         except (LeftOffice, SessionLost):
             return admin_pb2.CreateAclsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        return admin_pb2.CreateAclsResponse(results=results)
+        return admin_pb2.CreateAclsResponse(results=[one.result for one in decisions])
 
     async def delete(self, request: admin_pb2.DeleteAclsRequest) -> admin_pb2.DeleteAclsResponse:
         """Remove entries. Where that failed, nothing is said to be gone: asking again is safe."""
 
-        async def delete() -> list[admin_pb2.DeleteAclsResult]:
-            deletions = acls.delete(self._writer.image, request.filters, office=self._office)
-            await carry_out(self._writer, list(itertools.chain.from_iterable(deletions)))
-            return [parts[0].result for parts in deletions]
+        results: list[admin_pb2.DeleteAclsResult] = []
+
+        def delete(image: Image) -> list[acls.AclDeletion]:
+            deletions = acls.delete(image, request.filters, office=self._office)
+            results.extend(parts[0].result for parts in deletions)
+            return list(itertools.chain.from_iterable(deletions))
 
         try:
-            results = await self._events.run(Priority.ADMIN, delete)
+            await self._rounds.carry_out(delete)
         except (LeftOffice, SessionLost):
             return admin_pb2.DeleteAclsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         for result in results:

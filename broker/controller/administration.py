@@ -57,14 +57,14 @@ class Administration:
         together: bool = True,
     ) -> None:
         """``together``: requests that wait share rounds."""
-        self._acls = AclRequests(office, writer, events)
         rounds = Rounds(writer, events, together=together)
+        self._acls = AclRequests(office, rounds)
         self._configs = ConfigRequests(office, rounds)
         window = QuotaWindow(
             means.config[CONTROLLER_QUOTA_WINDOW_NUM],
             means.config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS],
         )
-        self.quotas = QuotaRequests(office, writer, events, window)
+        self.quotas = QuotaRequests(office, writer, events, rounds, window)
         self.tokens = TokenRequests(
             office=office,
             config=means.config,

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import EventQueue, LeftOffice
 from broker.controller.managers import client_quotas
 from broker.controller.managers.office import Office
-from broker.controller.outcomes import carry_out
+from broker.controller.rounds import Rounds
 from broker.controller.writer import Writer
 from broker.metrics import Metric
 from broker.quota.controller_mutations import (
@@ -56,11 +56,17 @@ class QuotaRequests:
     """One controller's tenure."""
 
     def __init__(
-        self, office: Office, writer: Writer, events: EventQueue, window: QuotaWindow
+        self,
+        office: Office,
+        writer: Writer,
+        events: EventQueue,
+        rounds: Rounds,
+        window: QuotaWindow,
     ) -> None:
         self._office = office
         self._writer = writer
         self._events = events
+        self._rounds = rounds
         self._manager = ControllerMutationQuotaManager(window)
 
     def of(self, request: ChangeRequest) -> RequestQuota:
@@ -84,19 +90,14 @@ class QuotaRequests:
         self, request: admin_pb2.AlterClientQuotasRequest
     ) -> admin_pb2.AlterClientQuotasResponse:
         """Set and remove quotas; brokers learn of it by watch."""
-
-        async def alter() -> list[admin_pb2.QuotaResult]:
-            decisions = client_quotas.alter(
-                self._writer.image, request.alterations, office=self._office
-            )
-            if not request.validate_only:
-                await carry_out(self._writer, decisions)
-            return [decision.result for decision in decisions]
-
         try:
-            results = await self._events.run(Priority.ADMIN, alter)
+            decisions = await self._rounds.carry_out(
+                lambda image: client_quotas.alter(image, request.alterations, office=self._office),
+                validate_only=request.validate_only,
+            )
         except (LeftOffice, SessionLost):
             return admin_pb2.AlterClientQuotasResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        results = [decision.result for decision in decisions]
         log.info(
             "AlterClientQuotas for %s of client %r: %d entities, %d refused",
             request.context.principal_name or "a direct client",
