@@ -136,3 +136,24 @@ async def test_f6_what_counts_is_the_image_that_was_decided_from(cluster: Cluste
     assert writer.image.config("topic", "t")["k"] == "theirs"
     await writer.commit([Operation(records=(record,))])
     assert cluster.image.config("topic", "t")["k"] == "mine"
+
+
+async def test_f6_requests_at_one_broker_at_once_each_see_what_those_before_them_wrote(
+    cluster: Cluster,
+) -> None:
+    await at_level_1(cluster)
+    key = "leader.replication.throttled.replicas"
+
+    def adding(number: int) -> admin_pb2.IncrementalAlterConfigsRequest:
+        change = admin_pb2.ConfigChange(
+            entity_type="topic", entity_name="t", appended={key: f"0:{number}"}
+        )
+        context = admin_pb2.RequestContext(principal_name=f"User:u{number}", timeout_ms=5_000)
+        return admin_pb2.IncrementalAlterConfigsRequest(context=context, changes=[change])
+
+    answers = await asyncio.gather(*(ask(bridge_of(cluster, 2), adding(n)) for n in range(5)))
+    assert answers == [[0, 0]] * 5
+    found = cluster.image.config("topic", "t")[key].split(",")
+    assert found == [f"0:{number}" for number in range(5)]
+    audited = [one["principal"] for one in cluster.brokers[2].audited]
+    assert audited == [f"User:u{number}" for number in range(5)]
