@@ -1,7 +1,7 @@
 """The three hosts of the deployment guide, running, and a console from which a test works."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -79,10 +79,15 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, *, brokers: bool) -> Iterator[Deployment]:
-    """Installed, configured and started as the guide says; nothing of it is left afterwards."""
+def deployment(
+    folder: Path, *, brokers: bool, broker_settings: Sequence[str] = ()
+) -> Iterator[Deployment]:
+    """Installed, configured and started as the guide says; nothing of it is left afterwards.
+
+    ``broker_settings``: lines of configuration besides.
+    """
     with NetworkLab([*HOSTS, CONSOLE]) as lab:
-        hosts = ThreeHosts(lab, folder, broker_settings=BROKER_SETTINGS)
+        hosts = ThreeHosts(lab, folder, broker_settings=(*BROKER_SETTINGS, *broker_settings))
         with hosts, Console(lab.namespace(CONSOLE)) as console:
             hosts.install()
             for host in HOSTS:

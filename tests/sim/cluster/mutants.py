@@ -124,7 +124,10 @@ def _reassignment_waits() -> list[Replacement]:
     def at_once(_partition: Any, _target: Any, _brokers: Any) -> bool:
         return True
 
-    return [(reassignments, "_is_in_sync", at_once)]
+    return [
+        (reassignments, "_is_in_sync", at_once),
+        (reassignment_rules, "_require_end", nothing),
+    ]
 
 
 def _former_log() -> list[Replacement]:
