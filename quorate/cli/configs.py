@@ -68,7 +68,7 @@ _TAKES_VALUE: Final = ("--entity-name", "--entity-type", "--add-config", "--dele
     "names",
     multiple=True,
     metavar="NAME",
-    help="Topic name, broker id, …; without it --describe shows all there are.",
+    help="Topic name, broker id, user, …; without it --describe shows all there are.",
 )
 @click.option(
     "--entity-default",
@@ -114,6 +114,8 @@ def configs(
           --add-config min.insync.replicas=2
       quorate configs --alter --entity-type brokers --entity-default \\
           --add-config message.max.bytes=1048576 --delete-config num.partitions
+      quorate configs --alter --add-config controller_mutation_rate=10 \\
+          --entity-type users --entity-name anna --entity-type clients --entity-default
     """
     if describe == alter:
         raise click.UsageError("give either --describe or --alter")

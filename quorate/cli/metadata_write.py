@@ -19,6 +19,7 @@ _INSTEAD: Final = (
     (r"/brokers/topics(/|$)", "quorate topics create, alter or delete"),
     (r"/admin/partitions_reassigned(/|$)", "quorate reassign"),
     (r"/admin/delete_topics(/|$)", "quorate topics delete"),
+    (r"/config(/|$)", "quorate configs"),
     (r"/quotas(/|$)", "quorate configs --entity-type users, clients or both"),
     (r"/features(/|$)", "quorate features upgrade or downgrade"),
     (r"/quorum/voters(/|$)", "quorate quorum add-voter or remove-voter"),

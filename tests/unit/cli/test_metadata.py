@@ -13,6 +13,7 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
         ("/brokers/topics/orders", "quorate topics"),
         ("/admin/delete_topics/orders", "quorate topics delete"),
         ("/features/inter_broker_protocol", "quorate features"),
+        ("/config/topic/orders", "quorate configs"),
         ("/quotas/users/anna", "quorate configs --entity-type users"),
         ("/quorum/voters", "quorate quorum add-voter"),
         ("/controller_epoch", "only ever grows"),
