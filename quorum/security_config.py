@@ -126,7 +126,7 @@ def command_security(path: Path) -> Security | None:
     Raises:
         ConfigError: the file or the certificates cannot be used.
     """
-    values = COMMAND_SPEC.parse(_command_values(path))
+    values = COMMAND_SPEC.parse(command_values(path))
     check_security(VOTER_SECURITY, values, str(path), ())
     return _load(VOTER_SECURITY, values, Role.ADMIN)
 
@@ -143,7 +143,12 @@ def _load(keys: SecurityKeys, values: Configuration, role: Role) -> Security | N
     )
 
 
-def _command_values(path: Path) -> dict[str, object]:
+def command_values(path: Path) -> dict[str, object]:
+    """What ``--command-config`` names, unchecked: TOML, or Kafka's ``key=value`` lines.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     if path.suffix == ".toml":
         return read_toml(path)
     try:

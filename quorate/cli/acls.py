@@ -9,6 +9,7 @@ import click
 
 from quorate.cli.options import (
     Command,
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -122,7 +123,9 @@ def acls(
     if gone and not force:
         _confirm(gone)
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         if new:
             _add(admin, new, quiet=as_json)
         if gone:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -39,7 +40,9 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         status = admin.cluster_status()
         topics = admin.describe_topics()
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -104,7 +107,7 @@ def decommission(
     from quorate.reassignment.plan import plan_text
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, client_id="quorate-cli") as admin:
+    with AdminClient(bootstrap, client_id="quorate-cli", options=client_options()) as admin:
         if dry_run:
             click.echo(plan_text(next_pass(admin, broker_id).plan))
             return

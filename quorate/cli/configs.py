@@ -13,6 +13,7 @@ import click
 
 from quorate.cli.config_kinds import DEFAULT, Entity, Kind
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -130,7 +131,9 @@ def configs(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         if describe:
             kind.describe(admin, entities, everything=everything, as_json=as_json)
             return

@@ -14,6 +14,7 @@ import click
 from quorate.cli.options import (
     cluster_options,
     json_option,
+    kafka_options,
     key_values,
     resolve_bootstrap,
 )
@@ -75,6 +76,7 @@ def consume(
     start = start_offset(from_beginning, offset, partition)
     config = {
         "bootstrap.servers": resolve_bootstrap(bootstrap_server, data),
+        **kafka_options(),
         "client.id": "quorate-consume",
         "group.id": "quorate-consume",
         "enable.auto.commit": False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -47,7 +48,9 @@ def describe(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         status = admin.cluster_status()
     _show(status, as_json=as_json)
 
@@ -66,7 +69,9 @@ def resign(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         given_up = admin.resign_controller()
         status = _next_controller(admin, given_up, timeout_ms)
     _show(status, as_json=as_json)
@@ -89,7 +94,9 @@ def move(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         epoch = admin.move_controller(to)
         status = _next_controller(admin, epoch - 1, timeout_ms)
     _show(status, as_json=as_json)

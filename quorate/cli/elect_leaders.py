@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -63,7 +64,9 @@ def elect_leaders(
 
     wanted = _wanted(all_topic_partitions, topic, partition, path_to_json_file)
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         results = admin.elect_leaders(ElectionType(election_type.lower()), wanted)
     _show(results, election_type.lower(), as_json=as_json)
     failed = [one for one in results if not one.ok and one.error != "ELECTION_NOT_NEEDED"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -49,7 +50,9 @@ def describe(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         found = admin.cluster_status().features
     if as_json:
         print_json([asdict(feature) for feature in found])
@@ -92,7 +95,9 @@ def upgrade(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         names = [name] if name else [one.name for one in admin.cluster_status().features]
         results = admin.update_features(dict.fromkeys(names, level or 0), validate_only=dry_run)
     _show(results, as_json=as_json, dry_run=dry_run)
@@ -123,7 +128,9 @@ def downgrade(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         results = admin.update_features({name: level}, allow_downgrade=True, validate_only=dry_run)
     _show(results, as_json=as_json, dry_run=dry_run)
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from quorate.cli.options import read_client_options
 from quorate.cli.quorum_address import QuorumAddress, quorum_address_options
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ class MetadataAddress(NamedTuple):
 
     bootstrap_server: str | None
     quorum: QuorumAddress
+
+    def client_options(self) -> dict[str, str]:
+        """Security options, of brokers.
+
+        Raises:
+            ConfigError: --command-config cannot be read.
+        """
+        path = self.quorum.command_config
+        return {} if path is None else read_client_options(path)
 
 
 def metadata_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -156,7 +166,9 @@ async def _watcher(where: MetadataAddress) -> AsyncIterator[Callable[..., Any]]:
                 if where.bootstrap_server is None:
                     yield await _at_a_voter(where.quorum, cleanup)
                 else:
-                    yield await _at_a_broker(where.bootstrap_server, cleanup)
+                    yield await _at_a_broker(
+                        where.bootstrap_server, where.client_options(), cleanup
+                    )
             except grpc.aio.AioRpcError as error:
                 raise _unavailable(where, error.details() or error.code().name) from error
 
@@ -175,18 +187,18 @@ async def _at_a_voter(where: QuorumAddress, cleanup: AsyncExitStack) -> Any:  # 
     raise _unavailable(MetadataAddress(None, where), directory.last_error)
 
 
-async def _at_a_broker(bootstrap: str, cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - as above
-    import grpc
-
+async def _at_a_broker(bootstrap: str, options: Mapping[str, str], cleanup: AsyncExitStack) -> Any:  # noqa: ANN401 - as above
     from quorate.client.bootstrap import discover
-    from quorate.client.channels import CHANNEL_OPTIONS
+    from quorate.client.channels import open_async_channel
     from quorate.client.errors import ClusterUnreachable
+    from quorate.client.security import read_options
     from quorate_proto.v1 import admin_pb2_grpc
 
-    found = await asyncio.to_thread(discover, bootstrap)
+    security = read_options(options)
+    found = await asyncio.to_thread(discover, bootstrap, security=security.kafka)
     addresses = [broker.grpc for broker in found.brokers if broker.grpc]
     for address in addresses:
-        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        channel = open_async_channel(address, security.grpc)
         cleanup.push_async_callback(channel.close)
         if await _is_ready(channel):
             return admin_pb2_grpc.MetadataViewStub(channel).WatchMetadata

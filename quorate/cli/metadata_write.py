@@ -43,7 +43,9 @@ def rm(where: MetadataAddress, path: str) -> None:
     if where.bootstrap_server is not None:
         from quorate.client.admin import AdminClient
 
-        with AdminClient(where.bootstrap_server, client_id="quorate-cli") as admin:
+        with AdminClient(
+            where.bootstrap_server, client_id="quorate-cli", options=where.client_options()
+        ) as admin:
             epoch = admin.resign_controller()
     else:
         from metadata_log.handover import vacate
@@ -76,7 +78,9 @@ def set_(where: MetadataAddress, path: str, value: str) -> None:
     if where.bootstrap_server is not None:
         from quorate.client.admin import AdminClient
 
-        with AdminClient(where.bootstrap_server, client_id="quorate-cli") as admin:
+        with AdminClient(
+            where.bootstrap_server, client_id="quorate-cli", options=where.client_options()
+        ) as admin:
             epoch = admin.move_controller(to)
     else:
 

@@ -1,7 +1,7 @@
 """Options that every command shares, and what they mean."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -11,9 +11,24 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_DATA: Final = Path("quorate-data")
 
+_COMMAND_CONFIG: Final = "quorate.command_config"
+_FOLDER: Final = "quorate.folder"
+
 
 def cluster_options(command: Command) -> Command:
-    """``--bootstrap-server`` and ``--data``; the command gets ``bootstrap_server``, ``data``."""
+    """``--bootstrap-server`` and ``--data``; the command gets ``bootstrap_server``, ``data``.
+
+    And ``--command-config``, for ``client_options``.
+    """
+    command = click.option(
+        "--command-config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember_command_config,
+        help="security.protocol, ssl.ca.location, sasl.username and the like, in TOML or as "
+        "key=value lines. With --data, the local cluster's own certificates are used.",
+    )(command)
     command = click.option(
         "--data",
         type=click.Path(path_type=Path),
@@ -60,6 +75,7 @@ def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
         return bootstrap_server
     state = read_state(data or DEFAULT_DATA)
     if state is not None:
+        _meta()[_FOLDER] = data or DEFAULT_DATA
         return str(state["bootstrap"])
     if data is None:
         raise click.UsageError(
@@ -69,6 +85,73 @@ def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
     raise LocalClusterError(
         f"no cluster runs in {data}: start one with `quorate up --data {data} --detach`"
     )
+
+
+def client_options() -> dict[str, str]:
+    """Security options for the brokers that ``resolve_bootstrap`` has found.
+
+    From --command-config, or else those of the local cluster's folder.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    meta = _meta()
+    if (given := meta.get(_COMMAND_CONFIG)) is not None:
+        return read_client_options(given)
+    if (folder := meta.get(_FOLDER)) is None:
+        return {}
+    from quorate.cluster.client_options import client_options_of
+
+    return client_options_of(folder)
+
+
+def kafka_options() -> dict[str, str]:
+    """``client_options`` for librdkafka, with its names."""
+    return as_librdkafka(client_options())
+
+
+def as_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
+    """Those that concern Kafka, under librdkafka's names.
+
+    Raises:
+        InvalidOption: one cannot be used.
+    """
+    from quorate.client.security import read_options
+
+    security = read_options(options).kafka
+    found = {
+        "security.protocol": security.protocol,
+        "ssl.ca.location": security.ca,
+        "ssl.certificate.location": security.certificate,
+        "ssl.key.location": security.key or security.certificate,
+        "ssl.endpoint.identification.algorithm": security.identification,
+    }
+    if security.has_user:
+        found |= {
+            "sasl.mechanism": security.mechanism,
+            "sasl.username": security.username,
+            "sasl.password": security.password,
+        }
+    return {name: value for name, value in found.items() if value}
+
+
+def read_client_options(path: Path) -> dict[str, str]:
+    """As ``client_options``, of a file."""
+    from quorum.security_config import command_values
+
+    return {key: str(value) for key, value in command_values(path).items()}
+
+
+def _remember_command_config(
+    context: click.Context, _parameter: click.Parameter, value: Path | None
+) -> None:
+    context.meta[_COMMAND_CONFIG] = value
+
+
+def _meta() -> dict[str, Any]:
+    """What the options of this command have said so far; nothing outside of a command."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta
 
 
 def key_values(pairs: tuple[str, ...], option: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import click
 from quorate.cli.options import (
     cluster_options,
     json_option,
+    kafka_options,
     key_values,
     print_json,
     resolve_bootstrap,
@@ -89,6 +90,7 @@ def produce(
         raise click.UsageError("--key-separator must not be empty")
     config = {
         "bootstrap.servers": resolve_bootstrap(bootstrap_server, data),
+        **kafka_options(),
         "client.id": "quorate-produce",
         "acks": acks,
         "compression.type": compression_type,

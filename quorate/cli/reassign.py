@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     resolve_bootstrap,
@@ -100,7 +101,9 @@ def reassign(
 
     _check_options(action, topics_file=topics_file, broker_list=broker_list, plan_file=plan_file)
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         match action:
             case "list":
                 actions.list_moves(admin, as_json=as_json)

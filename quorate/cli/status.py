@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -37,7 +38,9 @@ def status(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         if metrics:
             _show_metrics(admin.metrics(), as_json=as_json)
             return

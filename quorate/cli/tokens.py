@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -96,7 +97,9 @@ def create(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         token = admin.create_delegation_token(
             owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms
         )
@@ -139,7 +142,9 @@ def renew(
 
     secret = _secret(hmac)
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         expiry_ms = admin.renew_delegation_token(secret, renew_period_ms=renew_period_ms)
     _print_expiry("renew", expiry_ms, as_json=as_json)
 
@@ -176,7 +181,9 @@ def expire(
 
     secret = _secret(hmac)
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         expiry_ms = admin.expire_delegation_token(
             secret, expiry_time_period_ms=expiry_time_period_ms
         )
@@ -210,7 +217,9 @@ def describe(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli") as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    ) as admin:
         found = admin.describe_delegation_tokens(owners)
     if as_json:
         print_json([_readable(token) for token in found])

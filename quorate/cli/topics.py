@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     key_values,
@@ -91,7 +92,9 @@ def create(
         assignments=parse_assignment(replica_assignment) if replica_assignment else (),
     )
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         (result,) = admin.create_topics(
             [wanted], CreateTopicsOptions(retry_on_quota_violation=False)
         )
@@ -167,7 +170,9 @@ def alter(
         raise click.UsageError("--replica-assignment goes with --partitions")
     removed = parse_partitions(remove_partitions) if remove_partitions else []
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         if partitions is not None:
             assignments = parse_assignment(replica_assignment) if replica_assignment else ()
             wanted = NewPartitions(name=topic, count=partitions, assignments=assignments)
@@ -212,7 +217,9 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         names = admin.list_topics()
     if as_json:
         print_json(names)
@@ -242,7 +249,9 @@ def describe(
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         found = admin.describe_topics(names)
     if as_json:
         print_json([as_document(topic) for topic in found])
@@ -276,7 +285,9 @@ def delete(
     from quorate_proto.v1 import errors_pb2
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID) as admin:
+    with AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
+    ) as admin:
         results = admin.delete_topics(names, DeleteTopicsOptions(retry_on_quota_violation=False))
     deleted: list[str] = []
     for result in results:

@@ -3,16 +3,19 @@
 Both have the methods of ``AdminMethods``, which are written once, in ``quorate.client.calls``.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
 from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
+from quorate.client.security import ClientSecurity, read_options
 from quorate.client.steps import Steps
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
+NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,6 +85,7 @@ class AdminClient(AdminMethods):
 
     ``bootstrap_servers``: Kafka addresses, ``host:port,host:port``; the gRPC ones are found through
     them. ``grpc_addresses``: gRPC addresses of brokers, where they are known already.
+    ``options``: how to prove oneself and whom to believe, see ``quorate.client.security``.
     Every method raises ``ClusterUnreachable`` when nobody answers within ``timeout_ms``. Outcomes
     per topic are values: look at ``TopicResult.ok`` or call ``raise_for_error()``.
     """
@@ -93,8 +97,12 @@ class AdminClient(AdminMethods):
         grpc_addresses: Sequence[str] = (),
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         client_id: str = "quorate-admin",
+        options: Mapping[str, str] = NO_OPTIONS,
     ) -> None:
-        self._runner = BlockingRunner(_way_in(bootstrap_servers, grpc_addresses))
+        security = read_options(options)
+        self._runner = BlockingRunner(
+            _way_in(bootstrap_servers, grpc_addresses, security.kafka), security.grpc
+        )
         self._connection = ClusterConnection(
             bootstrap_servers or ",".join(grpc_addresses),
             timeout_ms=timeout_ms,
@@ -128,8 +136,12 @@ class AsyncAdminClient(AdminMethods):
         grpc_addresses: Sequence[str] = (),
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         client_id: str = "quorate-admin",
+        options: Mapping[str, str] = NO_OPTIONS,
     ) -> None:
-        self._runner = AsyncRunner(_way_in(bootstrap_servers, grpc_addresses))
+        security = read_options(options)
+        self._runner = AsyncRunner(
+            _way_in(bootstrap_servers, grpc_addresses, security.kafka), security.grpc
+        )
         self._connection = ClusterConnection(
             bootstrap_servers or ",".join(grpc_addresses),
             timeout_ms=timeout_ms,
@@ -151,7 +163,7 @@ class AsyncAdminClient(AdminMethods):
 
 
 def _way_in(
-    bootstrap_servers: str | None, grpc_addresses: Sequence[str]
+    bootstrap_servers: str | None, grpc_addresses: Sequence[str], security: ClientSecurity
 ) -> Callable[[], Iterable[str]]:
     """How gRPC addresses are found, from the one of the two that is given."""
     if (bootstrap_servers is None) == (not grpc_addresses):
@@ -160,7 +172,7 @@ def _way_in(
     def addresses() -> Iterable[str]:
         if bootstrap_servers is None:
             return grpc_addresses
-        found = discover(bootstrap_servers)
+        found = discover(bootstrap_servers, security=security)
         return [broker.grpc for broker in found.brokers if broker.grpc]
 
     return addresses

@@ -13,8 +13,13 @@ import struct
 import time
 from dataclasses import dataclass
 
+from quorate.client.sasl import LoginFailed, login
+from quorate.client.security import ClientSecurity
+
 DEFAULT_KAFKA_PORT = 9092
 DESCRIBE_CLUSTER_API_KEY = 60
+SASL_HANDSHAKE = 17
+SASL_AUTHENTICATE = 36
 GRPC_ENDPOINT_TAG = 10000
 RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 
@@ -49,15 +54,23 @@ class ClusterEndpoints:
     brokers: tuple[BrokerEndpoints, ...]
 
 
-def discover(bootstrap_servers: str, *, timeout_ms: int = 10_000) -> ClusterEndpoints:
+def discover(
+    bootstrap_servers: str,
+    *,
+    timeout_ms: int = 10_000,
+    security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
+) -> ClusterEndpoints:
     """Ask the servers one after the other; the first one that answers wins.
 
     Args:
         bootstrap_servers: Kafka's ``bootstrap.servers``: ``"host:port,host:port"``.
         timeout_ms: for all servers together; each gets an equal share of what is left.
+        security: of the servers' Kafka listeners.
 
     Raises:
         BootstrapError: no server answered; names every one with its reason.
+        InvalidOption: a file of ``security`` cannot be used.
+        LoginFailed: a server refused the user.
         ValueError: an address cannot be parsed, or there is none.
     """
     servers = parse_servers(bootstrap_servers)
@@ -66,7 +79,7 @@ def discover(bootstrap_servers: str, *, timeout_ms: int = 10_000) -> ClusterEndp
     for index, (host, port) in enumerate(servers):
         share_seconds = max(0.05, (deadline - time.monotonic()) / (len(servers) - index))
         try:
-            return _ask(host, port, share_seconds)
+            return _ask(host, port, share_seconds, security)
         except (OSError, MalformedResponse) as error:
             failures.append(f"{format_address(host, port)} ({str(error) or type(error).__name__})")
     raise BootstrapError(
@@ -144,14 +157,59 @@ def _parse_address(text: str) -> tuple[str, int]:
     return host, int(port_text or DEFAULT_KAFKA_PORT)
 
 
-def _ask(host: str, port: int, timeout_seconds: float) -> ClusterEndpoints:
+def _ask(
+    host: str, port: int, timeout_seconds: float, security: ClientSecurity
+) -> ClusterEndpoints:
     deadline = time.monotonic() + timeout_seconds
-    with socket.create_connection((host, port), timeout=timeout_seconds) as connection:
-        connection.sendall(encode_request())
-        (size,) = struct.unpack(">i", _receive(connection, 4, deadline))
-        if not 0 < size <= RESPONSE_BYTES_MAX:
-            raise MalformedResponse(f"response of {size} bytes: is this a Kafka listener?")
-        return decode_response(_receive(connection, size, deadline))
+    with (
+        socket.create_connection((host, port), timeout=timeout_seconds) as plain,
+        security.wrap(plain, host) as connection,
+    ):
+        if security.has_user:
+            _log_in(connection, security, deadline)
+        return decode_response(_exchange(connection, encode_request(), deadline))
+
+
+def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float) -> None:
+    """SaslHandshake v1, then SaslAuthenticate v1 until both are content."""
+    mechanism = _string(security.mechanism.encode())
+    answer = _Reader(_exchange(connection, _request(SASL_HANDSHAKE, 1, mechanism), deadline))
+    answer.int32()
+    if answer.int16():
+        raise LoginFailed(f"the broker does not offer SASL {security.mechanism}")
+    exchange = login(security.mechanism, security.username, security.password)
+    token = next(exchange)
+    while True:
+        body = struct.pack(">i", len(token)) + token
+        answer = _Reader(_exchange(connection, _request(SASL_AUTHENTICATE, 1, body), deadline))
+        answer.int32()
+        if answer.int16():
+            raise LoginFailed(f"user {security.username!r} or the password is refused")
+        answer.take(max(0, answer.int16()))
+        try:
+            token = exchange.send(answer.take(answer.int32()))
+        except StopIteration:
+            return
+
+
+def _request(api_key: int, version: int, body: bytes) -> bytes:
+    """A request with its size prefix (request header v1)."""
+    header = struct.pack(">hhi", api_key, version, _CORRELATION_ID)
+    frame = header + _string(_CLIENT_ID) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def _exchange(connection: socket.socket, request: bytes, deadline: float) -> bytes:
+    """The answer's frame."""
+    connection.sendall(request)
+    (size,) = struct.unpack(">i", _receive(connection, 4, deadline))
+    if not 0 < size <= RESPONSE_BYTES_MAX:
+        raise MalformedResponse(f"response of {size} bytes: is this a Kafka listener?")
+    return _receive(connection, size, deadline)
 
 
 def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from quorate.client.security import ClientSecurity
 from quorate_proto.v1 import admin_pb2_grpc, replication_pb2_grpc
 
 CHANNEL_OPTIONS: Final = (
@@ -17,12 +18,32 @@ CHANNEL_OPTIONS: Final = (
 """A proxy of the environment must not get between; descriptions of large clusters are large."""
 
 
-def open_channel(address: str) -> grpc.Channel:
-    return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_channel(
+    address: str,
+    security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
+) -> grpc.Channel:
+    """To ``address``; the caller's to close.
+
+    Raises:
+        InvalidOption: a file of ``security`` cannot be read.
+    """
+    credentials = security.channel_credentials()
+    if credentials is None:
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    options = (*CHANNEL_OPTIONS, *security.channel_options())
+    return grpc.secure_channel(address, credentials, options=options)
 
 
-def open_async_channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_async_channel(
+    address: str,
+    security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
+) -> grpc.aio.Channel:
+    """As ``open_channel``."""
+    credentials = security.channel_credentials()
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    options = (*CHANNEL_OPTIONS, *security.channel_options())
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 class BrokerStubs:

@@ -13,6 +13,7 @@ import grpc.aio
 from quorate.client.channels import BrokerStubs, open_async_channel, open_channel
 from quorate.client.connection import Call, CallEach, Discover, Effect, Effects, Pause
 from quorate.client.errors import ClusterUnreachable
+from quorate.client.security import ClientSecurity
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,9 @@ class _Outcome(NamedTuple):
 class BlockingRunner:
     """Carries out effects in the calling thread. Not thread-safe."""
 
-    def __init__(self, discover: Addresses) -> None:
+    def __init__(self, discover: Addresses, security: ClientSecurity) -> None:
         self._discover = discover
+        self._security = security
         self._stubs: dict[str, BrokerStubs] = {}
 
     def close(self) -> None:
@@ -90,15 +92,16 @@ class BlockingRunner:
 
     def _stub(self, address: str) -> BrokerStubs:
         if address not in self._stubs:
-            self._stubs[address] = BrokerStubs(address, open_channel(address))
+            self._stubs[address] = BrokerStubs(address, open_channel(address, self._security))
         return self._stubs[address]
 
 
 class AsyncRunner:
     """Carries out effects in the running event loop, many calls at once if wanted."""
 
-    def __init__(self, discover: Addresses) -> None:
+    def __init__(self, discover: Addresses, security: ClientSecurity) -> None:
         self._discover = discover
+        self._security = security
         self._stubs: dict[str, BrokerStubs] = {}
 
     async def close(self) -> None:
@@ -140,7 +143,9 @@ class AsyncRunner:
 
     async def _call(self, call: Call) -> Any:  # noqa: ANN401 - any answer
         if call.address not in self._stubs:
-            self._stubs[call.address] = BrokerStubs(call.address, open_async_channel(call.address))
+            self._stubs[call.address] = BrokerStubs(
+                call.address, open_async_channel(call.address, self._security)
+            )
         return await _method(self._stubs[call.address], call)(call.request, timeout=call.timeout_s)
 
 

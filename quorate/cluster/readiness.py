@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import grpc
 
-from quorate.client.channels import BrokerStubs
+from quorate.client.channels import BrokerStubs, open_channel
 from quorate.client.results import ClusterStatus
+from quorate.client.security import read_options
+from quorate.cluster.client_options import client_options_of
 from quorate.cluster.layout import Node
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
@@ -23,7 +25,7 @@ class Readiness:
     """Asks the brokers themselves, over gRPC. A context manager."""
 
     def __init__(self, brokers: Sequence[Node]) -> None:
-        self._stubs = {node.id: BrokerStubs(node.grpc_address) for node in brokers}
+        self._stubs = {node.id: _stubs(node) for node in brokers}
 
     def __enter__(self) -> "Readiness":
         return self
@@ -71,6 +73,11 @@ class Readiness:
             if wanted - {broker.broker_id for broker in answer.brokers}:
                 return f"broker {broker_id} has not been told of all brokers yet"
         return None
+
+
+def _stubs(node: Node) -> BrokerStubs:
+    security = read_options(client_options_of(node.folder)).grpc
+    return BrokerStubs(node.grpc_address, open_channel(node.grpc_address, security))
 
 
 def missing_from(statuses: dict[int, ClusterStatus]) -> str | None:

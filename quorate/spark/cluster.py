@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self
 import grpc
 
 from quorate.client.bootstrap import BootstrapError, discover, format_address
+from quorate.client.security import Securities
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.retries import Retries
 from quorate_proto.v1.errors_pb2 import (
@@ -91,7 +92,13 @@ class RangeCall(Protocol):
 class ClusterClient:
     """Calls to one cluster; close it, or use it as a context manager."""
 
-    def __init__(self, bootstrap_servers: str, new_retries: Callable[[], Retries]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        new_retries: Callable[[], Retries],
+        security: Securities = Securities(),  # noqa: B008 - frozen
+    ) -> None:
+        self._security = security
         self._bootstrap_servers = bootstrap_servers
         self._new_retries = new_retries
         self._addresses: list[str] = []
@@ -196,7 +203,7 @@ class ClusterClient:
         raise failure or BootstrapError("no broker told its gRPC endpoint")
 
     def _discover(self) -> list[str]:
-        brokers = discover(self._bootstrap_servers).brokers
+        brokers = discover(self._bootstrap_servers, security=self._security.kafka).brokers
         addresses = [broker.grpc for broker in brokers if broker.grpc]
         if not addresses:
             raise BootstrapError(
@@ -268,9 +275,16 @@ class ClusterClient:
     def _channel(self, address: str) -> grpc.Channel:
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-            self._channels[address] = channel
+            channel = self._channels[address] = self._open(address)
         return channel
+
+    def _open(self, address: str) -> grpc.Channel:
+        security = self._security.grpc
+        credentials = security.channel_credentials()
+        if credentials is None:
+            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        options = (*CHANNEL_OPTIONS, *security.channel_options())
+        return grpc.secure_channel(address, credentials, options=options)
 
 
 def is_complete(response: DescribeTopicsResponse) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from quorate.client.security import InvalidOption, Securities, read_options
 from quorate.spark.errors import OptionError
 from quorate.spark.offset_options import (
     AtOffsets,
@@ -86,6 +87,7 @@ class ReadOptions:
     """The first pause between two tries; it doubles up to two seconds."""
     frame_timeout_ms: int = 120_000
     """How long one frame of a range may take before the leader is asked again."""
+    security: Securities = Securities()  # noqa: RUF009 - frozen
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -108,6 +110,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         max_records_per_partition=values.whole_number("maxRecordsPerPartition", at_least=1),
         retries_max=values.whole_number_or("fetchOffset.numRetries", 10, at_least=0),
         retry_interval_ms=values.whole_number_or("fetchOffset.retryIntervalMs", 100, at_least=1),
+        security=values.security(),
         frame_timeout_ms=values.whole_number_or("kafkaConsumer.pollTimeoutMs", 120_000, at_least=1),
     )
     _refuse_unequal_sides(parsed.starting, parsed.ending)
@@ -155,17 +158,23 @@ class _Values:
             if self.text(name) is not None:
                 _logger.warning("option %s has no effect on a batch query", name)
 
+    def security(self) -> Securities:
+        """Of ``kafka.security.protocol``, ``kafka.ssl.…`` and ``kafka.sasl.…``."""
+        given = {
+            key.removeprefix("kafka."): value
+            for key, value in self._given.items()
+            if key.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl.", "kafka.grpc."))
+        }
+        try:
+            return read_options(given)
+        except InvalidOption as error:
+            raise OptionError(f"among the kafka.… options: {error}") from None
+
     def refuse_unusable_client_settings(self) -> None:
         """Of what is meant for Kafka's client, refuse what would silently not be honoured."""
         for name, advice in REFUSED_CLIENT_SETTINGS.items():
             if self.text(name) is not None:
                 raise OptionError(f"option {name} is not supported: {advice}")
-        protocol = self.text("kafka.security.protocol")
-        if protocol is not None and protocol.upper() != "PLAINTEXT":
-            raise OptionError(
-                f"option kafka.security.protocol is {protocol!r}: only PLAINTEXT is supported, "
-                "and an encrypted connection was asked for"
-            )
 
 
 def _bootstrap_servers(values: _Values) -> str:

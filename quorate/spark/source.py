@@ -72,7 +72,9 @@ class QuorateReader(DataSourceReader):
         from quorate.spark.cluster import ClusterClient
 
         options = self._options
-        with ClusterClient(options.bootstrap_servers, self._new_retries()) as cluster:
+        with ClusterClient(
+            options.bootstrap_servers, self._new_retries(), options.security
+        ) as cluster:
             topics = _known_topics(cluster, options)
             partitions = select_partitions(options.subscription, topics)
             check_partitions_named(partitions, options)
@@ -97,7 +99,9 @@ class QuorateReader(DataSourceReader):
             frame_timeout_ms=options.frame_timeout_ms,
             new_retries=self._new_retries(),
         )
-        with ClusterClient(options.bootstrap_servers, policy.new_retries) as cluster:
+        with ClusterClient(
+            options.bootstrap_servers, policy.new_retries, options.security
+        ) as cluster:
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
             yield from RangeReader(cluster, offsets, schema, policy).batches()

@@ -4,7 +4,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from quorate.client.admin import AdminClient
 from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus
 from quorate.cluster.certificates import admin_security
+from quorate.cluster.client_options import client_options_of
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.layout import Kind, Node
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
@@ -81,6 +82,7 @@ class RunningCluster:
             grpc_addresses=live or [node.grpc_address for node in self._cluster.brokers],
             timeout_ms=ADMIN_TIMEOUT_MS,
             client_id="quorate-testing",
+            options=client_options_of(self.folder),
         )
 
     def status(self) -> ClusterStatus:
@@ -120,7 +122,7 @@ class RunningCluster:
         before = self._epoch(broker_id) if wait else NOT_REGISTERED
         node = self._restart("broker", broker_id)
         if wait:
-            with AdminClient(grpc_addresses=[node.grpc_address], timeout_ms=ASK_TIMEOUT_MS) as new:
+            with self._client([node.grpc_address]) as new:
                 self.wait_until(
                     lambda: _epoch_in(new.cluster_status(), broker_id) > before,
                     f"{node} to register",
@@ -174,10 +176,17 @@ class RunningCluster:
         if not live:
             return NOT_REGISTERED
         try:
-            with AdminClient(grpc_addresses=live, timeout_ms=ASK_TIMEOUT_MS) as admin:
+            with self._client(live) as admin:
                 return _epoch_in(admin.cluster_status(), broker_id)
         except QuorateError:
             return NOT_REGISTERED
+
+    def _client(self, addresses: Sequence[str]) -> AdminClient:
+        return AdminClient(
+            grpc_addresses=addresses,
+            timeout_ms=ASK_TIMEOUT_MS,
+            options=client_options_of(self.folder),
+        )
 
     def _restart(self, kind: Kind, node_id: int) -> Node:
         node = self._cluster.node(kind, node_id)

@@ -1,5 +1,6 @@
 """The command line itself: help, usage errors, exit codes, and what it must not load."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from quorate.cli import options
 from quorate.cli.main import COMMANDS, cli, run
 
 
@@ -128,3 +130,13 @@ def test_ctrl_c_ends_with_130(
     monkeypatch.setattr(click.Group, "invoke", interrupted)
     assert run(["status"]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_every_admin_client_of_a_command_is_told_how_to_prove_itself() -> None:
+    """Or --command-config would be taken and not honoured."""
+    folder = Path(options.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("AdminClient"):
+                given = {keyword.arg for keyword in node.keywords}
+                assert "options" in given, f"{path}, line {node.lineno}"

@@ -156,7 +156,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "boolean": ({**ORDERS, "failOnDataLoss": "yes"}, "failOnDataLoss is 'yes'"),
     "zero partitions": ({**ORDERS, "minPartitions": "0"}, "minPartitions is '0'"),
     "number": ({**ORDERS, "maxRecordsPerPartition": "1.5"}, "maxRecordsPerPartition is '1.5'"),
-    "security": ({**ORDERS, "kafka.security.protocol": "SSL"}, "only PLAINTEXT is supported"),
+    "security": ({**ORDERS, "kafka.security.protocol": "TLS"}, "security.protocol is 'TLS'"),
+    "user": ({**ORDERS, "kafka.security.protocol": "SASL_SSL"}, "needs sasl.username"),
+    "misspelt": ({**ORDERS, "kafka.ssl.ca.locaton": "x"}, "did you mean 'ssl.ca.location'"),
     "deserializer": ({**ORDERS, "kafka.value.deserializer": "x"}, "values are binary"),
     "offset reset": ({**ORDERS, "kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
 }
@@ -167,3 +169,20 @@ def test_refusals(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as refusal:
         parse_options(given)
     assert re.search(message, str(refusal.value)), refusal.value
+
+
+def test_the_clients_security_settings_are_those_of_kafka() -> None:
+    options = parse_options(
+        {
+            **ORDERS,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.ca.location": "/ca.pem",
+            "kafka.sasl.username": "ann",
+            "kafka.sasl.password": "secret",
+            "kafka.grpc.security.protocol": "SSL",
+            "kafka.fetch.min.bytes": "7",
+        }
+    )
+    assert options.security.kafka.username == "ann"
+    assert (options.security.grpc.protocol, options.security.grpc.ca) == ("SSL", "/ca.pem")
+    assert "secret" not in repr(options)
