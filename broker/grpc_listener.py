@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -25,6 +25,7 @@ from broker.security.peer_guard import PeerGuard
 from metadata_log.configuration import Configuration
 from metadata_log.types import Endpoint
 from quorum.keystore import load_security
+from quorum.peers import server_credentials
 from quorum.renewable import RenewableSecurity
 from quorum.security import Security
 from quorum.security_config import BROKER_SECURITY, PLAINTEXT
@@ -129,34 +130,6 @@ def _of_cluster(config: Configuration) -> RenewableSecurity | None:
         return security
 
     return RenewableSecurity(load)
-
-
-def server_credentials(
-    security: RenewableSecurity, *, require_client: bool
-) -> grpc.ServerCredentials:
-    """Of a server whose certificate may be renewed: each handshake is made with the newest."""
-    used = security.current
-
-    def renewed() -> Any:  # noqa: ANN401 - typed nowhere in grpc
-        nonlocal used
-        newest = security.current
-        if newest is used:
-            return None
-        used = newest
-        return _configuration(newest, require_client=require_client)
-
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(used, require_client=require_client),
-        renewed,
-        require_client_authentication=require_client,
-    )
-
-
-def _configuration(security: Security, *, require_client: bool) -> Any:  # noqa: ANN401 - as above
-    return grpc.ssl_server_certificate_configuration(
-        [(security.private_key, security.chain)],
-        root_certificates=security.authority if require_client else None,
-    )
 
 
 def _server(*guards: grpc.aio.ServerInterceptor) -> grpc.aio.Server:

@@ -143,7 +143,7 @@ class ProcessSurroundings:
             quorum_addresses(config),
             description=f"broker {self._broker_id}",
             session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS],
-            security=None if self._cluster is None else self._cluster.current,
+            security=self._cluster,
         )
 
     def now_ms(self) -> int:

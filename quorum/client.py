@@ -24,7 +24,7 @@ from quorum.client_tenure import LeaderGone, Tenure
 from quorum.client_watch import SnapshotLoaded, TransactionsApplied, WatchEvent, follow
 from quorum.errors import OutcomeUnknown, QuorumError, QuorumUnavailable, SessionLost
 from quorum.peers import stub_of
-from quorum.security import Security
+from quorum.renewable import SecuritySource
 
 __all__ = ["QuorumClient", "SnapshotLoaded", "TransactionsApplied", "WatchEvent"]
 
@@ -47,7 +47,7 @@ class QuorumClient:
         description: str,
         session_timeout_ms: int,
         cluster_id: str = "",
-        security: Security | None = None,
+        security: SecuritySource | None = None,
     ) -> None:
         """``addresses``: gRPC "host:port" of voters, one suffices; ``description``: for people.
 

@@ -9,8 +9,8 @@ from typing import Final
 import grpc
 
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.peers import open_channel, stub_of
-from quorum.security import Security
+from quorum.peers import VoterChannels, stub_of
+from quorum.renewable import SecuritySource
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class VoterDirectory:
     The configured ones are asked as well, in case everybody else has moved on.
     """
 
-    def __init__(self, addresses: Sequence[str], security: Security | None = None) -> None:
-        self._security = security
+    def __init__(self, addresses: Sequence[str], security: SecuritySource | None = None) -> None:
+        self._is_plain = security is None
         self._configured = list(dict.fromkeys(addresses))
         self.addresses = list(self._configured)
         """Of the voters, as far as known."""
@@ -35,15 +35,12 @@ class VoterDirectory:
         """Address of the leader that was last seen; it may have been deposed since."""
         self._leader_term = 0
         self.last_error = "no voter was asked yet"
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = VoterChannels(security)
         self._closing: list[asyncio.Future[None]] = []
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """The one channel to that voter; it reconnects by itself."""
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address, self._security)
-        return channel
+        return self._channels.get(address)
 
     def in_order_of_preference(self) -> list[str]:
         """All voters, the leader first: it knows everything first."""
@@ -92,12 +89,11 @@ class VoterDirectory:
     def note_error(self, address: str, error: grpc.aio.AioRpcError) -> None:
         """Keep for ``last_error`` what a voter's answer was, or why there was none."""
         self.last_error = f"{address}: {error.details() or error.code().name}"
-        if self._security is None and "Socket closed" in self.last_error:
+        if self._is_plain and "Socket closed" in self.last_error:
             self.last_error += "; perhaps it speaks TLS only, and this is plain text"
 
     async def close(self) -> None:
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
         await asyncio.gather(*self._closing)
 
     async def _answers(
@@ -142,8 +138,7 @@ class VoterDirectory:
             return
         self._voter_set_version = status.voter_set_version
         self.addresses = [voter.grpc_address for voter in status.voters if not voter.observer]
-        for address in self._channels.keys() - {*self.addresses, *self._configured}:
-            channel = self._channels.pop(address)
+        for channel in self._channels.take_all_but({*self.addresses, *self._configured}):
             self._closing.append(asyncio.ensure_future(channel.close()))
 
 

@@ -1,13 +1,14 @@
 """Channels to the other voters: a voter passes on what only the leader can answer, once."""
 
 import resource
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Set
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
 from metadata_log.records import QuorumVoter
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
+from quorum.renewable import SecuritySource, current
 from quorum.security import Role, Security, role_name
 
 if TYPE_CHECKING:  # A name of the type stubs alone.
@@ -63,7 +64,7 @@ def channel_credentials(security: Security) -> grpc.ChannelCredentials:
     )
 
 
-def bind_server(server: grpc.aio.Server, address: str, security: Security | None) -> int:
+def bind_server(server: grpc.aio.Server, address: str, security: SecuritySource | None) -> int:
     """Let the server listen; under TLS nobody connects without a certificate of the authority.
 
     Returns the port.
@@ -73,12 +74,37 @@ def bind_server(server: grpc.aio.Server, address: str, security: Security | None
     """
     if security is None:
         return server.add_insecure_port(address)
-    credentials = grpc.ssl_server_credentials(
-        [(security.private_key, security.chain)],
-        root_certificates=security.authority,
-        require_client_auth=True,
+    return server.add_secure_port(address, server_credentials(security, require_client=True))
+
+
+def server_credentials(security: SecuritySource, *, require_client: bool) -> grpc.ServerCredentials:
+    """Of a server whose certificate may be renewed: each handshake is made with the newest.
+
+    ``require_client``: nobody gets in without a certificate of the authority.
+    """
+    used = current(security)
+    assert used is not None
+
+    def renewed() -> Any:  # noqa: ANN401 - typed nowhere in grpc
+        nonlocal used
+        newest = current(security)
+        if newest is used or newest is None:
+            return None
+        used = newest
+        return _configuration(newest, require_client=require_client)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(used, require_client=require_client),
+        renewed,
+        require_client_authentication=require_client,
     )
-    return server.add_secure_port(address, credentials)
+
+
+def _configuration(security: Security, *, require_client: bool) -> Any:  # noqa: ANN401 - as above
+    return grpc.ssl_server_certificate_configuration(
+        [(security.private_key, security.chain)],
+        root_certificates=security.authority if require_client else None,
+    )
 
 
 def allow_many_files() -> None:
@@ -95,29 +121,59 @@ def stub_of(channel: grpc.aio.Channel) -> "QuorumAsyncStub":
     return QuorumStub(channel)
 
 
+class VoterChannels:
+    """One channel per address of a voter; it reconnects by itself.
+
+    With the certificate that it was opened with: once there is a newer one, the next user gets
+    another channel. Streams that are there stay on theirs, as sessions hang on them.
+    """
+
+    def __init__(self, security: SecuritySource | None) -> None:
+        self._security = security
+        self._used: Security | None = None
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._replaced: list[grpc.aio.Channel] = []
+
+    def get(self, address: str) -> grpc.aio.Channel:
+        """The channel to ``address``; opened at the first use."""
+        security = current(self._security)
+        if security is not self._used:
+            self._replaced += self._channels.values()
+            self._channels.clear()
+            self._used = security
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address, security)
+        return channel
+
+    def take_all_but(self, addresses: Set[str]) -> list[grpc.aio.Channel]:
+        """The channels to others, which are the caller's to close now."""
+        others = self._channels.keys() - addresses
+        return [self._channels.pop(address) for address in others]
+
+    async def close(self) -> None:
+        channels = [*self._channels.values(), *self._replaced]
+        self._channels.clear()
+        self._replaced.clear()
+        for channel in channels:
+            await channel.close()
+
+
 class Peers:
     """One channel per address of another voter, opened when it is first needed."""
 
     def __init__(
-        self, members: Callable[[], Iterable[QuorumVoter]], security: Security | None = None
+        self, members: Callable[[], Iterable[QuorumVoter]], security: SecuritySource | None = None
     ) -> None:
-        self._security = security
         self._members = members
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = VoterChannels(security)
 
     def stub(self, voter_id: int) -> "QuorumAsyncStub | None":
         """To call that voter; None if it is not known where it is."""
         for member in self._members():
             if member.voter_id == voter_id:
-                return stub_of(self._channel(str(member.grpc)))
+                return stub_of(self._channels.get(str(member.grpc)))
         return None
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address, self._security)
-        return channel
-
     async def close(self) -> None:
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()

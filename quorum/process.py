@@ -36,7 +36,9 @@ from quorum.raft.snapshot_file import SnapshotError
 from quorum.raft.snapshots import SnapshotStore
 from quorum.raft.transport import VoterNode, VoterTransport
 from quorum.refusals import Refusals
+from quorum.renewable import RenewableSecurity
 from quorum.security import Security
+from quorum.security_config import PLAINTEXT, VOTER_SECURITY
 from quorum.service import QuorumService
 from quorum.state_machine import QuorumStateMachine
 from quorum.voter import Voter
@@ -77,7 +79,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
     """
     try:
         config = load_quorum_config(config_path, overrides)
-        security = config.security()
+        security = _certificates(config)
     except ConfigError as error:
         return _complain(error, EXIT_CONFIG)
     try:
@@ -94,7 +96,22 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         return _complain(error, EXIT_FAILED)
 
 
-def _run_in_folder(config: QuorumConfig, directory_id: bytes, security: Security | None) -> int:
+def _certificates(config: QuorumConfig) -> RenewableSecurity | None:
+    """None: plain text."""
+    if config.values[VOTER_SECURITY.protocol] == PLAINTEXT:
+        return None
+
+    def load() -> Security:
+        security = config.security()
+        assert security is not None
+        return security
+
+    return RenewableSecurity(load)
+
+
+def _run_in_folder(
+    config: QuorumConfig, directory_id: bytes, security: RenewableSecurity | None
+) -> int:
     refusals = Refusals("gRPC port")
     divert_grpc_log({config.own.grpc.port: refusals})
     logging.basicConfig(
@@ -112,7 +129,10 @@ def _complain(error: Exception, code: int) -> int:
 
 
 async def _serve(
-    config: QuorumConfig, directory_id: bytes, security: Security | None, refusals: Refusals
+    config: QuorumConfig,
+    directory_id: bytes,
+    security: RenewableSecurity | None,
+    refusals: Refusals,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -183,7 +203,7 @@ def _open_node(
     config: QuorumConfig,
     directory_id: bytes,
     machine: QuorumStateMachine,
-    security: Security | None,
+    security: RenewableSecurity | None,
 ) -> RaftNode:
     nodes = {voter.voter_id: VoterNode(voter.voter_id, voter.raft) for voter in config.voters}
     own = nodes.pop(config.voter_id)
@@ -235,7 +255,10 @@ def _warn_of_differences(config: QuorumConfig, voter_set: VoterSet) -> None:
 
 
 def _bind_server(
-    config: QuorumConfig, service: QuorumService, security: Security | None, refusals: Refusals
+    config: QuorumConfig,
+    service: QuorumService,
+    security: RenewableSecurity | None,
+    refusals: Refusals,
 ) -> grpc.aio.Server:
     guards = [] if security is None else [Authorization(refusals)]
     server = grpc.aio.server(interceptors=guards, options=SERVER_OPTIONS)

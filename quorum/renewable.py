@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from quorum.security import Security, SecurityError
 
@@ -64,6 +64,15 @@ class RenewableSecurity:
     def _stamped(self) -> object:
         """Changes when a file does."""
         return tuple(_stamp_of(path) for path in (self._current.keystore, self._current.truststore))
+
+
+SecuritySource: TypeAlias = Security | RenewableSecurity
+"""Certificates that are what they are, or those of files that may change."""
+
+
+def current(source: SecuritySource | None) -> Security | None:
+    """What to use for the next connection; None: plain text."""
+    return source.current if isinstance(source, RenewableSecurity) else source
 
 
 def _stamp_of(path: Path) -> object:

@@ -7,6 +7,7 @@ in the library's own buffer while epoll says there is nothing to read.
 import ssl
 from typing import Any, Final
 
+from quorum.renewable import SecuritySource, current
 from quorum.security import Principal, Security
 
 _RECORD_BYTES: Final = 16 << 10
@@ -18,15 +19,26 @@ class TlsError(Exception):
 
 
 class TlsContexts:
-    """What all connections of a voter share."""
+    """What all connections of a voter share; made anew when its certificate is renewed."""
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, source: SecuritySource) -> None:
+        self._source = source
+        self._used: Security | None = None
+        self._renew()
+
+    def _renew(self) -> None:
+        security = current(self._source)
+        assert security is not None
+        if security is self._used:
+            return
+        self._used = security
         self._accepting = _context(ssl.PROTOCOL_TLS_SERVER, security)
         self._dialling = _context(ssl.PROTOCOL_TLS_CLIENT, security)
         # A pair of voters connects once and for long: there is nothing to resume.
         self._accepting.num_tickets = 0
 
     def stream(self, *, accepted: bool) -> "TlsStream":
+        self._renew()
         return TlsStream(self._accepting if accepted else self._dialling, accepted=accepted)
 
 

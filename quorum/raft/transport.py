@@ -33,7 +33,8 @@ from quorum.raft.poller import DrivenPoller
 from quorum.raft.sockets import Sockets, begin_connecting, socket_for
 from quorum.raft.tls import TlsContexts
 from quorum.refusals import Refusals
-from quorum.security import Role, Security
+from quorum.renewable import SecuritySource
+from quorum.security import Role
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         own: VoterNode,
         others: list[VoterNode],
         admission: Admission,
-        security: Security | None = None,
+        security: SecuritySource | None = None,
     ) -> None:
         """``security`` None: plain text, without any proof of who the peers are."""
         super().__init__(None, own, others)

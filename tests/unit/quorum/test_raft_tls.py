@@ -14,6 +14,7 @@ from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES
 from quorum.raft.poller import DrivenPoller
 from quorum.raft.tls import TlsContexts, TlsError, TlsStream
 from quorum.raft.transport import MAX_STRANGERS, VoterNode, VoterTransport
+from quorum.renewable import RenewableSecurity
 from quorum.security import Role, Security
 from tests.support.metadata import quorum_voter
 from tests.support.quorum_cluster import free_ports, security_in
@@ -61,6 +62,24 @@ def test_each_side_learns_whom_the_others_certificate_names(
     assert one.principal.is_node(Role.VOTER, 2)
     assert two.principal is not None
     assert two.principal.is_node(Role.VOTER, 1)
+
+
+def test_the_next_connection_is_made_with_a_renewed_certificate(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorum.renewable.LOOK_INTERVAL_S", 0.0)
+    contexts = TlsContexts(RenewableSecurity(lambda: voter(authority, 1)))
+    other = TlsContexts(voter(authority, 2))
+
+    def peer_seen_by_the_other() -> frozenset[str]:
+        one, two = contexts.stream(accepted=False), other.stream(accepted=True)
+        shake_hands(one, two)
+        assert two.principal is not None
+        return two.principal.names
+
+    assert "renewed" not in peer_seen_by_the_other()
+    authority.issue_node(Role.VOTER, 1, hosts=["renewed"], replace=True)
+    assert "renewed" in peer_seen_by_the_other()
 
 
 def test_bytes_arrive_whole_and_in_order(authority: CertificateAuthority) -> None:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import grpc
 import pytest
 
 from quorum.certificate_authority import CertificateAuthority
+from quorum.peers import VoterChannels
 from quorum.renewable import LOOK_INTERVAL_S, RenewableSecurity
 from quorum.security import Role, Security
 from tests.support.quorum_cluster import security_in
@@ -76,3 +78,31 @@ def test_a_truststore_may_get_a_second_authority(authority: CertificateAuthority
         file.write(other.truststore.read_bytes())
     clock.now_s += LOOK_INTERVAL_S
     assert security.current.authority.count(b"BEGIN CERTIFICATE") == 2
+
+
+async def test_the_next_user_gets_a_channel_with_the_renewed_certificate(
+    authority: CertificateAuthority,
+) -> None:
+    """And streams on the old one go on: a session hangs on its keep-alive stream."""
+    clock = Clock()
+    channels = VoterChannels(watched(authority, clock))
+    first, other = channels.get("127.0.0.1:1"), channels.get("127.0.0.1:2")
+    assert channels.get("127.0.0.1:1") is first
+    authority.issue_node(Role.BROKER, 1, replace=True)
+    clock.now_s += LOOK_INTERVAL_S
+    second = channels.get("127.0.0.1:1")
+    assert second is not first
+    assert first.get_state() is grpc.ChannelConnectivity.IDLE, "not closed"
+    assert channels.take_all_but({"127.0.0.1:1"}) == [], "replaced ones are closed at the end"
+    await channels.close()
+    for channel in (first, other, second):
+        assert channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+
+
+async def test_channels_to_voters_that_left_are_given_back() -> None:
+    channels = VoterChannels(None)
+    stays, goes = channels.get("127.0.0.1:1"), channels.get("127.0.0.1:2")
+    assert channels.take_all_but({"127.0.0.1:1"}) == [goes]
+    assert channels.get("127.0.0.1:1") is stays
+    await goes.close()
+    await channels.close()
