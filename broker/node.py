@@ -291,8 +291,10 @@ class BrokerNode:
 
     def _serve_clients(self, server: grpc.aio.Server, admin: AdminService) -> None:
         add_admin_to_server(server, admin)
-        add_metadata_view_to_server(server, self._quorum)
-        add_range_read_to_server(server, self._replicas, self._cache)
+        add_metadata_view_to_server(server, self._quorum, self._authorizer.rights_of_caller)
+        add_range_read_to_server(
+            server, self._replicas, self._cache, self._authorizer.rights_of_caller
+        )
 
     def _admin_service(self) -> AdminService:
         return AdminService(
@@ -303,6 +305,7 @@ class BrokerNode:
             controller=self._active_controller,
             min_insync_replicas=self._limits.min_insync_replicas,
             broker_alerts=self._alerts,
+            authorizer=self._authorizer,
             reads=admin_reads(
                 self._follower, self._config_reads, self._describe_tokens, self._authorizer
             ),

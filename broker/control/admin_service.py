@@ -11,9 +11,11 @@ import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.control.changes import ADMIN_SERVICE, CHANGES, A, Change, Q
-from broker.control.cluster_status import cluster_status
+from broker.control.cluster_status import broker_endpoints, cluster_status
 from broker.control.ports import ActiveController, CurrentController, Images, QuorumView, in_office
 from broker.metrics import Metric
+from broker.security.authorizer import Authorizer, Rights, caller_of
+from metadata_log.acls import AclOperation
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import (
     admin_pb2,
@@ -56,6 +58,7 @@ class AdminService:
         images: Images,
         quorum: QuorumView,
         controller: CurrentController,
+        authorizer: Authorizer,
         min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,
         metrics: Iterable[Metric] = (),
@@ -66,6 +69,7 @@ class AdminService:
         self._images = images
         self._quorum = quorum
         self._controller = controller
+        self._authorizer = authorizer
         self._min_insync_replicas = min_insync_replicas
         self._broker_alerts = broker_alerts
         self._metrics = metrics
@@ -110,6 +114,10 @@ class AdminService:
         controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.ResignControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        if not self._rights(request).may_cluster(AclOperation.ALTER):
+            return admin_pb2.ResignControllerResponse(
+                error_code=errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+            )
         epoch = controller.controller_epoch
         log.info("asked by %s to resign", request.context.principal_name or "a direct client")
         await controller.resign()
@@ -121,6 +129,10 @@ class AdminService:
         controller = self._meant(request.context)
         if controller is None:
             return admin_pb2.MoveControllerResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        if not self._rights(request).may_cluster(AclOperation.ALTER):
+            return admin_pb2.MoveControllerResponse(
+                error_code=errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+            )
         who = request.context.principal_name or "a direct client"
         log.info("asked by %s to hand over to broker %d", who, request.broker_id)
         return await controller.hand_over(request)
@@ -131,6 +143,13 @@ class AdminService:
         if self._own_epoch() is None:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE, "this broker is not registered with the quorum"
+            )
+        rights = self._authorizer.rights_of_caller()
+        if not rights.may_cluster(AclOperation.DESCRIBE, log_denied=False):
+            return admin_pb2.ClusterStatusResponse(
+                cluster_id=self._cluster_id(),
+                controller_id=self._images.image.controller_id,
+                brokers=broker_endpoints(self._images.image),
             )
         status = cluster_status(self._images.image, self._min_insync_replicas)
         status.cluster_id = self._cluster_id()
@@ -143,6 +162,9 @@ class AdminService:
             for one in self._metrics
         )
         return status
+
+    def _rights(self, request: Any) -> Rights:  # noqa: ANN401 - any message with a context
+        return self._authorizer.rights_of(caller_of(request.context))
 
     def _meant(self, context: admin_pb2.RequestContext) -> ActiveController | None:
         return in_office(self._controller(), context.controller_epoch)

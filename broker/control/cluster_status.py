@@ -17,16 +17,7 @@ def cluster_status(
         controller_id=image.controller_id,
         controller_epoch=image.controller_epoch,
         metadata_offset=image.offset,
-        brokers=[
-            replication_pb2.BrokerEndpoint(
-                broker_id=broker_id,
-                grpc=encode_endpoint(broker.grpc),
-                kafka=encode_endpoint(broker.kafka),
-                broker_epoch=broker.epoch,
-                rack=broker.registration.rack,
-            )
-            for broker_id, broker in sorted(image.brokers.items())
-        ],
+        brokers=broker_endpoints(image),
         topics=len(image.topics),
         partitions=sum(len(topic.partitions) for topic in image.topics.values()),
         features=statuses(image),
@@ -39,6 +30,20 @@ def cluster_status(
                 wanted = len(partition.replicas) - len(pending.adding if pending else ())
                 _note_trouble(status, tp, partition, wanted, min_insync_replicas)
     return status
+
+
+def broker_endpoints(image: Image) -> list[replication_pb2.BrokerEndpoint]:
+    """Where the live brokers are: what anybody is told, who could not ask further without it."""
+    return [
+        replication_pb2.BrokerEndpoint(
+            broker_id=broker_id,
+            grpc=encode_endpoint(broker.grpc),
+            kafka=encode_endpoint(broker.kafka),
+            broker_epoch=broker.epoch,
+            rack=broker.registration.rack,
+        )
+        for broker_id, broker in sorted(image.brokers.items())
+    ]
 
 
 def _note_trouble(

@@ -5,7 +5,7 @@ the leader alone, and only what is committed.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -18,7 +18,9 @@ from broker.replication.hosted import HostedPartition
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import not_leader
+from broker.security.authorizer import Rights
 from broker.told_metadata import KnownBroker, ToldMetadata
+from metadata_log.acls import AclOperation
 from metadata_log.record_codec import encode_endpoint
 from metadata_log.types import (
     NO_BROKER,
@@ -39,9 +41,13 @@ FRAME_BYTES_MAX = 16 << 20
 class RangeReadService:
     """Answers readers of ranges. Records go out as raw frames, joined once."""
 
-    def __init__(self, table: PartitionTable, metadata: ToldMetadata) -> None:
+    def __init__(
+        self, table: PartitionTable, metadata: ToldMetadata, rights: Callable[[], Rights]
+    ) -> None:
+        """``rights``: of who makes the call that is being served."""
         self._table = table
         self._metadata = metadata
+        self._rights = rights
         self._consuming = Consuming(table)
 
     async def describe_topics(
@@ -57,9 +63,14 @@ class RangeReadService:
                 grpc.StatusCode.UNAVAILABLE,
                 "this broker was not told of the cluster yet",
             )
-        names = sorted(self._metadata.topics) if request.all else request.topics
+        rights = self._rights()
+        known = self._metadata.topics
+        names = sorted(known) if request.all else request.topics
+        seen = rights.topics(AclOperation.DESCRIBE, names, log_denied=not request.all)
+        if request.all:
+            names = [name for name in names if name in seen]
         return replication_pb2.DescribeTopicsResponse(
-            topics=[self._describe(name) for name in names],
+            topics=[self._describe(name) if name in seen else _hidden(name) for name in names],
             brokers=[_endpoint(broker_id, b) for broker_id, b in self._metadata.brokers.items()],
             controller_id=self._metadata.controller_id,
         )
@@ -86,7 +97,11 @@ class RangeReadService:
     ) -> replication_pb2.ListOffsetsResponse:
         """Offsets of partitions led here."""
         response = replication_pb2.ListOffsetsResponse()
+        seen = self._rights().topics(AclOperation.DESCRIBE, (one.topic for one in request.queries))
         for query in request.queries:
+            if query.topic not in seen:
+                response.answers.add(error_code=errors_pb2.TOPIC_AUTHORIZATION_FAILED)
+                continue
             tp = TopicPartition(query.topic, query.partition)
             found = self._consuming.list_offset(tp, query.timestamp_ms)
             response.answers.add(
@@ -100,12 +115,17 @@ class RangeReadService:
     async def read(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
         """Frames of the batches that hold [start, end); an error comes as the last frame.
 
-        Leadership and bounds are checked for every frame: either may change while a range is read.
+        Rights, leadership and bounds are checked for every frame: each may change while a range is
+        read.
         """
         wanted = replication_pb2.RangeReadRequest.FromString(request)
+        rights = self._rights()
         frame_bytes = min(wanted.max_frame_bytes or FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX)
         position = wanted.start_offset
         while position < wanted.end_offset:
+            if not rights.may_topic(AclOperation.READ, wanted.topic):
+                yield _not_allowed(wanted.topic)
+                return
             try:
                 frame, position = self._frame(wanted, position, frame_bytes)
             except KafkaError as error:
@@ -181,6 +201,22 @@ class RangeReadService:
         return topic.partitions[tp.partition].leader
 
 
+def _hidden(name: str) -> replication_pb2.TopicDescription:
+    """Of a topic that the asker may not see, whether there is one or not."""
+    return replication_pb2.TopicDescription(
+        topic=name, error_code=errors_pb2.TOPIC_AUTHORIZATION_FAILED
+    )
+
+
+def _not_allowed(topic: str) -> bytes:
+    header = replication_pb2.RangeHeader(
+        error_code=errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+        error_message=f"not allowed to READ TOPIC {topic!r}",
+        leader=NO_BROKER,
+    )
+    return pack_frame(header.SerializeToString())
+
+
 def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.BrokerEndpoint:
     return replication_pb2.BrokerEndpoint(
         broker_id=broker_id,
@@ -192,10 +228,13 @@ def _endpoint(broker_id: BrokerId, broker: KnownBroker) -> replication_pb2.Broke
 
 
 def add_range_read_to_server(
-    server: grpc.aio.Server, manager: ReplicaManager, metadata: ToldMetadata
+    server: grpc.aio.Server,
+    manager: ReplicaManager,
+    metadata: ToldMetadata,
+    rights: Callable[[], Rights],
 ) -> None:
     """Register by hand: frames of ``Read`` are raw bytes, not messages."""
-    service = RangeReadService(manager.table, metadata)
+    service = RangeReadService(manager.table, metadata, rights)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "DescribeTopics": grpc.unary_unary_rpc_method_handler(
             service.describe_topics,

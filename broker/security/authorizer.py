@@ -15,6 +15,7 @@ from broker.security.authorizer_config import (
     AUTHORIZER_CLASS_NAME,
     SUPER_USERS,
 )
+from broker.security.grpc_caller import caller
 from broker.security.principal import ANONYMOUS, CLUSTER_ADMIN, KafkaPrincipal, parse_principal
 from metadata_log.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from metadata_log.configuration import Values
@@ -57,7 +58,7 @@ class Asker(Protocol):
 
 
 class Caller(NamedTuple):
-    """An ``Asker`` that comes by another way than the Kafka wire."""
+    """Of a request with a context of its own."""
 
     principal: KafkaPrincipal
     client_host: str
@@ -96,6 +97,11 @@ class Authorizer:
 
     def rights_of(self, asker: Asker) -> "Rights":
         return Rights(self, asker.principal, asker.client_host)
+
+    def rights_of_caller(self) -> "Rights":
+        """Of who makes the gRPC call that is being served."""
+        found = caller()
+        return Rights(self, found.principal, found.host)
 
     def allowed(
         self,

@@ -45,6 +45,7 @@ from metadata_log.types import (
     TopicPartition,
 )
 from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2
+from tests.support.acls import ALL_RIGHTS
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.metadata import topic_id_of
 from tests.support.record_batches import Record as KafkaRecord
@@ -118,7 +119,7 @@ class ReplicaNode:
         self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
         port = self._server.add_insecure_port("127.0.0.1:0")
         add_replication_to_server(self._server, self.manager)
-        add_range_read_to_server(self._server, self.manager, self.cache)
+        add_range_read_to_server(self._server, self.manager, self.cache, lambda: ALL_RIGHTS)
         await self._server.start()
         self.endpoint = Endpoint("127.0.0.1", port)
         await self.client.start()

@@ -49,11 +49,11 @@ class GuardedForwarder:
 
     def __init__(self, inside: FakeBrokerInside) -> None:
         self._fake = inside.forwarder
-        self._services = inside.services
+        self.services = inside.services
 
     async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
-        rights = self._services.authorizer.rights_of(caller_of(request.context))
-        image = self._services.image()
+        rights = self.services.authorizer.rights_of(caller_of(request.context))
+        image = self.services.image()
         return await guarded(change, request, rights, image, self._fake.carry_out)
 
 
@@ -75,7 +75,7 @@ class Asked:
         forwarder: Any = GuardedForwarder(inside)
         config: Any = inside.services.config
         live = LiveConfiguration(lambda: log.image, config, BROKER)
-        self._services = dataclasses.replace(
+        self.services = dataclasses.replace(
             inside.services,
             forwarder=forwarder,
             describe_configs=ConfigReads(
@@ -103,7 +103,7 @@ class Asked:
         body = api.decode_body(row.version, Cursor(raw))
         context = RequestContext(row.version, "client", HOST, ALICE)
         try:
-            answer = b"".join(await api.handle(self._services, context, body))
+            answer = b"".join(await api.handle(self.services, context, body))
         except KafkaError as error:
             assert codec.response_has_error_code(api.name, row.version)
             return {error.code}

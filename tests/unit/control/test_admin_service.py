@@ -26,6 +26,7 @@ from metadata_log.types import BrokerEpoch, TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
 from quorum.errors import QuorumUnavailable
+from tests.support.acls import ALL_RIGHTS, NO_AUTHORIZER
 from tests.support.metadata import MetadataLogBuilder
 
 NO_CONTEXT: Any = None
@@ -74,6 +75,7 @@ class Here:
             images=follower,
             quorum=self.quorum,
             controller=lambda: None,
+            authorizer=NO_AUTHORIZER,
             broker_alerts=lambda: ["the ISR of orders-0 is frozen"],
         )
 
@@ -181,7 +183,7 @@ async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
 
 async def test_the_metadata_log_is_passed_on_as_it_comes() -> None:
     quorum, context = Quorum(), Context()
-    view, request = MetadataViewService(quorum), WatchRequest(from_offset=7)
+    view, request = MetadataViewService(quorum, lambda: ALL_RIGHTS), WatchRequest(from_offset=7)
     events = [event async for event in view.WatchMetadata(request, context)]  # type: ignore[arg-type]
     assert [event.applied_offset for event in events] == [7]
     quorum.available = False

@@ -30,6 +30,7 @@ from metadata_log.types import (
     Endpoint,
 )
 from quorate_proto.v1 import control_pb2
+from tests.support.acls import NO_AUTHORIZER
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 
 
@@ -134,6 +135,7 @@ class FakeBroker:
             images=self.follower,
             quorum=self.quorum,
             controller=lambda: self.elector.active,
+            authorizer=NO_AUTHORIZER,
         )
         self.duty = ControllerDutyService(lambda: self.elector.active)
 

@@ -1,0 +1,180 @@
+"""Unmodified clients say who may do what, and it is obeyed."""
+
+import contextlib
+import json
+import time
+import warnings
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+)
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from broker.security.authorizer_config import STANDARD_AUTHORIZER
+from quorate.cli.main import run
+from quorate.testing import RunningCluster
+from quorate.testing.pytest_plugin import ClusterFactory
+from tests.support.kafka_clients import PATIENCE_S, Confluent
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.admin
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+]
+
+WHO = "User:ANONYMOUS"
+
+
+@pytest.fixture(scope="module")
+def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
+    """What no entry is about is everybody's: so a client that says nothing of itself can begin."""
+    return module_quorate_cluster(
+        brokers=2,
+        config={
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "allow.everyone.if.no.acl.found": True,
+        },
+    )
+
+
+@pytest.fixture
+def follower(cluster: RunningCluster) -> str:
+    """A broker that is not the controller: changes go through it."""
+    with cluster.admin() as admin:
+        controller = admin.cluster_status().controller_id
+    return cluster.broker_address(next(one for one in cluster.broker_ids if one != controller))
+
+
+def can_produce(bootstrap: str, topic: str) -> bool:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "message.timeout.ms": int(PATIENCE_S * 1000)}
+    )
+    errors: list[confluent_kafka.KafkaError | None] = []
+    producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(PATIENCE_S)
+    (error,) = errors
+    if error is None:
+        return True
+    assert error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, error
+    return False
+
+
+def eventually(topic: str, bootstrap: str, *, allowed: bool) -> None:
+    """Brokers learn of entries by watch: soon, not at once."""
+    deadline = time.monotonic() + PATIENCE_S
+    while can_produce(bootstrap, topic) is not allowed:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def binding(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, WHO, "*", operation, permission
+    )
+
+
+def test_confluent_kafka_denies_lists_and_allows_again(
+    cluster: RunningCluster, follower: str
+) -> None:
+    Confluent(cluster.bootstrap).create("guarded", 1, replication_factor=1)
+    assert can_produce(cluster.bootstrap, "guarded")
+    admin = AdminClient({"bootstrap.servers": follower})
+    denial = binding("guarded", AclOperation.WRITE, AclPermissionType.DENY)
+    allowance = binding("guarded", AclOperation.ALL, AclPermissionType.ALLOW)
+    for future in admin.create_acls([denial, allowance]).values():
+        assert future.result(PATIENCE_S) is None
+    eventually("guarded", cluster.bootstrap, allowed=False)
+    meant = AclBindingFilter(
+        ResourceType.TOPIC,
+        "guarded",
+        ResourcePatternType.MATCH,
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    assert set(admin.describe_acls(meant).result(PATIENCE_S)) == {denial, allowance}
+    only_denial = AclBindingFilter(
+        ResourceType.TOPIC,
+        "guarded",
+        ResourcePatternType.LITERAL,
+        WHO,
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
+    (deleted,) = admin.delete_acls([only_denial]).values()
+    assert deleted.result(PATIENCE_S) == [denial]
+    eventually("guarded", cluster.bootstrap, allowed=True)
+
+
+@contextlib.contextmanager
+def python_admin(bootstrap: str) -> Iterator[kafka.admin.KafkaAdminClient]:
+    admin = kafka.admin.KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def test_kafka_python_denies_lists_and_allows_again(cluster: RunningCluster, follower: str) -> None:
+    Confluent(cluster.bootstrap).create("pythonic-1", 1, replication_factor=1)
+    entry = kafka.admin.ACL(
+        principal=WHO,
+        host="*",
+        operation=kafka.admin.ACLOperation.WRITE,
+        permission_type=kafka.admin.ACLPermissionType.DENY,
+        resource_pattern=kafka.admin.ResourcePattern(
+            kafka.admin.ResourceType.TOPIC, "pythonic-", kafka.admin.ACLResourcePatternType.PREFIXED
+        ),
+    )
+    meant = kafka.admin.ACLFilter(
+        principal=None,
+        host=None,
+        operation=kafka.admin.ACLOperation.ANY,
+        permission_type=kafka.admin.ACLPermissionType.ANY,
+        resource_pattern=kafka.admin.ResourcePatternFilter(
+            kafka.admin.ResourceType.TOPIC, "pythonic-1", kafka.admin.ACLResourcePatternType.MATCH
+        ),
+    )
+    with python_admin(follower) as admin:
+        made = admin.create_acls([entry])
+        assert list(made["succeeded"]) == [entry]
+        eventually("pythonic-1", cluster.bootstrap, allowed=False)
+        found, _ = admin.describe_acls(meant)
+        assert found == [entry]
+        ((_, deleted, _),) = admin.delete_acls([meant])
+        assert deleted == [entry]
+    eventually("pythonic-1", cluster.bootstrap, allowed=True)
+
+
+def test_the_command_adds_lists_and_removes(
+    cluster: RunningCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def acls(*words: str) -> str:
+        assert run(["acls", "--bootstrap-server", cluster.bootstrap, *words]) == 0
+        return capsys.readouterr().out
+
+    entry = ("--deny-principal", WHO, "--operation", "Read", "--topic", "by-command")
+    added = acls("--add", *entry)
+    resource = "ResourcePattern(resourceType=TOPIC, name=by-command, patternType=LITERAL)"
+    assert f"Adding ACLs for resource `{resource}`: \n" in added
+    assert f"(principal={WHO}, host=*, operation=READ, permissionType=DENY)" in added
+    listed = ("--list", "--topic", "by-command", "--json")
+    deadline = time.monotonic() + PATIENCE_S
+    while [one["operation"] for one in json.loads(acls(*listed))] != ["READ"]:
+        assert time.monotonic() < deadline
+    acls("--remove", *entry, "--force")
+    while json.loads(acls(*listed)):
+        assert time.monotonic() < deadline

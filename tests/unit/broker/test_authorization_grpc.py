@@ -1,0 +1,288 @@
+"""Every method of the gRPC services that clients reach: what it asks of its caller (F5).
+
+A method without a row fails here. Changes are judged behind the door that they share with the Kafka
+wire: ``test_authorization_matrix.py`` tries them, ``GUARDS`` has them all.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from broker.admin_reads import admin_reads
+from broker.config_description import ConfigReads
+from broker.control.admin_service import AdminService
+from broker.control.changes import CHANGES
+from broker.control.metadata_view import MetadataViewService
+from broker.metadata_follower import MetadataFollower
+from broker.replication.range_read import RangeReadService
+from broker.security.authorizer import Authorizer, AuthorizerSettings
+from broker.security.grpc_caller import Caller, set_caller
+from broker.security.principal import KafkaPrincipal
+from metadata_log.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
+from metadata_log.types import BrokerEpoch
+from quorate_proto.v1 import admin_pb2, errors_pb2, quorum_pb2, replication_pb2
+from tests.support.acls import Binding, acl, log_with
+from tests.support.kafka_fakes import FakeMetadata
+
+Op = AclOperation
+WHO: Final = "User:alice"
+CONTEXT: Final = admin_pb2.RequestContext(principal_name=WHO, client_host="h", forwarded_by=-1)
+CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
+
+
+def cluster(operation: Op) -> Binding:
+    return acl(WHO, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def topic(operation: Op) -> Binding:
+    return acl(WHO, operation, ResourceType.TOPIC, "t")
+
+
+class Refused(Exception):
+    """The call was aborted with PERMISSION_DENIED."""
+
+
+class Call:
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        raise Refused(details)
+
+
+class Controller:
+    """One that does what it is asked, and remembers it."""
+
+    controller_epoch = 1
+    alerts: list[str] = []  # noqa: RUF012 - never changed
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def resign(self) -> None:
+        self.done.append("resign")
+
+    async def hand_over(
+        self, request: admin_pb2.MoveControllerRequest
+    ) -> admin_pb2.MoveControllerResponse:
+        self.done.append("hand over")
+        return admin_pb2.MoveControllerResponse()
+
+
+class Quorum:
+    def relay_watch(self, request: quorum_pb2.WatchRequest) -> Any:  # noqa: ANN401 - a generator
+        async def events() -> Any:  # noqa: ANN401 - as above
+            yield quorum_pb2.WatchEvent(applied_offset=5)
+
+        return events()
+
+    async def status(self) -> quorum_pb2.QuorumStatusResponse:
+        return quorum_pb2.QuorumStatusResponse(leader_id=1)
+
+
+class Table:
+    """No partition is hosted here."""
+
+    def named(self, tp: object) -> None:
+        return None
+
+
+class Broker:
+    """A broker's services, asked by alice over gRPC."""
+
+    def __init__(self, *bindings: Binding, super_users: str = "") -> None:
+        log = log_with(acl("User:bob", Op.ALL, ResourceType.TOPIC, "*"), *bindings)
+        log.create_topic("t", (1,))
+        log.create_topic("u", (1,))
+        follower: Any = MetadataFollower(None)  # type: ignore[arg-type]
+        follower.image = log.image
+        authorizer = Authorizer(
+            lambda: log.image.acls,
+            AuthorizerSettings(enabled=True, super_users=frozenset({super_users})),
+        )
+        self.controller = Controller()
+        configs: Any = ConfigReads(lambda: log.image, None, authorizer)  # type: ignore[arg-type]
+        quorum: Any = Quorum()
+        controller: Any = self.controller
+        self.reads = admin_reads(follower, configs, None, authorizer)  # type: ignore[arg-type]
+        self.admin = AdminService(
+            cluster_id=lambda: "c",
+            own_epoch=lambda: BrokerEpoch(1),
+            images=follower,
+            quorum=quorum,
+            controller=lambda: controller,
+            authorizer=authorizer,
+            broker_alerts=lambda: ["alert"],
+        )
+        self.view = MetadataViewService(quorum, authorizer.rights_of_caller)
+        metadata: Any = FakeMetadata()
+        metadata.add_topic("t")
+        metadata.add_topic("u")
+        metadata.brokers = {1: _Peer()}
+        table: Any = Table()
+        self.ranges = RangeReadService(table, metadata, authorizer.rights_of_caller)
+        set_caller(Caller(KafkaPrincipal("alice"), "h"))
+
+
+class _Peer:
+    """As far as it is described."""
+
+    from metadata_log.types import Endpoint as _Endpoint
+
+    grpc = kafka = _Endpoint("h", 1)
+    epoch = 1
+    rack = ""
+
+
+CALL: Any = Call()
+
+
+async def resign(broker: Broker) -> int:
+    answer = await broker.admin.ResignController(
+        admin_pb2.ResignControllerRequest(context=CONTEXT), CALL
+    )
+    assert bool(answer.error_code) is not bool(broker.controller.done)
+    return answer.error_code
+
+
+async def move(broker: Broker) -> int:
+    answer = await broker.admin.MoveController(
+        admin_pb2.MoveControllerRequest(context=CONTEXT, broker_id=2), CALL
+    )
+    assert bool(answer.error_code) is not bool(broker.controller.done)
+    return answer.error_code
+
+
+async def status(broker: Broker) -> int:
+    """Where brokers are is told to all; the rest is not."""
+    answer = await broker.admin.ClusterStatus(admin_pb2.ClusterStatusRequest(), CALL)
+    assert [one.broker_id for one in answer.brokers] == [1]
+    assert answer.controller_id == 1
+    assert bool(answer.alerts) is bool(answer.topics) is bool(answer.features)
+    return 0 if answer.alerts else CLUSTER_DENIED
+
+
+async def watch(broker: Broker) -> int:
+    try:
+        events = [
+            event async for event in broker.view.WatchMetadata(quorum_pb2.WatchRequest(), CALL)
+        ]
+    except Refused:
+        return CLUSTER_DENIED
+    assert len(events) == 1
+    return 0
+
+
+async def describe_topics(broker: Broker) -> int:
+    named = await broker.ranges.describe_topics(
+        replication_pb2.DescribeTopicsRequest(topics=["t"]), CALL
+    )
+    every = await broker.ranges.describe_topics(
+        replication_pb2.DescribeTopicsRequest(all=True), CALL
+    )
+    code: int = named.topics[0].error_code
+    assert ("t" in [one.topic for one in every.topics]) is (not code)
+    assert bool(named.topics[0].partitions) is (not code)
+    return code
+
+
+async def list_offsets(broker: Broker) -> int:
+    query = replication_pb2.ListOffsetsRequest(
+        queries=[replication_pb2.OffsetQuery(topic="t", partition=0, timestamp_ms=-1)]
+    )
+    code: int = (await broker.ranges.list_offsets(query, CALL)).answers[0].error_code
+    return code if code == TOPIC_DENIED else 0
+
+
+async def read(broker: Broker) -> int:
+    wanted = replication_pb2.RangeReadRequest(topic="t", partition=0, end_offset=1)
+    (frame,) = [one async for one in broker.ranges.read(wanted.SerializeToString(), CALL)]
+    return TOPIC_DENIED if b"not allowed to READ" in frame else 0
+
+
+def reading(rpc: str, request: Any) -> Callable[[Broker], Awaitable[int]]:  # noqa: ANN401 - any message
+    async def ask(broker: Broker) -> int:
+        code: int = (await broker.reads[rpc](request)).error_code
+        return code
+
+    return ask
+
+
+Row = tuple[Callable[[Broker], Awaitable[int]], Binding, int]
+"""How it is asked (error code, 0 where it is answered), the right it takes, the code without."""
+
+_ANY_ACL: Final = admin_pb2.AclFilter(
+    resource_type=1, pattern_type=1, operation=1, permission_type=1
+)
+ROWS: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        "Admin/ResignController": (resign, cluster(Op.ALTER), CLUSTER_DENIED),
+        "Admin/MoveController": (move, cluster(Op.ALTER), CLUSTER_DENIED),
+        "Admin/ClusterStatus": (status, cluster(Op.DESCRIBE), CLUSTER_DENIED),
+        "Admin/DescribeAcls": (
+            reading(
+                "DescribeAcls", admin_pb2.DescribeAclsRequest(context=CONTEXT, filter=_ANY_ACL)
+            ),
+            cluster(Op.DESCRIBE),
+            CLUSTER_DENIED,
+        ),
+        "Admin/DescribeClientQuotas": (
+            reading("DescribeClientQuotas", admin_pb2.DescribeClientQuotasRequest(context=CONTEXT)),
+            cluster(Op.DESCRIBE_CONFIGS),
+            CLUSTER_DENIED,
+        ),
+        "MetadataView/WatchMetadata": (watch, cluster(Op.CLUSTER_ACTION), CLUSTER_DENIED),
+        "RangeRead/DescribeTopics": (describe_topics, topic(Op.DESCRIBE), TOPIC_DENIED),
+        "RangeRead/ListOffsets": (list_offsets, topic(Op.DESCRIBE), TOPIC_DENIED),
+        "RangeRead/Read": (read, topic(Op.READ), TOPIC_DENIED),
+    }
+)
+
+SHARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Admin/DescribeConfigs": "what the Kafka wire asks, too: its matrix has it",
+        "Admin/DescribeDelegationTokens": "as the Kafka wire: test_token_access.py",
+        "Admin/DescribeUserScramCredentials": "what the Kafka wire asks, too: its matrix has it",
+    }
+)
+"""Methods that are tried elsewhere."""
+
+
+def test_every_method_has_a_row() -> None:
+    services = (
+        admin_pb2.DESCRIPTOR.services_by_name["Admin"],
+        admin_pb2.DESCRIPTOR.services_by_name["MetadataView"],
+        replication_pb2.DESCRIPTOR.services_by_name["RangeRead"],
+    )
+    served = {f"{service.name}/{method.name}" for service in services for method in service.methods}
+    changes = {f"Admin/{change.rpc}" for change in CHANGES}
+    assert served - changes - set(ROWS) - set(SHARED) == set()
+    assert (set(ROWS) | set(SHARED) | changes) - served == set()
+
+
+@pytest.mark.parametrize("method", ROWS)
+async def test_f5_it_is_asked_for_its_right(method: str) -> None:
+    ask, (pattern, entry), denied = ROWS[method]
+    denial = (pattern, entry._replace(permission=AclPermission.DENY))
+    elsewhere = (pattern, entry._replace(host="elsewhere"))
+    everything = (pattern, entry._replace(operation=Op.ALL))
+    assert await ask(Broker()) == denied
+    assert await ask(Broker(elsewhere)) == denied
+    assert await ask(Broker((pattern, entry), denial)) == denied
+    assert await ask(Broker((pattern, entry))) == 0
+    assert await ask(Broker(everything)) == 0
+    assert await ask(Broker(denial, super_users=WHO)) == 0
+
+
+async def test_f5_a_topic_that_may_not_be_seen_is_there_for_nobody() -> None:
+    broker = Broker(topic(Op.DESCRIBE))
+    every = await broker.ranges.describe_topics(
+        replication_pb2.DescribeTopicsRequest(all=True), CALL
+    )
+    assert [one.topic for one in every.topics] == ["t"]
+    named = await broker.ranges.describe_topics(
+        replication_pb2.DescribeTopicsRequest(topics=["u", "none", "t"]), CALL
+    )
+    assert [one.error_code for one in named.topics] == [TOPIC_DENIED, TOPIC_DENIED, 0]
