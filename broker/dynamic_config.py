@@ -7,7 +7,7 @@ the watch brings a change.
 
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any, Final, Generic, NamedTuple, cast
 
 from broker.config.spec import BROKER_SPEC
@@ -20,7 +20,7 @@ from metadata_log.configuration import (
     T,
     Update,
 )
-from metadata_log.image import Image
+from metadata_log.image import EntityKey, Image
 from metadata_log.types import BrokerId
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,12 @@ class Source(enum.IntEnum):
     EVERY_BROKER = 3
     FILE = 4
     DEFAULT = 5
+
+
+def topics_of(entities: Set[EntityKey]) -> Set[str] | None:
+    """Whose configurations these are, if they are those of single topics; None: others' too."""
+    topics = {name for kind, name in entities if kind == "topic" and name}
+    return topics if len(topics) == len(entities) else None
 
 
 class Setting(NamedTuple, Generic[T]):

@@ -47,7 +47,7 @@ from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.producer_ids import ProducerIds
-from broker.dynamic_config import LiveConfiguration
+from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.grpc_listener import GrpcListener
 from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.listeners import open_listeners, taken
@@ -378,7 +378,7 @@ class BrokerNode:
 
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:
-            self._replicas.configs_changed()
+            self._replicas.configs_changed(topics_of(changes.configs))
 
     async def _describe_tokens(
         self, request: admin_pb2.DescribeDelegationTokensRequest

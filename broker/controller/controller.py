@@ -7,7 +7,7 @@ from the image.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Final
 
 from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
@@ -46,7 +46,7 @@ from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
-from broker.dynamic_config import LiveConfiguration
+from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.errors import CODE_OF_RESULT
 from broker.metrics import Metric
 from broker.security.authorizer import Authorizer, AuthorizerSettings
@@ -55,7 +55,7 @@ from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
 from metadata_log.features import brokers_may_write
 from metadata_log.handover import CannotTakeOffice
-from metadata_log.image import Image
+from metadata_log.image import EntityKey, Image
 from metadata_log.records import OperationResult
 from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, TopicIdPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
@@ -222,7 +222,7 @@ class Controller:
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
         self._publisher.on_image(changes)
-        if changes.brokers or changes.configs:
+        if changes.brokers or (changes.configs and may_lead_now(image, changes.configs)):
             self._brokers_changed()
         if changes.configs:
             self._elections.configs_changed()
@@ -410,3 +410,15 @@ class Controller:
         found.add(UPDATE_FEATURES, self._features.update)
         self._administration.add_to(found)
         return found
+
+
+def may_lead_now(image: Image, configs: Set[EntityKey]) -> bool:
+    """Whether changed configurations may give a partition a leader: to look costs what exists.
+
+    They decide upon unclean elections, and those are for partitions without a leader.
+    """
+    topics = topics_of(configs)
+    if topics is None:
+        return True
+    found = (image.topics.get(name) for name in topics)
+    return any(one.offline for topic in found if topic is not None for one in topic.partitions)

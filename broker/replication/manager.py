@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +115,12 @@ class ReplicaManager:
         """
         await self._commands.adopt_image(image, log_may_be_lost=log_may_be_lost)
 
-    def configs_changed(self) -> None:
-        """The watch brought another configuration: what leads here looks its limits up again."""
-        self.table.configs_changed()
+    def configs_changed(self, topics: Set[str] | None = None) -> None:
+        """The watch brought another configuration: what leads here looks its limits up again.
+
+        ``topics``: as ``PartitionTable.configs_changed``.
+        """
+        self.table.configs_changed(topics)
         self.table.tick()
 
     def prepare_to_stop(self) -> None:

@@ -1,7 +1,7 @@
 """The partitions of this broker, and the one place where effects of their decisions happen."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Protocol
 
 from broker.log import LogStore, PartitionLog
@@ -93,10 +93,13 @@ class PartitionTable:
         hosted.replica.lag_time_max_ms = limits.lag_time_max_ms()
         hosted.log.max_batch_bytes = limits.max_batch_bytes(topic)
 
-    def configs_changed(self) -> None:
-        """Leaders look up again what is configured; the next tick acts on it."""
+    def configs_changed(self, topics: Set[str] | None = None) -> None:
+        """Leaders look up again what is configured; the next tick acts on it.
+
+        ``topics``: those whose own configuration it is; None: it may be everybody's.
+        """
         for hosted in self._by_id.values():
-            if hosted.leads:
+            if hosted.leads and (topics is None or hosted.tp.topic in topics):
                 self.refresh_limits(hosted)
                 self._rouse(hosted)
 

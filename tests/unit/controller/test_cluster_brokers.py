@@ -1,5 +1,10 @@
 """A controller among brokers that die, bounce, return and stop (C1 to C3, B3)."""
 
+from unittest.mock import Mock
+
+import pytest
+
+from broker.controller.managers import brokers
 from broker.controller.transport import ControlKind
 from metadata_log.records import PartitionChange
 from metadata_log.types import BrokerId, TopicPartition
@@ -168,6 +173,29 @@ async def test_d1_a_lost_log_leaves_every_isr_and_stays_out_after_the_next_bounc
     cluster.set_topic_config("alone", "unclean.leader.election.enable", "true")
     await cluster.at_rest()
     assert cluster.partition("alone").leader == 2, "the operator accepts the loss"
+
+
+async def test_changed_configurations_are_looked_at_only_where_nobody_leads(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look for leaders costs what there is of partitions, and configurations change often."""
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.create_topic("dead", (3,))
+    look = Mock(wraps=brokers.leadership_changes)
+    monkeypatch.setattr(brokers, "leadership_changes", look)
+    cluster.set_topic_config("orders", "min.insync.replicas", "1")
+    cluster.set_topic_config("dead", "min.insync.replicas", "1")
+    await cluster.at_rest()
+    assert not look.called, "both have leaders"
+    await cluster.kill(3)
+    await cluster.at_rest()
+    look.reset_mock()
+    cluster.set_topic_config("orders", "min.insync.replicas", "2")
+    await cluster.at_rest()
+    assert not look.called
+    cluster.set_topic_config("dead", "min.insync.replicas", "2")
+    await cluster.at_rest()
+    assert look.called
 
 
 async def test_c2_a_loss_that_was_accepted_before_is_decided_upon_once(cluster: Cluster) -> None:

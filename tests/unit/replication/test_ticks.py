@@ -102,14 +102,17 @@ async def test_c13_a_refused_change_is_tried_again_without_any_event(
     assert broker.hosted("orders").replica.isr.committed == (1, 2)
 
 
+@pytest.mark.parametrize("own", [True, False])
 async def test_scenario_14_limits_are_looked_up_as_soon_as_a_config_changes(
-    broker: BrokerReplicas, looked_at: list[str]
+    broker: BrokerReplicas, looked_at: list[str], own: bool
 ) -> None:
     await lead_in_sync(broker, "orders")
     ticks(broker, looked_at)
     broker.limits.min_insync, broker.limits.batch_bytes, broker.limits.lag_time = 2, 100, 7
     looked_at.clear()
-    broker.manager.configs_changed()
+    broker.manager.configs_changed({"payments"})
+    assert looked_at == [], "another topic's alone"
+    broker.manager.configs_changed({"orders"} if own else None)
     assert looked_at == ["orders"]
     hosted = broker.hosted("orders")
     assert hosted.replica.min_insync_replicas == 2
