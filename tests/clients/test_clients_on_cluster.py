@@ -1,11 +1,21 @@
 """Unmodified clients against three real brokers: what is acknowledged by all is read back equal."""
 
+import time
+
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
 from confluent_kafka.cimpl import NewTopic
 
+import quorate.client
 from metadata_log.configuration import parse_endpoint
+from quorate.client.results import ConfigChange
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from quorate_proto.v1 import errors_pb2
@@ -107,3 +117,87 @@ def test_c16_a_consumer_beyond_the_end_is_reset_by_its_policy(cluster: RunningCl
         assert "out of range" in str(error).lower()
     finally:
         consumer.close()
+
+
+def altered(cluster: RunningCluster, kind: str, name: str, **values: str) -> None:
+    """Configuration keys set by confluent-kafka."""
+    resource = ConfigResource(
+        kind,
+        name,
+        incremental_configs=[
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in values.items()
+        ],
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (future,) = admin.incremental_alter_configs([resource], request_timeout=PATIENCE_S).values()
+    future.result()
+
+
+def described(cluster: RunningCluster, kind: str, name: str) -> dict[str, ConfigEntry]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    futures = admin.describe_configs([ConfigResource(kind, name)], request_timeout=PATIENCE_S)
+    (future,) = futures.values()
+    found: dict[str, ConfigEntry] = future.result()
+    return found
+
+
+async def test_f3_a_changed_configuration_acts_on_every_broker_at_once(
+    cluster: RunningCluster,
+) -> None:
+    Confluent(cluster.bootstrap).create("t2", 3, replication_factor=3)
+    altered(cluster, "topic", "t2", max_message_bytes="80")
+    answered_s = time.monotonic()
+    for partition in range(3):
+        while await produced_to(cluster, "t2", partition) != errors_pb2.MESSAGE_TOO_LARGE:
+            assert time.monotonic() - answered_s < PATIENCE_S
+    entry = described(cluster, "topic", "t2")["max.message.bytes"]
+    assert (entry.value, ConfigSource(entry.source)) == (
+        "80",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    )
+    with quorate.client.AdminClient(
+        cluster.bootstrap
+    ) as admin:  # confluent-kafka takes no empty name
+        default = ConfigChange("broker", "", {"fetch.max.bytes": "70000"})
+        (result,) = admin.incremental_alter_configs([default])
+    result.raise_for_error()
+    for broker_id in cluster.broker_ids:
+        while True:
+            entry = described(cluster, "broker", str(broker_id))["fetch.max.bytes"]
+            if entry.value == "70000":
+                break
+            assert time.monotonic() - answered_s < PATIENCE_S
+        assert ConfigSource(entry.source) == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    with pytest.raises(confluent_kafka.KafkaException, match=r"min\.insync\.replicas=0"):
+        altered(cluster, "topic", "t2", min_insync_replicas="0")
+
+
+async def produced_to(cluster: RunningCluster, topic: str, partition: int) -> int:
+    """The error code of a batch of 100 bytes at the partition's leader."""
+    leader = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic).topics[topic]
+    broker_id = leader.partitions[partition].leader
+    address = parse_endpoint("listeners", cluster.broker_address(broker_id))
+    client = await WireClient.connect(address)
+    request = producing(*[None] * partition, record_batch(1, b"x" * 100))
+    (told,) = request["topic_data"]
+    told["name"] = topic
+    told["partition_data"] = told["partition_data"][-1:]
+    answer = await client.ask(0, 9, request)
+    await client.close()
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def test_d3_deleted_records_are_gone_for_every_client(cluster: RunningCluster) -> None:
+    confluent = Confluent(cluster.bootstrap)
+    confluent.create("begun", 1, replication_factor=3)
+    confluent.produce("begun", {0: [b"%d" % number for number in range(10)]})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    upto = confluent_kafka.TopicPartition("begun", 0, 7)
+    (future,) = admin.delete_records([upto], request_timeout=PATIENCE_S).values()
+    assert future.result().low_watermark == 7
+    assert confluent.consume("begun", {0: 3}) == {0: [b"7", b"8", b"9"]}
+    beyond = confluent_kafka.TopicPartition("begun", 0, 11)
+    (future,) = admin.delete_records([beyond], request_timeout=PATIENCE_S).values()
+    with pytest.raises(confluent_kafka.KafkaException, match="OFFSET_OUT_OF_RANGE"):
+        future.result()

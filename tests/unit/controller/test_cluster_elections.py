@@ -2,7 +2,12 @@
 
 import asyncio
 
-from broker.control.changes import ELECT_LEADERS
+from broker.control.changes import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
@@ -144,6 +149,58 @@ async def test_c2_a_broker_that_stops_gets_no_leadership_back() -> None:
         await cluster.at_rest()
     assert cluster.partition("orders").leader == 3
     await cluster.stop()
+
+
+async def test_f3_balancing_is_switched_on_and_hastened_while_the_controller_is_in_office() -> None:
+    cluster = Cluster()
+    await cluster.start_brokers(1, 2, 3)
+    await cluster.create_topic("orders", (2, 3))
+    await let_2_lose_its_leaderships(cluster)
+    for _ in range(100):
+        await cluster.at_rest()
+    assert cluster.partition("orders").leader == 3
+    await configure(cluster, "leader.imbalance.check.interval.seconds", "3600")
+    await configure(cluster, "auto.leader.rebalance.enable", "true")
+    began_s = asyncio.get_running_loop().time()
+    await configure(cluster, "leader.imbalance.check.interval.seconds", "5")
+    await cluster.when(lambda: cluster.partition("orders").leader == 2)
+    assert asyncio.get_running_loop().time() - began_s < 60
+    await cluster.stop()
+
+
+async def test_f3_new_topics_take_what_is_configured_now(cluster: Cluster) -> None:
+    await configure(cluster, "num.partitions", "3")
+    await configure(cluster, "default.replication.factor", "2")
+    await cluster.active.carry_out(
+        CREATE_TOPICS,
+        admin_pb2.CreateTopicsRequest(
+            topics=[admin_pb2.NewTopic(name="new", num_partitions=-1, replication_factor=-1)]
+        ),
+    )
+    assert [len(one.replicas) for one in cluster.image.topics["new"].partitions] == [2, 2, 2]
+    await configure(cluster, "delete.topic.enable", "false")
+    answer = await cluster.active.carry_out(
+        DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["new"])
+    )
+    assert [one.error_code for one in answer.topics] == [errors_pb2.TOPIC_DELETION_DISABLED]
+
+
+async def test_c2_f3_an_unclean_election_that_is_allowed_now_happens_now(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    cluster.change_isr("orders", 0, (2,))
+    await cluster.kill(2)
+    await cluster.at_rest()
+    assert cluster.partition("orders").leader == -1
+    await configure(cluster, "unclean.leader.election.enable", "true")
+    await cluster.when(lambda: cluster.partition("orders").leader == 3)
+
+
+async def configure(cluster: Cluster, key: str, value: str) -> None:
+    """For all brokers."""
+    change = admin_pb2.ConfigChange(entity_type="broker", values={key: value})
+    request = admin_pb2.IncrementalAlterConfigsRequest(changes=[change])
+    (result,) = (await cluster.active.carry_out(INCREMENTAL_ALTER_CONFIGS, request)).results
+    assert result.error_code == errors_pb2.NONE, result.error_message
 
 
 async def test_e4_a_controller_that_left_office_balances_no_more() -> None:
