@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import (
@@ -256,7 +257,8 @@ def test_b4_feature_levels_are_shown_raised_and_lowered(cluster: RunningCluster)
 
     def level() -> int:
         found = {one["name"]: one for one in quorate_json("features", "describe", *at)}
-        assert found["metadata_version"]["level"] == found["metadata_version"]["newest"] == 2
+        versions = (found["metadata_version"]["level"], found["metadata_version"]["newest"])
+        assert versions == (NEWEST_METADATA_VERSION, NEWEST_METADATA_VERSION)
         protocol: int = found["inter_broker_protocol"]["level"]
         return protocol
 

@@ -234,6 +234,19 @@ async def test_a_server_of_another_authority_is_not_believed(
         await asyncio.to_thread(discover, guarded[1], security=security, timeout_ms=2_000)
 
 
+async def test_a_kafka_listener_at_another_name_must_be_allowed(
+    guarded: tuple[FakeBrokerInside, str], authority: CertificateAuthority
+) -> None:
+    elsewhere = guarded[1].replace("127.0.0.1", "localhost")
+    strict = read_options(protected(authority)).kafka
+    with pytest.raises(BootstrapError, match="Hostname mismatch"):
+        await asyncio.to_thread(discover, elsewhere, security=strict, timeout_ms=5_000)
+    anywhere = {**protected(authority), "ssl.endpoint.identification.algorithm": "none"}
+    lenient = read_options(anywhere).kafka
+    found = await asyncio.to_thread(discover, elsewhere, security=lenient)
+    assert found.brokers
+
+
 # --- the gRPC listener ----------------------------------------------------------------------------
 
 
