@@ -144,7 +144,8 @@ def create_delegation_token(
     request: admin_pb2.CreateDelegationTokenRequest, answer: admin_pb2.CreateDelegationTokenResponse
 ) -> Iterator[Item]:
     owner = answer.token.owner or request.owner or request.context.principal_name
-    yield Item(f"delegation token {answer.token.token_id} of {owner}", answer.error_code)
+    name = f" {answer.token.token_id}" if answer.token.token_id else ""
+    yield Item(f"delegation token{name} of {owner}", answer.error_code)
 
 
 def delegation_token(

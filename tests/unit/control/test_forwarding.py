@@ -94,7 +94,7 @@ def accepted(_: Endpoint, request: admin_pb2.CreateTopicsRequest) -> admin_pb2.C
     )
 
 
-async def test_f6_without_a_controller_until_the_deadline_each_item_times_out() -> None:
+async def test_f6_s17_without_a_controller_until_the_deadline_each_item_times_out() -> None:
     """Scenario 17."""
     here = Here(accepted)
     begin = asyncio.get_running_loop().time()
