@@ -1,6 +1,7 @@
 """Brokers prove who they are, clients too: strangers at the ports of a real cluster."""
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from google.protobuf.message_factory import GetMessageClass
 from quorate.client.results import NewTopic
 from quorate.testing.running import RunningCluster
 from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2
+from quorum.certificate_authority import CertificateAuthority
 from quorum.config_file import read_toml
 from quorum.keystore import load_security
+from quorum.renewable import LOOK_INTERVAL_S
 from quorum.security import Role, Security
 from tests.support.cli import quorate, quorate_error
 
@@ -175,3 +178,50 @@ def test_commands_take_certificates_from_a_file(cluster: RunningCluster, tmp_pat
     assert TOPIC in quorate("metadata", "ls", "/brokers/topics", *at)
     said = quorate_error("topics", "list", *at[:2], "--timeout-ms", "1000")
     assert re.match(r"quorate: no broker of .* answers", said), said
+
+
+@pytest.mark.slow
+def test_the_authority_of_a_running_cluster_is_replaced_without_a_restart(
+    quorate_cluster: Callable[..., RunningCluster], tmp_path: Path
+) -> None:
+    """Both are believed for a while, then everybody is of the new one, then the old one is gone.
+
+    Who is started afterwards believes the new one alone: all others must have followed.
+    """
+    cluster = quorate_cluster(brokers=3, voters=3)
+    certs = cluster.folder / "certs"
+    new = CertificateAuthority.open(tmp_path / "new")
+    old_truststore = (certs / "truststore.pem").read_bytes()
+    _replace(certs / "truststore.pem", old_truststore + new.truststore.read_bytes())
+    time.sleep(2 * LOOK_INTERVAL_S)
+    cluster.restart_broker(3)  # Makes everybody look: each handshake is made with what is there.
+    for role, ids in ((Role.VOTER, cluster.voter_ids), (Role.BROKER, cluster.broker_ids)):
+        for node_id in ids:
+            new.issue_node(role, node_id)
+            _replace(
+                certs / f"{role}-{node_id}.pem",
+                (new.folder / f"{role}-{node_id}.pem").read_bytes(),
+            )
+    time.sleep(2 * LOOK_INTERVAL_S)
+    cluster.restart_broker(3)
+    _replace(certs / "truststore.pem", new.truststore.read_bytes())
+    time.sleep(2 * LOOK_INTERVAL_S)
+    cluster.restart_broker(2)
+    cluster.restart_voter(2)
+    with cluster.admin() as admin:
+        (created,) = admin.create_topics([NewTopic(name="new", assignments=[(2, 1, 3)])])
+    assert created.ok, created.message
+    cluster.wait_until(lambda: _in_sync(cluster, "new") == {1, 2, 3}, "replication at broker 2")
+
+
+def _in_sync(cluster: RunningCluster, topic: str) -> set[int]:
+    with cluster.admin() as admin:
+        return set(admin.describe_topics([topic])[0].partitions[0].isr)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """As one step: nobody reads half of it."""
+    aside = path.with_suffix(".new")
+    aside.write_bytes(content)
+    aside.chmod(0o600)
+    aside.replace(path)
