@@ -158,6 +158,13 @@ def api_table() -> Mapping[int, Api]:
             handle=configs.alter_configs,
         ),
         Api(
+            key=34,
+            min_version=1,
+            max_version=2,
+            first_flexible_version=2,
+            handle=log_dirs.alter_replica_log_dirs,
+        ),
+        Api(
             key=35,
             min_version=1,
             max_version=4,

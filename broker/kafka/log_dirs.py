@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): how much this broker's one log folder holds, of which partitions."""
+"""AlterReplicaLogDirs (34) and DescribeLogDirs (35): of the one log folder that a broker has."""
 
 import asyncio
 import shutil
@@ -13,9 +13,36 @@ from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.replication.api import LogSize
 from metadata_log.acls import AclOperation
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _UNKNOWN: Final = -1
+
+
+async def alter_replica_log_dirs(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    """A replica is where it is to be, or there is no such folder: nothing ever moves."""
+    folder = str(_folder(services))
+    allowed = services.authorizer.rights_of(context).may_cluster(AclOperation.ALTER)
+    held = {size.tp for size in services.replicas.log_sizes()}
+    by_topic: dict[str, list[Message]] = {}
+    for wanted in request["dirs"]:
+        for topic in wanted["topics"]:
+            for number in topic["partitions"]:
+                code = errors_pb2.NONE
+                if not allowed:
+                    code = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
+                elif wanted["path"] != folder:
+                    code = errors_pb2.LOG_DIR_NOT_FOUND
+                elif TopicPartition(topic["name"], number) not in held:
+                    code = errors_pb2.REPLICA_NOT_AVAILABLE
+                by_topic.setdefault(topic["name"], []).append(
+                    {"partition_index": number, "error_code": code}
+                )
+    results = [{"topic_name": name, "partitions": found} for name, found in by_topic.items()]
+    values = {"throttle_time": 0, "results": results}
+    return [codec.encode_response("alter_replica_log_dirs", context.version, values)]
 
 
 async def describe_log_dirs(
@@ -28,7 +55,7 @@ async def describe_log_dirs(
             "results": [],
         }
         return [codec.encode_response("describe_log_dirs", context.version, refused)]
-    folder = Path(services.config[LOG_DIR]).absolute()
+    folder = _folder(services)
     wanted = _wanted(request["topics"])
     sizes = [
         one
@@ -50,6 +77,10 @@ async def describe_log_dirs(
     }
     values = {"throttle_time": 0, "error_code": errors_pb2.NONE, "results": [result]}
     return [codec.encode_response("describe_log_dirs", context.version, values)]
+
+
+def _folder(services: KafkaServices) -> Path:
+    return Path(services.config[LOG_DIR]).absolute()
 
 
 def _wanted(topics: Iterable[Message] | None) -> dict[str, Collection[int]] | None:

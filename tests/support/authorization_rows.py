@@ -267,6 +267,16 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             Row(2, _configuring(2, TOPIC), (topic(Op.ALTER_CONFIGS),), TOPIC_DENIED),
             Row(2, _configuring(4, "1"), (cluster(Op.ALTER_CONFIGS),), CLUSTER_DENIED),
         ),
+        34: (
+            Row(
+                2,
+                {
+                    "dirs": [{"path": "/d", "topics": [{"name": TOPIC, "partitions": [0]}]}],
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
+            ),
+        ),
         35: (Row(4, {"topics": None}, (cluster(Op.DESCRIBE), cluster(Op.ALTER)), CLUSTER_DENIED),),
         37: (
             Row(

@@ -71,6 +71,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
     },
     31: {"filters": [ACL_FILTER]},
     17: {"mechanism": "SCRAM-SHA-256"},
+    34: {"dirs": [{"path": "/d", "topics": [{"name": "t", "partitions": [0, 2]}]}]},
     35: {"topics": [{"topic": "t", "partitions": [0, 2]}]},
     36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {

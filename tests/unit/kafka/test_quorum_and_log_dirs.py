@@ -124,6 +124,23 @@ async def test_d3_a_folder_that_cannot_be_looked_at_is_said_to_be(
     assert (result.error_code, result.total_bytes) == (errors_pb2.KAFKA_STORAGE_ERROR, -1)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_d3_a_replica_is_in_the_one_folder_there_is(
+    inside: FakeBrokerInside, ask: Ask, tmp_path: Path, version: int
+) -> None:
+    inside.metadata.add_topic("t", 2)
+    await produce(inside, TopicPartition("t", 0), 1)
+    both = [{"name": "t", "partitions": [0, 1]}]
+    elsewhere = [{"name": "t", "partitions": [0]}]
+    dirs = [{"path": str(tmp_path), "topics": both}, {"path": "/other", "topics": elsewhere}]
+    (topic,) = (await ask(34, version, {"dirs": dirs})).results
+    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
+        (0, errors_pb2.NONE),
+        (1, errors_pb2.REPLICA_NOT_AVAILABLE),
+        (0, errors_pb2.LOG_DIR_NOT_FOUND),
+    ]
+
+
 async def produce(inside: FakeBrokerInside, tp: TopicPartition, records: int) -> None:
     entry = ProduceEntry(tp, memoryview(bytearray(record_batch(records))))
     (outcome,) = await inside.replicas.produce([entry], acks=1, timeout_ms=1_000)
