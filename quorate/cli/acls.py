@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
     Command,
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -29,7 +28,7 @@ def _many(flag: str, help_: str) -> Callable[[Command], Command]:
 
 
 @click.command("acls")
-@cluster_options
+@admin_options
 @click.option("--add", is_flag=True, help="Add entries.")
 @click.option("--remove", is_flag=True, help="Remove entries.")
 @click.option("--list", "list_", is_flag=True, help="List entries.")
@@ -96,7 +95,6 @@ def acls(
       quorate acls --remove --allow-principal User:alice --operation Read --topic orders --force
     """
     from quorate.cli.acl_flags import AclFlags, operation_named
-    from quorate.client.admin import AdminClient
     from quorate.client.results import PatternType
 
     if add + remove + list_ != 1:
@@ -122,10 +120,7 @@ def acls(
     gone = flags.to_remove() if remove else []
     if gone and not force:
         _confirm(gone)
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         if new:
             _add(admin, new, quiet=as_json)
         if gone:

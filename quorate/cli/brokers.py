@@ -5,12 +5,11 @@ from pathlib import Path
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -27,7 +26,7 @@ def brokers() -> None:
 
 
 @brokers.command("list")
-@cluster_options
+@admin_options
 @timeout_option(10_000)
 @json_option
 def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
@@ -37,12 +36,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     Example:
       quorate brokers list --bootstrap-server 127.0.0.1:9092
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         status = admin.cluster_status()
         topics = admin.describe_topics()
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -72,7 +66,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
 
 
 @brokers.command()
-@cluster_options
+@admin_options
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option(
@@ -102,12 +96,10 @@ def decommission(
       quorate brokers decommission 3 --dry-run
       quorate brokers decommission 3 --throttle 50000000
     """
-    from quorate.client.admin import AdminClient
     from quorate.reassignment.emptying import empty, next_pass
     from quorate.reassignment.plan import plan_text
 
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(bootstrap, client_id="quorate-cli", options=client_options()) as admin:
+    with open_admin(bootstrap_server, data) as admin:
         if dry_run:
             click.echo(plan_text(next_pass(admin, broker_id).plan))
             return

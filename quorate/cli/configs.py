@@ -11,13 +11,12 @@ from typing import Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.config_kinds import DEFAULT, Entity, Kind
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -54,7 +53,7 @@ _TAKES_VALUE: Final = ("--entity-name", "--entity-type", "--add-config", "--dele
 
 
 @click.command(cls=OrderedNames)
-@cluster_options
+@admin_options
 @click.option("--describe", is_flag=True, help="Show configurations.")
 @click.option("--alter", is_flag=True, help="Change the configuration of an entity.")
 @click.option(
@@ -128,12 +127,7 @@ def configs(
     added, deleted = _changes(add_config, add_config_file, delete_config)
     if alter and not added and not deleted:
         raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config")
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         if describe:
             kind.describe(admin, entities, everything=everything, as_json=as_json)
             return

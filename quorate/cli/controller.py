@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -33,7 +32,7 @@ def controller() -> None:
 
 
 @controller.command()
-@cluster_options
+@admin_options
 @timeout_option(10_000)
 @json_option
 def describe(
@@ -45,18 +44,13 @@ def describe(
     Example:
       quorate controller describe --data ./quorate-data --json
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         status = admin.cluster_status()
     _show(status, as_json=as_json)
 
 
 @controller.command()
-@cluster_options
+@admin_options
 @timeout_option(30_000)
 @json_option
 def resign(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
@@ -66,19 +60,14 @@ def resign(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_
     Example:
       quorate controller resign --data ./quorate-data
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         given_up = admin.resign_controller()
         status = _next_controller(admin, given_up, timeout_ms)
     _show(status, as_json=as_json)
 
 
 @controller.command()
-@cluster_options
+@admin_options
 @click.option("--to", type=click.IntRange(min=0), required=True, help="Id of a live broker.")
 @timeout_option(30_000)
 @json_option
@@ -91,12 +80,7 @@ def move(
     Example:
       quorate controller move --to 2 --data ./quorate-data
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         epoch = admin.move_controller(to)
         status = _next_controller(admin, epoch - 1, timeout_ms)
     _show(status, as_json=as_json)

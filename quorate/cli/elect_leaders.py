@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("elect-leaders")
-@cluster_options
+@admin_options
 @click.option(
     "--election-type",
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
@@ -58,15 +57,11 @@ def elect_leaders(
       quorate elect-leaders --election-type preferred --all-topic-partitions
       quorate elect-leaders --election-type unclean --topic events --partition 3
     """
-    from quorate.client.admin import AdminClient
     from quorate.client.errors import RequestFailed
     from quorate.client.results import ElectionType
 
     wanted = _wanted(all_topic_partitions, topic, partition, path_to_json_file)
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         results = admin.elect_leaders(ElectionType(election_type.lower()), wanted)
     _show(results, election_type.lower(), as_json=as_json)
     failed = [one for one in results if not one.ok and one.error != "ELECTION_NOT_NEEDED"]

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -35,7 +34,7 @@ def features() -> None:
 
 
 @features.command()
-@cluster_options
+@admin_options
 @timeout_option(10_000)
 @json_option
 def describe(
@@ -47,12 +46,7 @@ def describe(
     Example:
       quorate features describe --data ./quorate-data --json
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.cluster_status().features
     if as_json:
         print_json([asdict(feature) for feature in found])
@@ -65,7 +59,7 @@ def describe(
 
 
 @features.command()
-@cluster_options
+@admin_options
 @click.option("--feature", "name", metavar="NAME", help="Which one; default: all of them.")
 @click.option(
     "--level",
@@ -92,19 +86,15 @@ def upgrade(
     """
     if level is not None and name is None:
         raise click.UsageError("--level is of one feature: give --feature NAME with it")
-    from quorate.client.admin import AdminClient
 
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         names = [name] if name else [one.name for one in admin.cluster_status().features]
         results = admin.update_features(dict.fromkeys(names, level or 0), validate_only=dry_run)
     _show(results, as_json=as_json, dry_run=dry_run)
 
 
 @features.command()
-@cluster_options
+@admin_options
 @click.option("--feature", "name", metavar="NAME", required=True, help="Which one.")
 @click.option("--level", type=click.IntRange(min=1), required=True, help="To which level.")
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
@@ -125,12 +115,7 @@ def downgrade(
     Example:
       quorate features downgrade --feature inter_broker_protocol --level 1 --data ./quorate-data
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         results = admin.update_features({name: level}, allow_downgrade=True, validate_only=dry_run)
     _show(results, as_json=as_json, dry_run=dry_run)
 

@@ -13,6 +13,8 @@ DEFAULT_DATA: Final = Path("quorate-data")
 
 _COMMAND_CONFIG: Final = "quorate.command_config"
 _FOLDER: Final = "quorate.folder"
+_GRPC_SERVERS: Final = "quorate.grpc_servers"
+_LOCAL_GRPC: Final = "quorate.local_grpc"
 
 
 def cluster_options(command: Command) -> Command:
@@ -41,6 +43,20 @@ def cluster_options(command: Command) -> Command:
         metavar="HOST:PORT,…",
         help="Kafka address of one or more brokers.",
     )(command)
+
+
+def admin_options(command: Command) -> Command:
+    """``cluster_options`` and ``--grpc-server``, for commands that go on with ``open_admin``."""
+    return cluster_options(
+        click.option(
+            "--grpc-server",
+            metavar="HOST:PORT,…",
+            expose_value=False,
+            callback=_remember_grpc_servers,
+            help="Instead: grpc.listener of one or more brokers, as long as their Kafka listeners "
+            "let nobody in (to add the first user).",
+        )(command)
+    )
 
 
 def json_option(command: Command) -> Command:
@@ -75,7 +91,9 @@ def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
         return bootstrap_server
     state = read_state(data or DEFAULT_DATA)
     if state is not None:
-        _meta()[_FOLDER] = data or DEFAULT_DATA
+        meta = _meta()
+        meta[_FOLDER] = data or DEFAULT_DATA
+        meta[_LOCAL_GRPC] = [one["grpc"] for one in state.get("brokers", ()) if "grpc" in one]
         return str(state["bootstrap"])
     if data is None:
         raise click.UsageError(
@@ -85,6 +103,18 @@ def resolve_bootstrap(bootstrap_server: str | None, data: Path | None) -> str:
     raise LocalClusterError(
         f"no cluster runs in {data}: start one with `quorate up --data {data} --detach`"
     )
+
+
+def given_grpc_servers() -> list[str]:
+    """Of --grpc-server; empty: it was not given."""
+    found: list[str] = _meta().get(_GRPC_SERVERS, [])
+    return found
+
+
+def local_grpc_addresses() -> list[str]:
+    """Of the local cluster that ``resolve_bootstrap`` has found; empty: it has found none."""
+    found: list[str] = _meta().get(_LOCAL_GRPC, [])
+    return found
 
 
 def client_options() -> dict[str, str]:
@@ -146,6 +176,15 @@ def _remember_command_config(
     context: click.Context, _parameter: click.Parameter, value: Path | None
 ) -> None:
     context.meta[_COMMAND_CONFIG] = value
+
+
+def _remember_grpc_servers(
+    context: click.Context, _parameter: click.Parameter, value: str | None
+) -> None:
+    servers = [one.strip() for one in (value or "").split(",") if one.strip()]
+    if value is not None and (not servers or any(":" not in one for one in servers)):
+        raise click.UsageError(f"--grpc-server {value}: must be host:port,host:port")
+    context.meta[_GRPC_SERVERS] = servers
 
 
 def _meta() -> dict[str, Any]:

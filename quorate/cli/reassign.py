@@ -5,15 +5,12 @@ from typing import Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
-    resolve_bootstrap,
     timeout_option,
 )
-
-CLIENT_ID: Final = "quorate-cli"
 
 WAIT_TIMEOUT_MS: Final = 7 * 24 * 3600 * 1000
 """Moving terabytes takes as long as it takes."""
@@ -24,7 +21,7 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@cluster_options
+@admin_options
 @click.option(
     "--generate",
     "action",
@@ -96,14 +93,10 @@ def reassign(
       quorate reassign --list
     """
     from quorate.cli import reassign_actions as actions
-    from quorate.client.admin import AdminClient
     from quorate.reassignment.plan import read_plan, read_topics
 
     _check_options(action, topics_file=topics_file, broker_list=broker_list, plan_file=plan_file)
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         match action:
             case "list":
                 actions.list_moves(admin, as_json=as_json)

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@cluster_options
+@admin_options
 @click.option("--metrics", is_flag=True, help="Show what brokers tell of themselves instead.")
 @timeout_option(10_000)
 @json_option
@@ -35,12 +34,7 @@ def status(
       quorate status --data ./quorate-data --json
       quorate status --metrics
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         if metrics:
             _show_metrics(admin.metrics(), as_json=as_json)
             return

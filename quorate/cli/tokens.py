@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -53,7 +52,7 @@ def tokens() -> None:
 
 
 @tokens.command()
-@cluster_options
+@admin_options
 @click.option(
     "--max-life-time-period",
     "max_lifetime_ms",
@@ -94,12 +93,7 @@ def create(
     Example:
       quorate tokens create --max-life-time-period 86400000 --renewer-principal User:spark
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         token = admin.create_delegation_token(
             owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms
         )
@@ -111,7 +105,7 @@ def create(
 
 
 @tokens.command()
-@cluster_options
+@admin_options
 @click.option("--hmac", required=True, help="Secret of the token, base64; -: a line of stdin.")
 @click.option(
     "--renew-time-period",
@@ -138,19 +132,15 @@ def renew(
     Example:
       quorate tokens renew --renew-time-period 3600000 --hmac lAYYSFmLs4bTjf...
     """
-    from quorate.client.admin import AdminClient
 
     secret = _secret(hmac)
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         expiry_ms = admin.renew_delegation_token(secret, renew_period_ms=renew_period_ms)
     _print_expiry("renew", expiry_ms, as_json=as_json)
 
 
 @tokens.command()
-@cluster_options
+@admin_options
 @click.option("--hmac", required=True, help="Secret of the token, base64; -: a line of stdin.")
 @click.option(
     "--expiry-time-period",
@@ -177,13 +167,9 @@ def expire(
     Example:
       quorate tokens expire --expiry-time-period -1 --hmac lAYYSFmLs4bTjf...
     """
-    from quorate.client.admin import AdminClient
 
     secret = _secret(hmac)
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         expiry_ms = admin.expire_delegation_token(
             secret, expiry_time_period_ms=expiry_time_period_ms
         )
@@ -191,7 +177,7 @@ def expire(
 
 
 @tokens.command()
-@cluster_options
+@admin_options
 @click.option(
     "--owner-principal",
     "owners",
@@ -214,12 +200,7 @@ def describe(
     Example:
       quorate tokens describe --owner-principal User:alice --json
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.describe_delegation_tokens(owners)
     if as_json:
         print_json([_readable(token) for token in found])

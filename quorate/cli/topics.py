@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     key_values,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
 if TYPE_CHECKING:
     from quorate.client.results import TopicInfo, TopicResult
 
-CLIENT_ID: Final = "quorate-cli"
 TIMEOUT_MS: Final = 30_000
 
 
@@ -37,7 +35,7 @@ def topics() -> None:
 
 
 @topics.command()
-@cluster_options
+@admin_options
 @click.option("--topic", required=True, help="Name of the topic.")
 @click.option(
     "--partitions", type=click.IntRange(min=1), help="Default: num.partitions of the cluster."
@@ -75,7 +73,6 @@ def create(
       quorate topics create --topic events --partitions 6 --replication-factor 3 \\
         --config min.insync.replicas=2
     """
-    from quorate.client.admin import AdminClient
     from quorate.client.results import CreateTopicsOptions, NewTopic
     from quorate_proto.v1 import errors_pb2
 
@@ -91,10 +88,7 @@ def create(
         configs=key_values(configs, "--config"),
         assignments=parse_assignment(replica_assignment) if replica_assignment else (),
     )
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         (result,) = admin.create_topics(
             [wanted], CreateTopicsOptions(retry_on_quota_violation=False)
         )
@@ -129,7 +123,7 @@ def _show_created(result: "TopicResult", *, existed: bool, as_json: bool) -> Non
 
 
 @topics.command()
-@cluster_options
+@admin_options
 @click.option("--topic", required=True, help="Name of the topic.")
 @click.option("--partitions", type=click.IntRange(min=1), help="How many it is to have, in all.")
 @click.option(
@@ -161,7 +155,6 @@ def alter(
       quorate topics alter --topic events --partitions 12
       quorate topics alter --topic events --remove-partitions 11,10
     """
-    from quorate.client.admin import AdminClient
     from quorate.client.results import CreatePartitionsOptions, NewPartitions, PartitionName
 
     if (partitions is None) == (remove_partitions is None):
@@ -169,10 +162,7 @@ def alter(
     if replica_assignment and partitions is None:
         raise click.UsageError("--replica-assignment goes with --partitions")
     removed = parse_partitions(remove_partitions) if remove_partitions else []
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         if partitions is not None:
             assignments = parse_assignment(replica_assignment) if replica_assignment else ()
             wanted = NewPartitions(name=topic, count=partitions, assignments=assignments)
@@ -204,7 +194,7 @@ def parse_partitions(text: str) -> list[int]:
 
 
 @topics.command("list")
-@cluster_options
+@admin_options
 @timeout_option(TIMEOUT_MS)
 @json_option
 def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_json: bool) -> None:
@@ -214,12 +204,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
     Example:
       quorate topics list --bootstrap-server 127.0.0.1:9092
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         names = admin.list_topics()
     if as_json:
         print_json(names)
@@ -229,7 +214,7 @@ def list_(bootstrap_server: str | None, data: Path | None, timeout_ms: int, as_j
 
 
 @topics.command()
-@cluster_options
+@admin_options
 @click.option("--topic", "names", multiple=True, help="Name of a topic; repeat it. Default: all.")
 @timeout_option(TIMEOUT_MS)
 @json_option
@@ -246,12 +231,7 @@ def describe(
     Example:
       quorate topics describe --topic events --json
     """
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.describe_topics(names)
     if as_json:
         print_json([as_document(topic) for topic in found])
@@ -261,7 +241,7 @@ def describe(
 
 
 @topics.command()
-@cluster_options
+@admin_options
 @click.option("--topic", "names", multiple=True, required=True, help="Name of a topic; repeat it.")
 @click.option("--if-exists", is_flag=True, help="Do nothing if the topic does not exist.")
 @timeout_option(TIMEOUT_MS)
@@ -280,14 +260,10 @@ def delete(
     Example:
       quorate topics delete --topic events --if-exists
     """
-    from quorate.client.admin import AdminClient
     from quorate.client.results import DeleteTopicsOptions
     from quorate_proto.v1 import errors_pb2
 
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    with AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id=CLIENT_ID, options=client_options()
-    ) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         results = admin.delete_topics(names, DeleteTopicsOptions(retry_on_quota_violation=False))
     deleted: list[str] = []
     for result in results:

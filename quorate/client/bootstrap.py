@@ -21,6 +21,7 @@ DESCRIBE_CLUSTER_API_KEY = 60
 SASL_HANDSHAKE = 17
 SASL_AUTHENTICATE = 36
 GRPC_ENDPOINT_TAG = 10000
+ILLEGAL_SASL_STATE = 34
 RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 
 _CLIENT_ID = b"quorate"
@@ -131,6 +132,11 @@ def decode_response(frame: bytes) -> ClusterEndpoints:
     reader.tags()
     reader.int32()  # throttle_time_ms
     error_code, error_message = reader.int16(), reader.string()
+    if error_code == ILLEGAL_SASL_STATE:
+        raise MalformedResponse(
+            "it asks who you are: set security.protocol to SASL_PLAINTEXT or SASL_SSL, "
+            "sasl.username and sasl.password"
+        )
     if error_code:
         raise MalformedResponse(f"Kafka error code {error_code}: {error_message}")
     cluster_id, controller_id = reader.string(), reader.int32()

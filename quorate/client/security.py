@@ -205,8 +205,9 @@ def _one_of(
 
 def _unknown(name: str) -> str:
     known = [*OPTIONS, *_SYNONYMS]
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
-    return f"unknown security option {name!r}: did you mean {nearest!r}?"
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(OPTIONS)}"
+    return f"unknown security option {name!r}: {hint}"
 
 
 def _content(name: str, path: str) -> bytes | None:

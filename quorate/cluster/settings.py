@@ -16,7 +16,8 @@ MANAGED: Final[Mapping[str, str]] = {
     "cluster.id": "another --data folder",
     "data.dir": "--data",
     "grpc.listener": "--port",
-    "listeners": "--port",
+    "listeners": "--port, and --set listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT "
+    "for a login",
     "log.dir": "--data",
     "node.id": "--quorum",
     "quorum.bootstrap.servers": "--quorum",

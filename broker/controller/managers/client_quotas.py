@@ -131,8 +131,8 @@ def _checked_key(image: Image, key: str) -> str:
     stored = stored_name(key)
     if stored not in QUOTA_KEYS:
         near = difflib.get_close_matches(key, QUOTA_KEYS, n=1)
-        hint = f": did you mean {near[0]}?" if near else f": {', '.join(sorted(QUOTA_KEYS))} are"
-        raise _invalid(f"unknown quota {key!r}{hint}")
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(QUOTA_KEYS))}"
+        raise _invalid(f"unknown quota {key!r}: {hint}")
     in_force, needed = inter_broker_protocol(image), level_of(stored)
     if needed > in_force:
         raise _invalid(

@@ -87,14 +87,18 @@ def describe_configs(
 
 def _not_there(broker: str, entities: Iterable[ConfigEntity]) -> admin_pb2.DescribeConfigsResponse:
     """What is told of a broker that does not answer."""
+    why = (
+        f"broker {broker} does not answer, and it alone knows its configuration: is it running?"
+        if broker.isdecimal()
+        else f"{broker!r} is no broker id"
+    )
     return admin_pb2.DescribeConfigsResponse(
         results=[
             admin_pb2.DescribedConfig(
                 entity_type=entity.entity_type,
                 entity_name=entity.entity_name,
                 error_code=errors_pb2.BROKER_NOT_AVAILABLE,
-                error_message=f"broker {broker} does not answer, and it alone knows its "
-                "configuration: is it running?",
+                error_message=why,
             )
             for entity in entities
         ]

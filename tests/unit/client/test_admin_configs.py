@@ -58,6 +58,7 @@ def test_f3_each_broker_is_asked_for_its_own_configuration(cluster: FakeCluster)
         ConfigEntity("broker", "9"),
         ConfigEntity("broker", "2"),
         ConfigEntity("broker", ""),
+        ConfigEntity("broker", "x"),
     ]
     with AdminClient(grpc_addresses=cluster.addresses) as admin:
         found = admin.describe_configs(asked, include_synonyms=True)
@@ -70,6 +71,8 @@ def test_f3_each_broker_is_asked_for_its_own_configuration(cluster: FakeCluster)
     assert (away.ok, away.error) == (False, "BROKER_NOT_AVAILABLE")
     with pytest.raises(RequestFailed, match="broker 9 does not answer"):
         away.raise_for_error()
+    with pytest.raises(RequestFailed, match="'x' is no broker id"):
+        found[5].raise_for_error()
     default, secret, told = found[1].entries
     assert (default.value, default.source) == ("true", ConfigSource.DEFAULT_CONFIG)
     assert (secret.value, secret.source) == (None, ConfigSource.UNKNOWN)

@@ -76,6 +76,7 @@ def test_passwords_never_go_over_grpc_in_clear() -> None:
         ({"security.protocol": "SASL_SSL", "sasl.username": "a"}, "needs sasl.username and"),
         ({"ssl.key.location": "k"}, "needs ssl.certificate.location"),
         ({"ssl.ca.locatoin": "k"}, "unknown security option 'ssl.ca.locatoin': did you mean"),
+        ({"foo": "k"}, "unknown security option 'foo': known are security.protocol, "),
         ({"ssl.endpoint.identification.algorithm": "some"}, "it may be https, none"),
     ],
 )

@@ -83,6 +83,13 @@ def test_an_error_code_is_told() -> None:
         )
 
 
+def test_who_is_asked_to_log_in_is_told_how() -> None:
+    with pytest.raises(MalformedResponse, match=r"it asks who you are: set security\.protocol"):
+        decode_response(
+            b"\x00\x00\x00\x01\x00" + b"\x00\x00\x00\x00" + b"\x00\x22\x00" + b"\x00" * 9
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
