@@ -10,6 +10,7 @@ from broker.kafka.services import DescribeTokens
 from broker.quota import description
 from broker.security import described_acls
 from broker.security.authorizer import Authorizer, caller_of
+from broker.security.scram_users import describe_users
 from metadata_log.acls import AclOperation
 from quorate_proto.v1 import admin_pb2
 
@@ -40,9 +41,22 @@ def admin_reads(
             )
         return description.describe(images.image.client_quotas, request)
 
+    async def describe_scram_users(
+        request: admin_pb2.DescribeUserScramCredentialsRequest,
+    ) -> admin_pb2.DescribeUserScramCredentialsResponse:
+        try:
+            rights = authorizer.rights_of(caller_of(request.context))
+            rights.require_cluster(AclOperation.DESCRIBE)
+        except KafkaError as error:
+            return admin_pb2.DescribeUserScramCredentialsResponse(
+                error_code=error.code, error_message=error.message
+            )
+        return describe_users(images.image, request.users)
+
     return {
         "DescribeAcls": acls,
         "DescribeConfigs": configs.describe,
         "DescribeClientQuotas": client_quotas,
         "DescribeDelegationTokens": describe_tokens,
+        "DescribeUserScramCredentials": describe_scram_users,
     }

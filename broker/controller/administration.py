@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from broker.control.changes import (
     ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_ACLS,
     CREATE_DELEGATION_TOKEN,
     DELETE_ACLS,
@@ -20,6 +21,7 @@ from broker.controller.implementations import Implementations
 from broker.controller.managers.office import Office
 from broker.controller.quota_requests import QuotaRequests
 from broker.controller.rounds import Rounds
+from broker.controller.scram_requests import ScramRequests
 from broker.controller.token_requests import TokenRequests
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
@@ -65,6 +67,7 @@ class Administration:
             means.config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS],
         )
         self.quotas = QuotaRequests(office, writer, events, rounds, window)
+        self._scram = ScramRequests(office, rounds)
         self.tokens = TokenRequests(
             office=office,
             config=means.config,
@@ -82,6 +85,7 @@ class Administration:
         found.add(ALTER_CLIENT_QUOTAS, self.quotas.alter)
         found.add(ALTER_CONFIGS, self._configs.replace)
         found.add(INCREMENTAL_ALTER_CONFIGS, self._configs.alter)
+        found.add(ALTER_USER_SCRAM_CREDENTIALS, self._scram.alter)
         found.add(CREATE_DELEGATION_TOKEN, self.tokens.create)
         found.add(RENEW_DELEGATION_TOKEN, self.tokens.renew)
         found.add(EXPIRE_DELEGATION_TOKEN, self.tokens.expire)

@@ -20,6 +20,7 @@ from broker.kafka import (
     reassignments,
     records,
     sasl,
+    scram,
     tokens,
     topic_partitions,
     topics,
@@ -255,6 +256,20 @@ def api_table() -> Mapping[int, Api]:
             max_version=1,
             first_flexible_version=1,
             handle=client_quotas.alter_client_quotas,
+        ),
+        Api(
+            key=50,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=scram.describe_user_scram_credentials,
+        ),
+        Api(
+            key=51,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=scram.alter_user_scram_credentials,
         ),
         Api(
             key=55,

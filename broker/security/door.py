@@ -13,7 +13,7 @@ from broker.security.config import (
 )
 from broker.security.listeners import ListenerConfig, SecurityProtocol, configured_listeners
 from broker.security.logins import Logins
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
+from broker.security.principal import ANONYMOUS, RESERVED_NAMES, KafkaPrincipal
 from broker.security.principal_mapping import PrincipalMapping
 from broker.security.sasl import SUPPORTED, SaslOptions, SaslSession
 from metadata_log.configuration import ConfigError, Values
@@ -68,6 +68,8 @@ class Door:
             known = self.mapping.principal_of(certificate_der)
             if known is None:
                 raise Stranger("its certificate fits no rule of ssl.principal.mapping.rules")
+            if known.name in RESERVED_NAMES:
+                raise Stranger(f"its certificate is mapped to {known}, which is nobody's name")
             certified = known
         return ClientSession(client_host, self.listener, sasl, certified)
 

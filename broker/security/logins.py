@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.security.passwords import verify_password
-from broker.security.principal import KafkaPrincipal
+from broker.security.principal import RESERVED_NAMES, KafkaPrincipal
 from broker.security.scram import MECHANISMS, Keys, ScramLogin, nobody
 from metadata_log.image import Image, ScramKey
 
@@ -63,10 +63,11 @@ class Logins:
                 )
             return nobody(MECHANISMS[mechanism], user, self._pepper)
         stored = self._image().scram.get(ScramKey(user, MECHANISMS[mechanism].number))
-        if stored is None:
+        if stored is None or user in RESERVED_NAMES:
             return nobody(MECHANISMS[mechanism], user, self._pepper)
         return ScramLogin(KafkaPrincipal(user), stored.salt, stored.iterations, (stored,))
 
     def password(self, user: str, password: str) -> KafkaPrincipal | None:
         """As ``passwords.CheckPassword``."""
-        return verify_password(self._image(), user, password)
+        principal = verify_password(self._image(), user, password)
+        return None if user in RESERVED_NAMES else principal

@@ -28,6 +28,11 @@ ANONYMOUS: Final = KafkaPrincipal("ANONYMOUS")
 """Kafka's principal of a client that did not authenticate."""
 
 
+RESERVED_NAMES: Final = frozenset({ANONYMOUS.name, "quorate-cluster-admin"})
+"""Whom they name never authenticates: nobody may come to such a name by a password, a certificate
+or a token. The second is the cluster itself, which asks for internal topics."""
+
+
 def parse_principal(text: str) -> KafkaPrincipal:
     """``User:alice`` as its parts; names may hold colons, and without any all is the type."""
     kind, _, name = text.partition(":")

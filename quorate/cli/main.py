@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "metadata": ("quorate.cli.metadata:metadata", "Look at the metadata, now or back then."),
     "tokens": ("quorate.cli.tokens:tokens", "Make, renew, end and show delegation tokens."),
     "features": ("quorate.cli.features:features", "Show feature levels, raise or lower them."),
+    "users": ("quorate.cli.users:users", "Add, change and delete users who log in by SCRAM."),
     "quorum": (
         "quorate.cli.quorum:quorum",
         "Look after the quorum: voters, leader, backups.",

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
 from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics
+from quorate.client.calls import acls, cluster, configs, replicas, tokens, topics, users
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.security import ClientSecurity, read_options
@@ -78,6 +79,8 @@ class AdminMethods:
     resign_controller = admin_method(cluster.resign_controller)
     move_controller = admin_method(cluster.move_controller)
     update_features = admin_method(cluster.update_features)
+    alter_user_scram_credentials = admin_method(users.alter_user_scram_credentials)
+    describe_user_scram_credentials = admin_method(users.describe_user_scram_credentials)
 
 
 class AdminClient(AdminMethods):

@@ -19,6 +19,7 @@ from broker.config.log import LOG_DIR
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
 from broker.security.grpc_config import GRPC_LISTENER, INTER_BROKER_LISTENER
 from metadata_log.configuration import ConfigError
+from metadata_log.types import DEFAULT_LISTENER
 from quorate.cluster.errors import LocalClusterError
 from quorate.cluster.ports import HOST, PortReservation
 from quorate.cluster.settings import Settings
@@ -66,8 +67,10 @@ class Node:
 
     @property
     def kafka_address(self) -> str:
-        """Where a broker serves Kafka clients: host:port."""
-        return str(self.config[LISTENERS.name]).rpartition("://")[2]
+        """Where a broker serves Kafka clients, in plain text if it does: host:port."""
+        listeners = str(self.config[LISTENERS.name]).split(",")
+        plain = [one for one in listeners if one.startswith(f"{DEFAULT_LISTENER}://")]
+        return (plain or listeners)[0].strip().rpartition("://")[2]
 
     @property
     def ports(self) -> dict[str, int]:

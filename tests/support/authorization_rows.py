@@ -357,6 +357,14 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
             ),
         ),
+        50: (
+            Row(
+                0,
+                {"users": [{"name": "bob"}]},
+                (cluster(Op.DESCRIBE), cluster(Op.ALTER)),
+                CLUSTER_DENIED,
+            ),
+        ),
         55: (
             Row(
                 2,
@@ -379,6 +387,25 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 },
                 (topic(Op.DESCRIBE), topic(Op.READ)),
                 TOPIC_DENIED,
+            ),
+        ),
+        51: (
+            Row(
+                0,
+                {
+                    "deletions": [],
+                    "upsertions": [
+                        {
+                            "name": "bob",
+                            "mechanism": 1,
+                            "iterations": 4_096,
+                            "salt": b"salt",
+                            "salted_password": bytes(32),
+                        }
+                    ],
+                },
+                (cluster(Op.ALTER),),
+                CLUSTER_DENIED,
             ),
         ),
         57: (

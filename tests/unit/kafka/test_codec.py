@@ -73,6 +73,19 @@ REQUESTS: dict[int, dict[str, Any]] = {
     17: {"mechanism": "SCRAM-SHA-256"},
     34: {"dirs": [{"path": "/d", "topics": [{"name": "t", "partitions": [0, 2]}]}]},
     35: {"topics": [{"topic": "t", "partitions": [0, 2]}]},
+    50: {"users": [{"name": "alice"}]},
+    51: {
+        "deletions": [{"name": "bob", "mechanism": 2}],
+        "upsertions": [
+            {
+                "name": "alice",
+                "mechanism": 1,
+                "iterations": 4_096,
+                "salt": b"salt",
+                "salted_password": b"salted",
+            }
+        ],
+    },
     36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {
         "replica_id": -1,

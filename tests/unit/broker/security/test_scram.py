@@ -175,6 +175,21 @@ def test_a_changed_end_is_refused(change: Any) -> None:  # noqa: ANN401
         exchange.step(change(client.final_message()))
 
 
+@pytest.mark.parametrize("unproved", ["c=biws,r=replayed", "c=eSws,r={nonce}", "c=,r={nonce}"])
+def test_a_proof_of_another_exchange_is_refused_though_it_is_right(unproved: str) -> None:
+    """Who knows the password may still not answer an old challenge, or claim a binding."""
+    client, exchange = scram_client("alice", "secret"), server()
+    first = client.first_message()
+    answer = challenge(exchange, first)
+    client.process_server_first_message(answer)
+    said = unproved.format(nonce=client.nonce.decode())
+    signed = b",".join((first.removeprefix(b"n,,"), answer, said.encode()))
+    signature = client.hmac(client.stored_key, signed)
+    proof = bytes(one ^ two for one, two in zip(client.client_key, signature, strict=True))
+    with pytest.raises(SaslRefused):
+        exchange.step(said.encode() + b",p=" + base64.b64encode(proof))
+
+
 def test_nobody_is_asked_for_the_same_each_time_and_let_in_never() -> None:
     """Else a stranger would learn from the challenge who there is."""
     first, again = (nobody(SHA_256, "ghost", b"pepper") for _ in range(2))
