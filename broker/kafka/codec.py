@@ -9,6 +9,7 @@ are skipped: none of the requests decoded here has one that is known.
 """
 
 import dataclasses
+import datetime
 import functools
 import struct
 import types
@@ -142,18 +143,18 @@ class _Shape(typing.NamedTuple):
     nested: Any
     is_array: bool
     nullable: bool
+    nullable_elements: bool
+    """Of an array; of anything else: whether it may be null itself."""
     tag: int | None
     default: Any
 
 
 def _shape(field: "dataclasses.Field[Any]") -> _Shape:
-    inner, nullable = field.type, False
-    if isinstance(inner, types.UnionType) or typing.get_origin(inner) is typing.Union:
-        alternatives = [item for item in typing.get_args(inner) if item is not types.NoneType]
-        inner, nullable = alternatives[0], True
+    inner, nullable = _without_none(field.type)
     is_array = typing.get_origin(inner) is tuple
+    nullable_elements = nullable
     if is_array:
-        inner = typing.get_args(inner)[0]
+        inner, nullable_elements = _without_none(typing.get_args(inner)[0])
     nested = inner if dataclasses.is_dataclass(inner) else None
     return _Shape(
         name=field.name,
@@ -161,9 +162,25 @@ def _shape(field: "dataclasses.Field[Any]") -> _Shape:
         nested=nested,
         is_array=is_array,
         nullable=nullable,
+        nullable_elements=nullable_elements,
         tag=field.metadata.get("tag"),
-        default=field.default,
+        default=_in_our_words(field.default),
     )
+
+
+def _in_our_words(default: object) -> object:
+    """A default of kio's: times are whole milliseconds here."""
+    if isinstance(default, datetime.timedelta):
+        return default // datetime.timedelta(milliseconds=1)
+    return default
+
+
+def _without_none(kind: Any) -> tuple[Any, bool]:  # noqa: ANN401 - an annotation
+    """The type itself, and whether None may stand for it."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        alternatives = [item for item in typing.get_args(kind) if item is not types.NoneType]
+        return alternatives[0], True
+    return kind, False
 
 
 def _nothing(field: "dataclasses.Field[Any]") -> object:
@@ -174,7 +191,9 @@ def _nothing(field: "dataclasses.Field[Any]") -> object:
         return ()
     if shape.nullable:
         return None
-    return "" if shape.kafka_type == "string" else 0
+    if shape.nested is not None:
+        return {one.name: _nothing(one) for one in dataclasses.fields(shape.nested)}
+    return {"string": "", "bytes": b""}.get(shape.kafka_type, 0)
 
 
 @functools.cache
@@ -212,7 +231,7 @@ def _array_decoder(shape: _Shape, element: Decoder, flexible: bool) -> Decoder:
     def decode(cursor: Cursor) -> list[Any] | None:
         length = cursor.array_length(flexible=flexible)
         if length is None:
-            _check_nullable(shape)
+            _check_nullable(shape, shape.nullable)
             return None
         return [element(cursor) for _ in range(length)]
 
@@ -231,14 +250,14 @@ def _element_decoder(shape: _Shape, flexible: bool) -> Decoder:
     def decode(cursor: Cursor) -> str | memoryview | None:
         value = read(cursor, flexible=flexible)
         if value is None:
-            _check_nullable(shape)
+            _check_nullable(shape, shape.nullable_elements)
         return value
 
     return decode
 
 
-def _check_nullable(shape: _Shape) -> None:
-    if not shape.nullable:
+def _check_nullable(shape: _Shape, nullable: bool) -> None:
+    if not nullable:
         raise MalformedRequest(f"{shape.name} is null")
 
 

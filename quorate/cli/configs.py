@@ -25,7 +25,7 @@ TIMEOUT_MS: Final = 30_000
 KINDS: Final[Mapping[frozenset[str], str]] = {
     frozenset({"topics"}): "quorate.cli.config_kinds.resources:TOPICS",
     frozenset({"brokers"}): "quorate.cli.config_kinds.resources:BROKERS",
-    frozenset({"users"}): "quorate.cli.config_kinds.quotas:QUOTAS",
+    frozenset({"users"}): "quorate.cli.config_kinds.users:USERS",
     frozenset({"clients"}): "quorate.cli.config_kinds.quotas:QUOTAS",
     frozenset({"users", "clients"}): "quorate.cli.config_kinds.quotas:QUOTAS",
 }
@@ -136,12 +136,17 @@ def configs(
         print_json(
             {
                 "entity": {entity.type: entity.name for entity in entities},
-                "added": added,
+                "added": _without_passwords(added),
                 "deleted": deleted,
             }
         )
     else:
         click.echo(done)
+
+
+def _without_passwords(added: Mapping[str, str]) -> dict[str, str]:
+    """What was set, as it may be shown: a credential's value holds a password."""
+    return {key: "hidden" if key.startswith("SCRAM-") else value for key, value in added.items()}
 
 
 def _named(types: Sequence[str], names: Sequence[str]) -> tuple[Kind, list[Entity]]:

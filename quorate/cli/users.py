@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.options import (
+    client_options,
     cluster_options,
     json_option,
     print_json,
@@ -187,7 +188,9 @@ def _admin(bootstrap_server: str | None, data: Path | None, timeout_ms: int) -> 
     from quorate.client.admin import AdminClient
 
     bootstrap = resolve_bootstrap(bootstrap_server, data)
-    return AdminClient(bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli")
+    return AdminClient(
+        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
+    )
 
 
 def _known(admin: "AdminClient", name: str) -> dict[str, int]:

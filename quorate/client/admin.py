@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
-from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics
-from quorate.client.calls import acls, cluster, configs, replicas, tokens, topics, users
+from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics, users
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.security import ClientSecurity, read_options

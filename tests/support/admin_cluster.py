@@ -181,6 +181,13 @@ class FakeBroker(admin_pb2_grpc.AdminServicer, replication_pb2_grpc.RangeReadSer
             ]
         )
 
+    def DescribeUserScramCredentials(
+        self,
+        request: admin_pb2.DescribeUserScramCredentialsRequest,
+        context: grpc.ServicerContext,
+    ) -> admin_pb2.DescribeUserScramCredentialsResponse:
+        return admin_pb2.DescribeUserScramCredentialsResponse()
+
     def MoveController(
         self, request: admin_pb2.MoveControllerRequest, context: grpc.ServicerContext
     ) -> admin_pb2.MoveControllerResponse:

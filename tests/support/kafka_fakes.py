@@ -124,7 +124,10 @@ class FakeReplicas:
                 if (log := self._log(want.tp)) is not None
             ]
             try:
-                await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if waits:
+                    await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(left)
             finally:
                 for wait in waits:
                     wait.cancel()

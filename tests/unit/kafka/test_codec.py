@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.index import load_request_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_writer
 
 from broker.kafka import codec
@@ -264,6 +264,32 @@ def test_a_request_cut_short_is_malformed(key: int, version: int) -> None:
     for length in range(len(data)):
         with pytest.raises(MalformedRequest):
             body_of(key, version, data[:length])
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [one for one in EVERY if codec.response_has_error_code(APIS[one[0]].name, one[1])],
+)
+def test_every_answer_can_say_that_all_of_it_failed(key: int, version: int) -> None:
+    body = codec.encode_failure(APIS[key].name, version, 34, "said so")
+    header = load_response_schema(key, version).__header_schema__
+    frame = bytes(4) + (b"\0" if header.__flexible__ else b"") + body
+    assert read_answer(key, version, frame)[1].error_code == 34
+
+
+def test_a_null_in_an_array_that_may_itself_be_null_is_malformed() -> None:
+    """Of DescribeConfigs: no configuration keys are all of them, but each that is named is one."""
+    values = {
+        "resources": [
+            {"resource_type": 2, "resource_name": "t", "configuration_keys": ["key"]},
+        ],
+        "include_synonyms": False,
+        "include_documentation": False,
+    }
+    data = request_body(32, 4, values)
+    at = data.index(b"\x04key")
+    with pytest.raises(MalformedRequest, match="configuration_keys is null"):
+        body_of(32, 4, data[:at] + b"\x00" + data[at + 4 :])
 
 
 def try_to_read(case: tuple[int, int], data: bytes) -> None:

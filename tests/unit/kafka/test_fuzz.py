@@ -1,0 +1,202 @@
+"""Whatever comes: no crash, no hang, memory bounded, and nothing done for a stranger."""
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import functools
+import random
+import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from broker.errors import KafkaError
+from broker.kafka.apis import api_table
+from broker.kafka.connection import ConnectionLimits, KafkaConnection
+from broker.kafka.cursor import MalformedRequest
+from broker.kafka.dispatch import Dispatcher, frame_answer
+from broker.kafka.requests import CloseConnection
+from broker.security.door import ClientSession
+from quorate_proto.v1 import admin_pb2
+from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
+from tests.support.kafka_fuzz import Fuzzer
+from tests.support.kafka_wire import fetching, producing, record_batch, request_frame
+from tests.unit.kafka.test_codec import REQUESTS
+from tests.unit.kafka.test_connection import FakeTransport
+from tests.unit.kafka.test_sasl import guarded_broker
+
+BODIES = {
+    **REQUESTS,
+    0: producing(record_batch(3), record_batch(1)),
+    1: {**fetching(partitions=(0, 1)), "max_wait": 0},
+}
+PEAK_BYTES = 48 << 20
+
+
+async def run_all(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, int]:
+    """Each API and version ``times`` times; what became of the requests."""
+    fuzzer = Fuzzer(seed, api_table(), BODIES)
+    dispatcher = Dispatcher(inside.services, api_table())
+    ended = {"malformed": 0, "refused": 0, "answered": 0}
+    for case in fuzzer.cases * times:
+        frame = fuzzer.frame(case)
+        try:
+            request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("fuzz"))
+        except MalformedRequest:
+            ended["malformed"] += 1
+            continue
+        try:
+            answer = frame_answer(request, await asyncio.wait_for(request.run(), 1 << 32))
+        except (CloseConnection, KafkaError):
+            ended["refused"] += 1
+        except Exception as error:
+            raise AssertionError(f"{case}: {frame.hex()}: {error!r}") from error
+        else:
+            ended["answered"] += 1
+            assert sum(map(len, answer)) < PEAK_BYTES
+    return ended
+
+
+def serving(tmp_path: Path) -> FakeBrokerInside:
+    """A broker whose topic t has two partitions, and that tells of each entity that it is asked."""
+
+    async def describe_configs(
+        request: admin_pb2.DescribeConfigsRequest,
+    ) -> admin_pb2.DescribeConfigsResponse:
+        results = [
+            admin_pb2.DescribedConfig(entity_name=one.entity_name) for one in request.entities
+        ]
+        return admin_pb2.DescribeConfigsResponse(results=results)
+
+    inside = fake_broker(tmp_path, auto_create_topics_enable=False)
+    inside.services = dataclasses.replace(inside.services, describe_configs=describe_configs)
+    inside.metadata.add_topic("t", 2)
+    return inside
+
+
+async def bounded(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, int]:
+    tracemalloc.start()
+    try:
+        ended = await run_all(inside, seed, times)
+        assert tracemalloc.get_traced_memory()[1] < PEAK_BYTES
+    finally:
+        tracemalloc.stop()
+    return ended
+
+
+async def test_no_request_brings_a_handler_down(tmp_path: Path) -> None:
+    inside = serving(tmp_path)
+    ended = await bounded(inside, seed=1, times=4)
+    assert all(ended.values()), ended
+
+
+def stranger(inside: FakeBrokerInside, door: Any) -> tuple[KafkaConnection, FakeTransport]:  # noqa: ANN401
+    connection = KafkaConnection(
+        Dispatcher(inside.services, api_table()),
+        ConnectionLimits(frame_bytes=1 << 20),
+        lambda _: None,
+        lambda _: None,
+        door,
+    )
+    transport = FakeTransport()
+    connection.connection_made(cast("asyncio.Transport", transport))
+    return connection, transport
+
+
+def receive(connection: KafkaConnection, transport: FakeTransport, data: bytes) -> None:
+    while data and not transport.closed:
+        buffer = connection.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
+def conversation(chance: random.Random, fuzzer: Fuzzer) -> list[bytes]:
+    """Frames of a stranger: SASL in any order, damaged or not, among other requests."""
+    known = [
+        handshake(chance.randint(0, 1), chance.choice(MECHANISMS)),
+        authenticate(chance.randint(0, 2), chance.choice(TOKENS)),
+        chance.choice(TOKENS),
+        request_frame(18, 0, b""),
+        fuzzer.frame(chance.choice([case for case in fuzzer.cases if case[0] in (17, 18, 36)])),
+        fuzzer.frame(chance.choice(fuzzer.cases)),
+        chance.randbytes(chance.randint(0, 80)),
+    ]
+    frames = []
+    for frame in chance.choices(known, k=chance.randint(1, 8)):
+        size = len(frame) if chance.random() < 0.95 else chance.randint(-5, (1 << 31) - 1)
+        frames.append(struct.pack(">I", size & 0xFFFFFFFF) + frame)
+    return frames
+
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "", "x" * 200)
+TOKENS = (
+    b"",
+    b"\0alice\0wrong",
+    b"\0ghost\0secret",
+    b"n,,n=alice,r=abc",
+    b"n,,n=ghost,r=abc,tokenauth=true",
+    b"c=biws,r=abcnonce-of-the-broker,p=" + b"A" * 44,
+    b"c=biws,r=abcnonce-of-the-broker,p=" + b"A" * 88,
+    b"\xff" * 20,
+    b"," * 2_000,
+    b"n,," * 1_000,
+)
+
+
+@functools.cache
+def handshake(version: int, mechanism: str) -> bytes:
+    return request_frame(17, version, {"mechanism": mechanism})
+
+
+@functools.cache
+def authenticate(version: int, token: bytes) -> bytes:
+    return request_frame(36, version, {"auth_bytes": token})
+
+
+async def talk(inside: FakeBrokerInside, door: Any, seed: int, times: int) -> int:  # noqa: ANN401
+    chance = random.Random(seed)
+    fuzzer = Fuzzer(seed, api_table(), BODIES)
+    frames = 0
+    for _ in range(times):
+        connection, transport = stranger(inside, door)
+        for frame in conversation(chance, fuzzer):
+            frames += 1
+            receive(connection, transport, frame)
+            if chance.random() < 0.5:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        if not transport.closed:
+            connection.connection_lost(None)
+        assert not connection._session.is_open
+        assert len(transport.written) < 64 << 10
+    assert not inside.forwarder.asked
+    assert not inside.replicas.produced
+    return frames
+
+
+class NoThreads:
+    """Passwords are checked at once: virtual time has no place for threads."""
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:  # noqa: BLE001 - handed to who waits
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.kafka.sasl._PASSWORDS", NoThreads())
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_no_stranger_gets_in_or_brings_the_listener_down(tmp_path: Path) -> None:
+    inside, door = guarded_broker(tmp_path)
+    assert await talk(inside, door, 1, 80) > 150
