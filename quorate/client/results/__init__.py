@@ -21,6 +21,7 @@ from quorate.client.results.configs import ConfigSynonym as ConfigSynonym
 from quorate.client.results.features import FeatureInfo as FeatureInfo
 from quorate.client.results.features import FeatureResult as FeatureResult
 from quorate.client.results.metrics import Metric as Metric
+from quorate.client.results.outcome import Outcome as Outcome
 from quorate.client.results.partitions import ElectionType as ElectionType
 from quorate.client.results.partitions import OngoingReassignment as OngoingReassignment
 from quorate.client.results.partitions import PartitionName as PartitionName

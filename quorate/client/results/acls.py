@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from quorate.client.errors import RequestFailed, error_name
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 
 class ResourceType(IntEnum):
@@ -124,66 +124,22 @@ class AclFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AclResult:
-    """Outcome for one entry; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+class AclResult(Outcome):
+    """Outcome for one entry."""
 
     binding: AclBinding
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, binding: AclBinding, result: admin_pb2.AclResult) -> "AclResult":
-        return cls(
-            binding=binding,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
-        )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> "AclResult":
-        """This result.
-
-        Raises:
-            RequestFailed: the entry was refused.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message)
-        return self
+        return cls(binding=binding, **outcome_of(result))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AclDeletion:
+class AclDeletion(Outcome):
     """Outcome for one filter: the entries that are gone."""
 
     deleted: Sequence[AclBinding]
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.DeleteAclsResult) -> "AclDeletion":
-        return cls(
-            deleted=tuple(map(AclBinding.from_proto, result.deleted)),
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
-        )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> "AclDeletion":
-        """This result.
-
-        Raises:
-            RequestFailed: the filter was refused, or not all of it could be removed.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message)
-        return self
+        return cls(deleted=tuple(map(AclBinding.from_proto, result.deleted)), **outcome_of(result))

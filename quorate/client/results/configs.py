@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from quorate.client.errors import RequestFailed, error_name
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +63,19 @@ class ConfigEntity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigResult:
-    """Outcome for one entity; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+class ConfigResult(Outcome):
+    """Outcome for one entity."""
 
     entity_type: str
     entity_name: str
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.ConfigResult) -> "ConfigResult":
         return cls(
             entity_type=result.entity_type,
             entity_name=result.entity_name,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
+            **outcome_of(result),
         )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> None:
-        """
-        Raises:
-            RequestFailed: this change was refused.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message)
 
 
 class ConfigSource(Enum):
@@ -158,14 +141,11 @@ def _source(number: int) -> ConfigSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigDescription:
-    """Configuration of one entity, sorted by key; ``error`` as in ``ConfigResult``."""
+class ConfigDescription(Outcome):
+    """Configuration of one entity, sorted by key."""
 
     entity_type: str
     entity_name: str
-    error_code: int
-    error: str
-    message: str
     entries: tuple[ConfigEntry, ...]
 
     @classmethod
@@ -173,20 +153,6 @@ class ConfigDescription:
         return cls(
             entity_type=result.entity_type,
             entity_name=result.entity_name,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
+            **outcome_of(result),
             entries=tuple(map(ConfigEntry.from_proto, result.entries)),
         )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> None:
-        """
-        Raises:
-            RequestFailed: this entity's configuration cannot be told.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from quorate.client.errors import RequestFailed
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +26,19 @@ class FeatureInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureResult:
+class FeatureResult(Outcome):
     """Outcome for one feature; ``level`` is in force from now on."""
 
     name: str
     level: int
-    error_code: int
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.FeatureResult) -> "FeatureResult":
         return cls(
             name=result.name,
             level=result.level,
-            error_code=result.error_code,
-            message=result.error_message,
+            **outcome_of(result),
         )
 
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> "FeatureResult":
-        """This result.
-
-        Raises:
-            RequestFailed: the change was refused.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message or f"feature {self.name!r}")
-        return self
+    def _refusal(self) -> str:
+        return self.message or f"feature {self.name!r}"

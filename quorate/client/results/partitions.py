@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from quorate.client.errors import error_name
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,28 +26,19 @@ class ElectionType(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
-    """Outcome for one partition; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+class PartitionResult(Outcome):
+    """Outcome for one partition."""
 
     topic: str
     partition: int
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.PartitionResult) -> "PartitionResult":
         return cls(
             topic=result.topic,
             partition=result.partition,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
+            **outcome_of(result),
         )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from quorate.client.errors import RequestFailed, error_name
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 DEFAULT = ""
 """In place of a name: the default of users or client ids, for those without a quota themselves."""
@@ -48,36 +48,14 @@ class QuotaAlteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaResult:
-    """Outcome for one entity; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+class QuotaResult(Outcome):
+    """Outcome for one entity."""
 
     entity: QuotaEntity
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.QuotaResult) -> "QuotaResult":
-        return cls(
-            entity=QuotaEntity.from_proto(result.entity),
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
-        )
-
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> "QuotaResult":
-        """This result.
-
-        Raises:
-            RequestFailed: the change was refused.
-        """
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message)
-        return self
+        return cls(entity=QuotaEntity.from_proto(result.entity), **outcome_of(result))
 
 
 class _Match(IntEnum):

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
-from quorate.client.errors import RequestFailed, ThrottlingQuotaExceededError, error_name
+from quorate.client.errors import ThrottlingQuotaExceededError
+from quorate.client.results.outcome import Outcome, outcome_of
 from quorate_proto.v1 import admin_pb2, errors_pb2, replication_pb2
 
 
@@ -83,16 +85,13 @@ class DeleteTopicsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
-    """Outcome for one topic; ``error`` is Kafka's error name, ``"NONE"`` for success.
+class TopicResult(Outcome):
+    """Outcome for one topic.
 
     ``throttle_time_ms``: what is refused over a quota is to be tried again after so long.
     """
 
     name: str
-    error_code: int
-    error: str
-    message: str
     topic_id: bytes
     num_partitions: int
     replication_factor: int
@@ -102,9 +101,7 @@ class TopicResult:
     def from_proto(cls, result: admin_pb2.TopicResult, throttle_time_ms: int = 0) -> "TopicResult":
         return cls(
             name=result.name,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
+            **outcome_of(result),
             topic_id=result.topic_id,
             num_partitions=result.num_partitions,
             replication_factor=result.replication_factor,
@@ -112,15 +109,11 @@ class TopicResult:
         )
 
     @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    @property
     def is_over_quota(self) -> bool:
         """Refused for now: to be tried again after ``throttle_time_ms``."""
         return _is_over_quota(self.error_code)
 
-    def raise_for_error(self) -> "TopicResult":
+    def raise_for_error(self) -> Self:
         """This result.
 
         Raises:
@@ -129,11 +122,12 @@ class TopicResult:
         """
         if self.is_over_quota:
             raise ThrottlingQuotaExceededError(
-                self.throttle_time_ms, self.error_code, self.message or f"topic {self.name!r}"
+                self.throttle_time_ms, self.error_code, self._refusal()
             )
-        if not self.ok:
-            raise RequestFailed(self.error_code, self.message or f"topic {self.name!r}")
-        return self
+        return Outcome.raise_for_error(self)
+
+    def _refusal(self) -> str:
+        return self.message or f"topic {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

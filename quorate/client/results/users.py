@@ -5,8 +5,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.client.errors import RequestFailed, error_name
-from quorate_proto.v1 import admin_pb2, errors_pb2
+from quorate.client.results.outcome import Outcome, outcome_of
+from quorate_proto.v1 import admin_pb2
 
 MECHANISM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 MECHANISM_NAMES: Final = {number: name for name, number in MECHANISM_NUMBERS.items()}
@@ -68,31 +68,17 @@ class ScramDeletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScramResult:
-    """Outcome for one user; ``error`` is Kafka's error name, ``"NONE"`` for success."""
+class ScramResult(Outcome):
+    """Outcome for one user."""
 
     user: str
-    error_code: int
-    error: str
-    message: str
 
     @classmethod
     def from_proto(cls, result: admin_pb2.ScramResult) -> "ScramResult":
-        return cls(
-            user=result.user,
-            error_code=result.error_code,
-            error=error_name(result.error_code),
-            message=result.error_message,
-        )
+        return cls(user=result.user, **outcome_of(result))
 
-    @property
-    def ok(self) -> bool:
-        return self.error_code == errors_pb2.NONE
-
-    def raise_for_error(self) -> None:
-        """Raises: RequestFailed: it was refused."""
-        if not self.ok:
-            raise RequestFailed(self.error_code, f"user {self.user}: {self.message}")
+    def _refusal(self) -> str:
+        return f"user {self.user}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
