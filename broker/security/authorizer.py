@@ -15,7 +15,7 @@ from broker.security.authorizer_config import (
     AUTHORIZER_CLASS_NAME,
     SUPER_USERS,
 )
-from broker.security.grpc_caller import caller
+from broker.security.grpc_caller import Caller, caller
 from broker.security.principal import ANONYMOUS, CLUSTER_ADMIN, KafkaPrincipal, parse_principal
 from metadata_log.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from metadata_log.configuration import Values
@@ -57,13 +57,6 @@ class Asker(Protocol):
     def client_host(self) -> str: ...
 
 
-class Caller(NamedTuple):
-    """Of a request with a context of its own."""
-
-    principal: KafkaPrincipal
-    client_host: str
-
-
 def caller_of(context: admin_pb2.RequestContext) -> Caller:
     """The original asker of a request that was forwarded, or came over gRPC (F5)."""
     name = context.principal_name
@@ -100,8 +93,7 @@ class Authorizer:
 
     def rights_of_caller(self) -> "Rights":
         """Of who makes the gRPC call that is being served."""
-        found = caller()
-        return Rights(self, found.principal, found.host)
+        return self.rights_of(caller())
 
     def allowed(
         self,

@@ -7,10 +7,10 @@ from broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 
 class Caller(NamedTuple):
-    """A client of the gRPC listener."""
+    """Who asks: a client of the gRPC listener, or the one that a request was forwarded for."""
 
     principal: KafkaPrincipal
-    host: str
+    client_host: str
 
 
 _NOBODY: Final = Caller(ANONYMOUS, "")

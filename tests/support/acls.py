@@ -1,6 +1,7 @@
 """Access control entries for tests, in few words."""
 
-from broker.security.authorizer import Authorizer, AuthorizerSettings, Caller
+from broker.security.authorizer import Authorizer, AuthorizerSettings
+from broker.security.grpc_caller import Caller
 from broker.security.principal import ANONYMOUS
 from metadata_log.acls import AclEntry, AclOperation, AclPattern, AclPermission, PatternType
 from metadata_log.acls import ResourceType as Resource

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.security.authorizer import Authorizer, AuthorizerSettings, Caller
+from broker.security.authorizer import Authorizer, AuthorizerSettings
+from broker.security.grpc_caller import Caller
 from broker.security.principal import KafkaPrincipal
 from broker.security.token_access import describing_with
 from metadata_log.acls import AclOperation, ResourceType
