@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from broker.config.spec import quorum_security
-from broker.grpc_options import GRPC_OPTIONS
+from broker.grpc_options import GRPC_MESSAGE_BYTES_MAX, GRPC_OPTIONS, GRPC_REQUEST_BYTES_MAX
 from broker.grpc_refusals import GrpcRefusals
 from broker.security.client_guard import ClientGuard
 from broker.security.grpc_config import (
@@ -76,7 +76,8 @@ def client_listener(
     refusals: GrpcRefusals,
 ) -> GrpcListener:
     """For clients. ``security`` None: plain text."""
-    server = _server(ClientGuard(authenticator(config, passwords), refusals.clients))
+    guard = ClientGuard(authenticator(config, passwords), refusals.clients)
+    server = _server(guard, request_bytes_max=GRPC_REQUEST_BYTES_MAX)
     if security is None:
         return GrpcListener(server)
     required = config[GRPC_CLIENT_AUTH] == REQUIRED
@@ -132,5 +133,8 @@ def _of_cluster(config: Configuration) -> RenewableSecurity | None:
     return RenewableSecurity(load)
 
 
-def _server(*guards: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
-    return grpc.aio.server(interceptors=list(guards), options=list(GRPC_OPTIONS))
+def _server(
+    *guards: grpc.aio.ServerInterceptor, request_bytes_max: int = GRPC_MESSAGE_BYTES_MAX
+) -> grpc.aio.Server:
+    options = dict(GRPC_OPTIONS) | {"grpc.max_receive_message_length": request_bytes_max}
+    return grpc.aio.server(interceptors=list(guards), options=list(options.items()))

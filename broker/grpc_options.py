@@ -5,6 +5,9 @@ from typing import Final
 GRPC_MESSAGE_BYTES_MAX: Final = 512 << 20
 """Replication frames hold at least one whole batch, and batches have their own limit."""
 
+GRPC_REQUEST_BYTES_MAX: Final = 16 << 20
+"""What a client may send. A request is received before anybody can look whose it is."""
+
 GrpcOption = tuple[str, int]
 
 GRPC_OPTIONS: Final[tuple[GrpcOption, ...]] = (

@@ -112,6 +112,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._over:
+            return  # A closing TLS transport still delivers what it had received.
         try:
             frames = self._frames.received(nbytes)
             if self._is_open:
@@ -156,10 +158,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._write_answers()
         if not self._is_open:
             self._let_in()
-        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0]):
-            self._start(self._waiting.popleft())
         if self._over:
             return
+        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0]):
+            self._start(self._waiting.popleft())
         if self._draining and not self._running:
             self._over = True
             self._transport.close()

@@ -11,6 +11,10 @@ from uuid import UUID
 MAX_ELEMENTS: Final = 1 << 20
 """Array elements of one request: a frame of empty strings must not become gigabytes of objects."""
 
+TEXT_BYTES_MAX: Final = 0x7FFF
+"""Of a string, however its length is written: Kafka's own limit. What is done with names takes time
+and memory by their length."""
+
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -98,6 +102,10 @@ class Cursor:
         length = self.uvarint() - 1 if flexible else self.int16()
         if length == -1:
             return None
+        if length > TEXT_BYTES_MAX:
+            raise MalformedRequest(
+                f"string of {length} bytes at byte {self.offset}: at most {TEXT_BYTES_MAX}"
+            )
         start = self.offset
         try:
             return str(self.slice(length), "utf-8")

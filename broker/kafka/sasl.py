@@ -6,7 +6,6 @@ nor what was wrong can be read from the answer or its time (``broker.security.sa
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from broker.kafka import codec
@@ -15,13 +14,11 @@ from broker.kafka.requests import Buffers, CloseConnection, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.security.config import FAILED_AUTHENTICATION_DELAY_MS
 from broker.security.mechanism import Challenge, Costly, SaslRefused
+from broker.security.passwords import HASHING
 from broker.security.sasl import OutOfOrder, SaslSession, UnsupportedMechanism
 from quorate_proto.v1 import errors_pb2
 
 _log: Final = logging.getLogger(__name__)
-
-_PASSWORDS: Final = ThreadPoolExecutor(2, thread_name_prefix="password")
-"""Passwords in clear cost milliseconds each: whoever sends many keeps these busy, not the loop."""
 
 
 async def handshake(services: KafkaServices, context: RequestContext, request: Message) -> Buffers:
@@ -83,7 +80,7 @@ async def _step(sasl: SaslSession, token: bytes) -> tuple[bytes, int]:
     if isinstance(step, Costly):
         loop = asyncio.get_running_loop()
         try:
-            step = await loop.run_in_executor(_PASSWORDS, step.verdict)
+            step = await loop.run_in_executor(HASHING, step.verdict)
         except SaslRefused:
             sasl.refused()
             raise

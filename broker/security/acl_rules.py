@@ -7,7 +7,7 @@ is allowed by what implies it; it is denied only by name, or by ALL.
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from metadata_log.acls import (
     ANY_HOST,
@@ -38,6 +38,8 @@ _IMPLIED_BY: Final = {
 _ALLOWED_BY: Final[Mapping[AclOperation, frozenset[int]]] = MappingProxyType(
     {one: _DENIED_BY[one] | _IMPLIED_BY.get(one, set()) for one in AclOperation}
 )
+
+PrefixLengths: TypeAlias = frozenset[int]
 
 SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = MappingProxyType(
     {
@@ -82,11 +84,15 @@ def decide(
     operation: AclOperation,
     resource_type: ResourceType,
     name: str,
+    lengths: PrefixLengths,
 ) -> bool | None:
-    """Whether the entries allow it; None: not one of them is about the resource."""
+    """Whether the entries allow it; None: not one of them is about the resource.
+
+    ``lengths``: ``prefix_lengths(acls)``.
+    """
     denied_by, allowed_by = _DENIED_BY[operation], _ALLOWED_BY[operation]
     found = allowed = False
-    for pattern in patterns_over(resource_type, name):
+    for pattern in patterns_over(resource_type, name, lengths):
         by_principal = acls.get(pattern)
         if by_principal is None:
             continue
@@ -99,12 +105,24 @@ def decide(
     return allowed if found else None
 
 
-def patterns_over(resource_type: int, name: str) -> Iterator[AclPattern]:
-    """Every pattern that applies to the resource: few beside those that may exist."""
+def prefix_lengths(acls: Acls) -> PrefixLengths:
+    """How long the prefixes are that entries are about."""
+    return frozenset(
+        len(pattern.name) for pattern in acls if pattern.pattern_type == PatternType.PREFIXED
+    )
+
+
+def patterns_over(resource_type: int, name: str, lengths: PrefixLengths) -> Iterator[AclPattern]:
+    """Every pattern that may apply to the resource.
+
+    A long name, made up by whoever asks, has as many prefixes as characters: only those of a length
+    that some entry has are looked up.
+    """
     yield AclPattern(resource_type, PatternType.LITERAL, name)
     yield AclPattern(resource_type, PatternType.LITERAL, ANY_RESOURCE)
-    for length in range(1, len(name) + 1):
-        yield AclPattern(resource_type, PatternType.PREFIXED, name[:length])
+    for length in lengths:
+        if length <= len(name):
+            yield AclPattern(resource_type, PatternType.PREFIXED, name[:length])
 
 
 def decide_on_any(
@@ -114,6 +132,7 @@ def decide_on_any(
     operation: AclOperation,
     resource_type: ResourceType,
     *,
+    lengths: PrefixLengths,
     allowed_without: bool,
 ) -> bool:
     """Whether there may be a resource of the type on which the operation is allowed (KIP-679).
@@ -126,20 +145,23 @@ def decide_on_any(
         if pattern.resource_type != resource_type:
             continue
         for entry in _entries_about(by_principal, principal, host):
-            if entry.permission == AclPermission.DENY and entry.operation in _DENIED_BY[operation]:
-                denied.add(pattern)
+            if entry.permission == AclPermission.DENY:
+                if entry.operation in _DENIED_BY[operation]:
+                    denied.add(pattern)
             elif entry.operation in _ALLOWED_BY[operation]:
                 allowed.add(pattern)
     if AclPattern(resource_type, PatternType.LITERAL, ANY_RESOURCE) in denied:
         return False
-    return allowed_without or any(not _is_dominated(pattern, denied) for pattern in allowed)
+    return allowed_without or any(
+        not _is_dominated(pattern, denied, lengths) for pattern in allowed
+    )
 
 
-def _is_dominated(allowed: AclPattern, denied: set[AclPattern]) -> bool:
+def _is_dominated(allowed: AclPattern, denied: set[AclPattern], lengths: PrefixLengths) -> bool:
     """Whether what is denied covers all that the pattern allows."""
     if allowed.pattern_type == PatternType.LITERAL and allowed.name == ANY_RESOURCE:
         return False
-    over = patterns_over(allowed.resource_type, allowed.name)
+    over = patterns_over(allowed.resource_type, allowed.name, lengths)
     return any(
         pattern in denied
         for pattern in over

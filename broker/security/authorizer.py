@@ -8,8 +8,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
+import immutables
+
 from broker.errors import KafkaError
-from broker.security.acl_rules import SUPPORTED_OPERATIONS, decide, decide_on_any
+from broker.security.acl_rules import SUPPORTED_OPERATIONS, decide, decide_on_any, prefix_lengths
 from broker.security.authorizer_config import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
@@ -25,6 +27,12 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 50_000
 """Decisions that are remembered; then all are forgotten, and made again as they are asked for."""
+
+REMEMBERED_NAME_MAX: Final = 256
+"""Of a longer resource nothing is remembered: who asks could make up names to fill memory with."""
+
+SHOWN_NAME_MAX: Final = 256
+"""Characters of a name that logs and messages show."""
 
 _Question = tuple[str, str, AclOperation, ResourceType, str | None]
 """Principal, host, operation, type and name of the resource; None: any of the type."""
@@ -71,6 +79,7 @@ class Authorizer:
         self._settings = settings
         self._decided_for: Acls | None = None
         self._decided: dict[_Question, bool] = {}
+        self._prefix_lengths = prefix_lengths(immutables.Map())
 
     @property
     def enabled(self) -> bool:
@@ -110,9 +119,14 @@ class Authorizer:
         if who in self._settings.super_users or principal == CLUSTER_ADMIN:
             return True
         acls = self._acls()
-        if acls is not self._decided_for or len(self._decided) >= REMEMBERED_MAX:
-            self._decided_for, self._decided = acls, {}
+        if acls is not self._decided_for:
+            self._decided_for, self._prefix_lengths = acls, prefix_lengths(acls)
+            self._decided = {}
+        elif len(self._decided) >= REMEMBERED_MAX:
+            self._decided = {}
         question = (who, host, operation, resource_type, resource_name)
+        if resource_name is not None and len(resource_name) > REMEMBERED_NAME_MAX:
+            return self._decide(acls, question)
         known = self._decided.get(question)
         if known is None:
             known = self._decided[question] = self._decide(acls, question)
@@ -122,8 +136,16 @@ class Authorizer:
         who, host, operation, resource_type, name = question
         without = self._settings.allow_everyone_if_no_acl_found
         if name is None:
-            return decide_on_any(acls, who, host, operation, resource_type, allowed_without=without)
-        decision = decide(acls, who, host, operation, resource_type, name)
+            return decide_on_any(
+                acls,
+                who,
+                host,
+                operation,
+                resource_type,
+                lengths=self._prefix_lengths,
+                allowed_without=without,
+            )
+        decision = decide(acls, who, host, operation, resource_type, name, self._prefix_lengths)
         return without if decision is None else decision
 
 
@@ -200,7 +222,7 @@ class Rights:
         """What somebody is told who may not."""
         return (
             f"{self.principal} from {self._host} is not allowed to {operation.name} "
-            f"{resource_type.name} {name!r}"
+            f"{resource_type.name} {name[:SHOWN_NAME_MAX]!r}"
         )
 
     def topics(
@@ -230,9 +252,15 @@ class Rights:
     def _log_denied(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         log.info(
             "Principal = %s is Denied Operation = %s from host = %s on resource = %s:LITERAL:%s",
-            self.principal,
+            _shown(str(self.principal)),
             operation.name,
             self._host,
             resource_type.name,
-            name,
+            _shown(name),
         )
+
+
+def _shown(name: str) -> str:
+    """As a log may hold it: whoever asks chose it, and it must not begin a line of its own."""
+    cut = name[:SHOWN_NAME_MAX]
+    return cut if cut.isprintable() else repr(cut)

@@ -55,5 +55,6 @@ def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: 
     request.context.principal_name = str(principal)
     request.context.token_authenticated = principal.token_authenticated
     request.context.client_host = host
+    request.context.ClearField("api_name")  # The audit trail names the method itself.
     request.context.forwarded_by = NOT_FORWARDED
     request.context.accept_over_quota = False

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from broker.security.config import SSL_PRINCIPAL_MAPPING_RULES
 from broker.security.grpc_config import GRPC_SECURITY_PROTOCOL, SASL_SSL
-from broker.security.passwords import CheckPassword
+from broker.security.passwords import HASHING, CheckPassword
 from broker.security.principal import ANONYMOUS, KafkaPrincipal
 from broker.security.principal_mapping import PrincipalMapping
 from metadata_log.configuration import Configuration
@@ -53,7 +53,8 @@ class Passwords:
         key = (user, hashlib.sha256(password.encode()).digest())
         found = self._known.get(key)
         if found is None:
-            found = await asyncio.to_thread(self._verify, user, password)
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(HASHING, self._verify, user, password)
             if found is not None and version is self._version():
                 self._known[key] = found
         return found

@@ -1,6 +1,7 @@
 """Passwords held against SCRAM credentials, for those who send them in clear over TLS."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from broker.security.principal import KafkaPrincipal
@@ -10,6 +11,10 @@ from metadata_log.records import ScramCredential
 
 CheckPassword: TypeAlias = Callable[[str, str], KafkaPrincipal | None]
 """(user, password) → who that is; None: unknown, or the password is wrong."""
+
+HASHING: Final = ThreadPoolExecutor(2, thread_name_prefix="password")
+"""Passwords in clear cost milliseconds each: whoever sends many, without being known yet, keeps
+these busy, and neither the loop nor the threads that others wait for."""
 
 _NOBODYS: Final = ScramCredential(
     salt=bytes(16), stored_key=bytes(64), server_key=bytes(64), iterations=DEFAULT_ITERATIONS

@@ -1,5 +1,6 @@
 """Changes of configuration: keys checked, then one operation per entity (F3)."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -18,6 +19,8 @@ NewValues = Mapping[str, str | None]
 
 KeyOf = Callable[[str], ConfigKey[Any]]
 """Name → the key, of one entity; raises ConfigError where that entity has none of that name."""
+
+_BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 TYPES: Final = ("topic", "broker")
 
@@ -105,8 +108,8 @@ def keys_of(image: Image, entity_type: str, name: str) -> KeyOf:
                 )
             return TOPIC_SPEC.key
         case "broker":
-            if name != EVERY_BROKER and not (name.isdecimal() and name == str(int(name))):
-                raise KafkaError(errors_pb2.INVALID_REQUEST, f"{name!r} is no broker id")
+            if name != EVERY_BROKER and not _BROKER_ID.fullmatch(name):
+                raise KafkaError(errors_pb2.INVALID_REQUEST, f"{name[:50]!r} is no broker id")
             return lambda key: dynamic_key(key, of_every_broker=name == EVERY_BROKER)
     raise KafkaError(
         errors_pb2.INVALID_REQUEST,

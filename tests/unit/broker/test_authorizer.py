@@ -257,3 +257,37 @@ def test_settings_come_from_the_configuration() -> None:
     )
     with pytest.raises(ConfigError, match=r"authorizer\.class\.name=com\.example"):
         BROKER_SPEC.parse({**needed, "authorizer.class.name": "com.example.Mine"})
+
+
+def test_a_name_that_somebody_made_up_costs_no_more_for_its_length() -> None:
+    looked_up = []
+
+    class Counted(dict[Any, Any]):
+        def get(self, pattern: Any, default: Any = None) -> Any:  # noqa: ANN401 - as dict's
+            looked_up.append(pattern)
+            return super().get(pattern, default)
+
+    acls = log_with(acl("User:alice", Op.READ, TOPIC, "xx", prefixed=True)).image.acls
+    counted: Any = Counted(acls.items())
+    found = Authorizer(lambda: counted, AuthorizerSettings(enabled=True))
+    assert may(found, Op.READ, "x" * 30_000)
+    assert len(looked_up) == 3, "the name, any name, and the one prefix there is"
+    assert not found._decided, "who asks could fill the memory with names"
+
+
+def test_denying_what_would_imply_an_operation_allows_it_nowhere() -> None:
+    found = authorizer(acl("User:alice", Op.READ, TOPIC, "orders", deny=True))
+    assert not found.allowed(ALICE, HOST, Op.DESCRIBE, TOPIC, None)
+    found = authorizer(acl("User:alice", Op.READ, TOPIC, "orders"))
+    assert found.allowed(ALICE, HOST, Op.DESCRIBE, TOPIC, None)
+
+
+def test_a_name_cannot_forge_a_line_of_the_log_nor_fill_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rights = authorizer().rights_of(Alice())
+    with caplog.at_level(logging.INFO):
+        assert not rights.may_topic(Op.READ, "x\nPrincipal = User:bob is Allowed")
+        assert not rights.may_topic(Op.READ, "y" * 30_000)
+    assert all("\n" not in one and len(one) < 1_000 for one in caplog.messages)
+    assert len(rights.refusal(Op.READ, TOPIC, "y" * 30_000)) < 1_000

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from broker.grpc_listener import (
     inter_broker_listener,
     read_certificates,
 )
+from broker.grpc_options import GRPC_REQUEST_BYTES_MAX
 from broker.grpc_refusals import GrpcRefusals
 from broker.peers import Peer, PeerChannels, open_channel
 from broker.security.grpc_caller import Caller, caller
@@ -252,12 +254,28 @@ async def test_f5_q14_a_client_cannot_say_who_it_is_nor_that_it_is_old(
         request.context.token_authenticated = True
         request.context.accept_over_quota = True
         request.context.client_host = "10.0.0.9"
+        request.context.api_name = "DescribeCluster"
         assert await ask(channel, request) is grpc.StatusCode.OK
     context = served.requests[0].context
+    assert not context.api_name, "the audit trail tells what was really asked"
     assert not context.accept_over_quota, "a quota is not walked around (Q14)"
     assert (context.principal_name, context.forwarded_by) == ("User:ANONYMOUS", -1)
     assert (context.client_host, context.token_authenticated) == ("127.0.0.1", False)
     assert served.callers == [Caller(ANONYMOUS, "127.0.0.1")]
+
+
+async def test_a_client_cannot_fill_the_memory_before_it_is_known(
+    authority: CertificateAuthority,
+) -> None:
+    name = "x" * GRPC_REQUEST_BYTES_MAX
+    huge = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name=name)])
+    options = [("grpc.max_send_message_length", -1)]
+    async with (
+        serving(for_clients(configured(authority))) as (served, endpoint),
+        grpc.aio.insecure_channel(str(endpoint), options=options) as channel,
+    ):
+        assert await ask(channel, huge) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert served.requests == []
 
 
 async def test_what_is_for_brokers_is_not_served_to_clients(
@@ -330,6 +348,8 @@ async def test_a_verified_password_is_remembered_until_a_user_changes() -> None:
     version: list[object] = [object()]
 
     def verify(user: str, password: str) -> KafkaPrincipal | None:
+        hashed_by = threading.current_thread().name
+        assert hashed_by.startswith("password"), "others wait for the loop's own threads"
         asked.append(password)
         return KafkaPrincipal(user) if password == "right" else None
 

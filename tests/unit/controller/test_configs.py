@@ -253,3 +253,9 @@ async def test_f3_what_is_only_validated_is_not_written(cluster: Cluster) -> Non
     replace.validate_only = False
     await cluster.active.carry_out(ALTER_CONFIGS, replace)
     assert dict(cluster.image.config("topic", "t")) == {"min.insync.replicas": "2"}
+
+
+@pytest.mark.parametrize("name", ["9" * 5_000, "x", "-1", "01", "\u0661"])
+def test_what_is_no_broker_id_is_refused(name: str) -> None:
+    change = admin_pb2.ConfigChange(entity_type="broker", entity_name=name, values={RATE: "1"})
+    assert Configs().alter(change) == [errors_pb2.INVALID_REQUEST]

@@ -386,3 +386,18 @@ def test_whatever_kio_can_write_is_read(key: int, version: int, data: st.DataObj
     cursor = Cursor(memoryview(out.getvalue()))
     APIS[key].decode_body(version, cursor)
     assert cursor.offset == len(out.getvalue())
+
+
+@pytest.mark.parametrize("flexible", [True, False])
+def test_a_string_is_no_longer_than_kafkas(flexible: bool) -> None:
+    def encoded(length: int) -> bytearray:
+        out = bytearray()
+        if flexible:
+            codec.append_uvarint(out, length + 1)
+        else:
+            out += length.to_bytes(2, "big")
+        return out + b"x" * length
+
+    assert Cursor(memoryview(encoded(0x7FFF))).text(flexible=flexible) == "x" * 0x7FFF
+    with pytest.raises(MalformedRequest):
+        Cursor(memoryview(encoded(0x8000))).text(flexible=flexible)

@@ -11,7 +11,7 @@ from broker.kafka.connection import ConnectionLimits, KafkaConnection
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.requests import Buffers, CloseConnection, Request
 from broker.quota.throttle import Throttle
-from broker.security.door import ClientSession
+from broker.security.door import OPEN_DOOR, ClientSession, Door, Stranger
 from tests.support.kafka_wire import sized
 
 
@@ -96,7 +96,7 @@ class Script:
 class Bench:
     """A connection between a scripted decoder and a fake transport."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, *, door: Door = OPEN_DOOR, **limits: int) -> None:
         self.script = Script()
         self.transport = FakeTransport()
         self.events: list[str] = []
@@ -105,6 +105,7 @@ class Bench:
             ConnectionLimits(frame_bytes=1 << 20, **limits),
             lambda _: self.events.append("opened"),
             lambda _: self.events.append("closed"),
+            door,
         )
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
@@ -246,6 +247,29 @@ async def test_a_malformed_request_closes_with_peer_and_reason(
     assert bench.transport.closed
     assert "10.0.0.9:4321" in caplog.text
     assert "no such thing as bad2" in caplog.text
+    assert bench.script.started == []
+
+
+async def test_nothing_that_comes_after_the_close_is_started() -> None:
+    bench = Bench()
+    bench.receive("bad1")
+    assert bench.transport.closed
+    bench.receive("r2")  # A closing TLS transport delivers what it had received.
+    await settle()
+    assert bench.script.started == []
+
+
+async def test_a_certificate_that_is_nobodys_asks_for_nothing_while_it_is_closed_out() -> None:
+    class Closed:
+        listener, sasl = "SSL", None
+
+        def enter(self, client_host: str, certificate_der: bytes | None) -> ClientSession:
+            raise Stranger("fits no rule")
+
+    bench = Bench(door=cast("Door", Closed()))
+    assert bench.transport.closed
+    bench.receive("r1")
+    await settle()
     assert bench.script.started == []
 
 
