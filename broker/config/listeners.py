@@ -23,6 +23,22 @@ SOCKET_REQUEST_MAX_BYTES: Final = ConfigKey(
     at_least=1024,
     doc="Largest Kafka request frame accepted; a larger one closes its connection.",
 )
+MAX_CONNECTIONS: Final = ConfigKey(
+    name="max.connections",
+    type=int,
+    default=2**31 - 1,
+    at_least=1,
+    at_most=2**31 - 1,
+    doc="Kafka connections that a broker holds; further ones are closed at once.",
+)
+MAX_CONNECTIONS_PER_IP: Final = ConfigKey(
+    name="max.connections.per.ip",
+    type=int,
+    default=2**31 - 1,
+    at_least=1,
+    at_most=2**31 - 1,
+    doc="Kafka connections from one address; further ones are closed at once.",
+)
 FETCH_MAX_BYTES: Final = ConfigKey(
     name="fetch.max.bytes",
     type=int,

@@ -43,10 +43,12 @@ class ConnectionLimits:
     """What one connection may hold.
 
     ``in_flight_bytes``: requests and the largest answers they may get; one request alone may exceed
-    it. ``frame_bytes``: socket.request.max.bytes.
+    it. ``frame_bytes``: socket.request.max.bytes. ``login_ms``: how long a client may take to
+    authenticate: whoever does not want to come in shall not stand in the door.
     """
 
     frame_bytes: int
+    login_ms: int = 30_000
     in_flight_bytes: int = 128 << 20
     in_flight_requests: int = 128
 
@@ -83,23 +85,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._unmuted_at_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
+        self._login_ends: asyncio.TimerHandle | None = None
         self._draining = False
         self._over = False
         self._transport: asyncio.Transport
         self._session = ClientSession("")
         self._is_open = True
         self.peer = "?"
+        self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        host = ""
         if address:
-            host = str(address[0])
+            self.host = str(address[0])
             self.peer = f"{address[0]}:{address[1]}"
         self._on_opened(self)
+        if self._over:
+            return
         try:
-            self._session = self._door.enter(host, _certificate(transport))
+            self._session = self._door.enter(self.host, _certificate(transport))
         except Stranger as error:
             self._close(str(error))
             return
@@ -107,6 +112,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._is_open:
             limit = min(self._door.login_frame_bytes, self._limits.frame_bytes)
             self._frames.expect(limit, SASL_SERVER_MAX_RECEIVE_SIZE.name, least_bytes=0)
+            self._login_ends = asyncio.get_running_loop().call_later(
+                self._limits.login_ms / 1_000, self._too_late
+            )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.buffer()
@@ -137,8 +145,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._over = True
         self._waiting.clear()
         self._undecoded.clear()
-        if self._unmuting is not None:
-            self._unmuting.cancel()
+        for timer in (self._unmuting, self._login_ends):
+            if timer is not None:
+                timer.cancel()
         for running in self._running:
             if running.request.abandonable:
                 running.task.cancel()
@@ -175,6 +184,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_open = self._session.is_open
         if self._is_open:
             self._frames.expect(self._limits.frame_bytes)
+            if self._login_ends is not None:
+                self._login_ends.cancel()
         try:
             while self._undecoded:
                 self._waiting.append(self._decoder.decode(self._undecoded.popleft(), self._session))
@@ -264,6 +275,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unmuting = None
         if not self._over:
             self._advance()
+
+    def _too_late(self) -> None:
+        if not self._over and not self._session.is_open:
+            self._close(f"it did not authenticate within {self._limits.login_ms} ms")
 
     def _close(self, reason: str) -> None:
         _log.warning("closing the connection of %s: %s", self.peer, reason)

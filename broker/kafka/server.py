@@ -3,9 +3,14 @@
 import asyncio
 import functools
 import logging
+from collections import Counter
 from typing import Final
 
-from broker.config.listeners import SOCKET_REQUEST_MAX_BYTES
+from broker.config.listeners import (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    SOCKET_REQUEST_MAX_BYTES,
+)
 from broker.kafka.apis import api_table
 from broker.kafka.connection import ConnectionLimits, KafkaConnection
 from broker.kafka.dispatch import Dispatcher
@@ -14,6 +19,7 @@ from broker.kafka.services import KafkaServices
 from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
 from metadata_log.types import Endpoint
+from quorum.refusals import Refusals
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,6 +31,10 @@ class KafkaServer:
         self._dispatcher = Dispatcher(services, api_table())
         self._limits = ConnectionLimits(frame_bytes=services.config[SOCKET_REQUEST_MAX_BYTES])
         self._connections: set[KafkaConnection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._connections_max = services.config[MAX_CONNECTIONS]
+        self._connections_per_host_max = services.config[MAX_CONNECTIONS_PER_IP]
+        self._refusals = Refusals("Kafka listener")
         self._listening: list[Listening] = []
         self._all_closed = asyncio.Event()
         self._all_closed.set()
@@ -69,11 +79,25 @@ class KafkaServer:
 
     def _remember(self, connection: KafkaConnection) -> None:
         self._connections.add(connection)
+        self._by_host[connection.host] += 1
         self._all_closed.clear()
         if self._stopping:
             connection.abort()
+        elif (limit := self._limit_reached(connection.host)) is not None:
+            self._refusals.refused(connection.host, f"{limit} connections are open already")
+            connection.abort()
+
+    def _limit_reached(self, host: str) -> str | None:
+        if len(self._connections) > self._connections_max:
+            return f"{MAX_CONNECTIONS.name}={self._connections_max}"
+        if self._by_host[host] > self._connections_per_host_max:
+            return f"{MAX_CONNECTIONS_PER_IP.name}={self._connections_per_host_max}"
+        return None
 
     def _forget(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
+        self._by_host[connection.host] -= 1
+        if not self._by_host[connection.host]:
+            del self._by_host[connection.host]
         if not self._connections:
             self._all_closed.set()

@@ -186,10 +186,16 @@ def _toml(value: object) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Readers see the old content or the new, never a part."""
+    """Readers see the old content or the new, never a part.
+
+    The owner's alone: keys that delegation tokens are made with may be in it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
     os.replace(temporary, path)
 
 

@@ -12,7 +12,7 @@ from broker.config.spec import load_config, quorum_security
 from metadata_log.configuration import ConfigError
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.errors import LocalClusterError
-from quorate.cluster.layout import load_nodes, plan_cluster, with_settings, write_config
+from quorate.cluster.layout import Node, load_nodes, plan_cluster, with_settings, write_config
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.ports import PortReservation
 from quorate.cluster.processes import is_ours
@@ -202,3 +202,10 @@ def test_settings_are_typed_and_kept_in_the_folder(tmp_path: Path) -> None:
 def test_an_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"'log\.flus': did you mean log\.flush\?"):
         check_settings({"log.flus": "os"})
+
+
+def test_configuration_files_are_their_owners_alone(tmp_path: Path) -> None:
+    node = Node("broker", 1, {"delegation.token.secret.key": "s3cret"}, tmp_path)
+    for _ in range(2):
+        write_config(node)
+        assert node.config_path.stat().st_mode & 0o777 == 0o600

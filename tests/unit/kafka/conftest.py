@@ -22,9 +22,9 @@ Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop; what is
-    muted waits in virtual time."""
-    if item.path.name == "test_muting.py":
+    """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop; who is
+    muted or late waits in virtual time."""
+    if item.path.name in ("test_muting.py", "test_login_time.py"):
         return {"virtual-time": VirtualTimeLoop}
     if "new_certificates" in item.name:
         # asyncio's own loop may lose a connection that is accepted while its server is closed.

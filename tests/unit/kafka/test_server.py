@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,3 +183,29 @@ async def test_a_taken_port_is_an_error_that_names_it(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=str(port)):
             await server.start(Endpoint("127.0.0.1", port))
         await server.stop()
+
+
+@pytest.mark.parametrize("key", ["max_connections", "max_connections_per_ip"])
+async def test_no_more_connections_are_held_than_allowed(
+    tmp_path: Path, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit: dict[str, Any] = {key: 2}
+    inside = fake_broker(tmp_path, **limit)
+    at = await inside.start()
+    held = [await WireClient.connect(at) for _ in range(2)]
+    for client in held:
+        assert (await client.ask(API_VERSIONS, 0, {})).error_code == 0
+    late = await WireClient.connect(at)
+    assert await late.is_closed()
+    assert f"{key.replace('_', '.')}=2 connections are open already" in caplog.text
+    await late.close()
+    assert (await held[0].ask(API_VERSIONS, 0, {})).error_code == 0
+    await held.pop().close()
+    while len(inside.server._connections) > 1:
+        await asyncio.sleep(0)
+    held.append(await WireClient.connect(at))
+    assert (await held[-1].ask(API_VERSIONS, 0, {})).error_code == 0
+    for client in held:
+        await client.close()
+    await inside.server.stop(grace_ms=100)
+    assert not inside.server._by_host
