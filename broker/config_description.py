@@ -65,8 +65,9 @@ def describe(
         try:
             _require_description(rights, entity)
             keys_of(image, entity.entity_type, entity.entity_name)
+            wanted = frozenset(entity.keys)
             for key, settings in _settings(image, file, broker_id, entity):
-                if settings and (not entity.keys or key.name in entity.keys):
+                if settings and (not wanted or key.name in wanted):
                     result.entries.append(_entry(key, settings, request))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message

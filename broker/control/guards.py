@@ -100,29 +100,39 @@ def _item_by_item(
         denials = [denial(rights, image, item) for _, item in asked]
         if not any(denials):
             return _everything(change, request, rights, image)
+        frame = _without(request, items)
         refused = [
-            getattr(change.failed(_only(request, items, [one]), *denied), results)[0]
-            if denied
-            else None
+            getattr(change.failed(_with(frame, [one]), *denied), results)[0] if denied else None
             for one, denied in zip(asked, denials, strict=True)
         ]
         held = [one for one, denied in zip(asked, denials, strict=True) if not denied]
-        allowed = _only(request, items, held) if held else None
+        allowed = _with(frame, held) if held else None
         return Verdict(allowed, lambda answer: _put_between(answer, results, refused))
 
     return guard
 
 
-def _only(
+def _without(
     request: Any,  # noqa: ANN401 - any change's
     fields: Sequence[str],
-    items: Sequence[tuple[str, Any]],
 ) -> Any:  # noqa: ANN401 - as the request
-    """The request with these items of those fields, and no others."""
+    """The request without its items. Made once: a copy for each of many items would be their
+    square, and who may do nothing could keep the controller from everything else.
+    """
     part = type(request)()
     part.CopyFrom(request)
     for field in fields:
         part.ClearField(field)
+    return part
+
+
+def _with(
+    frame: Any,  # noqa: ANN401 - any change's
+    items: Sequence[tuple[str, Any]],
+) -> Any:  # noqa: ANN401 - as the frame
+    """A request of these items, by their fields."""
+    part = type(frame)()
+    part.CopyFrom(frame)
     for field, item in items:
         getattr(part, field).append(item)
     return part

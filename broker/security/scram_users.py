@@ -11,9 +11,10 @@ def describe_users(
     image: Image, users: Sequence[str]
 ) -> admin_pb2.DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of these users, of all where none are named; sorted by user."""
+    wanted = frozenset(users)
     known: dict[str, list[admin_pb2.ScramCredentialInfo]] = {}
     for user, mechanism in sorted(image.scram):
-        if not users or user in users:
+        if not wanted or user in wanted:
             stored = image.scram[ScramKey(user, mechanism)]
             known.setdefault(user, []).append(
                 admin_pb2.ScramCredentialInfo(mechanism=mechanism, iterations=stored.iterations)

@@ -1,6 +1,6 @@
 """Who may do what with delegation tokens, and what any broker tells about them (KIP-48)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from broker.errors import KafkaError
 from broker.security.authorizer import Rights
@@ -87,8 +87,9 @@ def describe_tokens(
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         return answer
+    owners = frozenset(request.owners)
     for token_id, token in sorted(image.tokens.items()):
-        if not _concerns(token, request.owners):
+        if owners and owners.isdisjoint((token.owner, token.requester, *token.renewers)):
             continue
         theirs = is_theirs(token, asker)
         if theirs or may_describe(token_id, token):
@@ -111,7 +112,3 @@ def described(
         max_ms=token.max_ms,
         hmac=secret,
     )
-
-
-def _concerns(token: DelegationToken, owners: Sequence[str]) -> bool:
-    return not owners or any(is_theirs(token, owner) for owner in owners)

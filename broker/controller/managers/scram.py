@@ -21,21 +21,27 @@ class ScramDecision(NamedTuple):
     operation: Operation | None = None
 
 
+class _Changes(NamedTuple):
+    """Of one user's credentials."""
+
+    deletions: list[admin_pb2.ScramDeletion]
+    upsertions: list[admin_pb2.ScramUpsertion]
+
+
 def alter(
     image: Image, request: admin_pb2.AlterUserScramCredentialsRequest, *, office: Office
 ) -> list[ScramDecision]:
     """One decision per user, in order: all changes of a user's credentials, or none of them."""
-    users = dict.fromkeys(
-        [one.user for one in request.deletions] + [one.user for one in request.upsertions]
-    )
-    return [_alter(image, request, user, office) for user in users]
+    changes: dict[str, _Changes] = {}
+    for deletion in request.deletions:
+        changes.setdefault(deletion.user, _Changes([], [])).deletions.append(deletion)
+    for upsertion in request.upsertions:
+        changes.setdefault(upsertion.user, _Changes([], [])).upsertions.append(upsertion)
+    return [_alter(image, user, own, office) for user, own in changes.items()]
 
 
-def _alter(
-    image: Image, request: admin_pb2.AlterUserScramCredentialsRequest, user: str, office: Office
-) -> ScramDecision:
-    deletions = [one for one in request.deletions if one.user == user]
-    upsertions = [one for one in request.upsertions if one.user == user]
+def _alter(image: Image, user: str, changes: _Changes, office: Office) -> ScramDecision:
+    deletions, upsertions = changes
     try:
         mechanisms = [one.mechanism for one in deletions]
         _check_user(user, mechanisms + [one.mechanism for one in upsertions])

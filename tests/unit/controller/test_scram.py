@@ -1,5 +1,7 @@
 """SCRAM credentials decided: all changes of a user or none, and only what can be one (KIP-554)."""
 
+import time
+
 import pytest
 
 from broker.controller.managers import scram
@@ -162,3 +164,12 @@ def test_users_are_asked_for_by_name_once(world: World) -> None:
         ("bob", errors_pb2.NONE, 1),
         ("ghost", errors_pb2.RESOURCE_NOT_FOUND, 0),
     ]
+
+
+def test_many_users_take_the_controller_no_longer_than_their_number(world: World) -> None:
+    many = [f"u{number}" for number in range(10_000)]
+    began = time.process_time()
+    answer = world.alter(*(deletion(user) for user in many))
+    told = describe_users(world.image, many)
+    assert time.process_time() - began < 4, "not the square of their number"
+    assert len(answer) == len(told.users) == len(many)

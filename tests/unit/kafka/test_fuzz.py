@@ -193,7 +193,7 @@ class NoThreads:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.kafka.sasl._PASSWORDS", NoThreads())
+    monkeypatch.setattr("broker.kafka.sasl.HASHING", NoThreads())
 
 
 @pytest.mark.usefixtures("at_once")

@@ -1,5 +1,9 @@
 """What brokers tell about delegation tokens, and to whom their secrets (KIP-48)."""
 
+import time
+
+import immutables
+import msgspec
 import pytest
 
 from broker.security.token_access import describe_tokens
@@ -88,3 +92,12 @@ def test_without_a_key_there_is_nothing_to_see(image: Image) -> None:
     answer = describe_tokens(image, request("User:alice"), ())
     assert answer.error_code == errors_pb2.DELEGATION_TOKEN_AUTH_DISABLED
     assert not answer.tokens
+
+
+def test_many_owners_take_no_longer_than_their_number(image: Image) -> None:
+    tokens = immutables.Map({f"t{number}": image.tokens["t3"] for number in range(300)})
+    many = msgspec.structs.replace(image, tokens=tokens)
+    owners = [f"User:u{number}" for number in range(100_000)]
+    began = time.process_time()
+    assert not describe_tokens(many, request("User:mallory", *owners), (KEY,)).tokens
+    assert time.process_time() - began < 2, "not once per owner and token"
