@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorate.cli.kafka_errors import Troubles, explained
 from quorate.cli.options import (
     cluster_options,
     json_option,
@@ -86,8 +87,9 @@ def consume(
     }
     separator = key_separator.encode() if key_separator is not None else None
     stop = StopRule(max_messages, timeout_ms)
-    with closing(_open(config)) as consumer:
-        _assign(consumer, topic, partition, start)
+    troubles = Troubles()
+    with closing(_open({**config, "error_cb": troubles})) as consumer:
+        _assign(consumer, topic, partition, start, troubles)
         for batch in _batches(consumer, stop):
             for message in batch:
                 line = as_json_line(message) if as_json else as_line(message, separator)
@@ -157,20 +159,25 @@ def _open(config: dict[str, object]) -> "Consumer":
         raise click.ClickException(f"--consumer-property: {error.args[0].str()}") from error
 
 
-def _assign(consumer: "Consumer", topic: str, partition: int | None, start: int) -> None:
+def _assign(
+    consumer: "Consumer", topic: str, partition: int | None, start: int, troubles: Troubles
+) -> None:
     """Assigns the partitions by hand: no group, no coordinator."""
     from confluent_kafka import KafkaException, TopicPartition
 
     try:
         found = consumer.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
     except KafkaException as error:
+        consumer.poll(0)  # Has the troubles told.
+        why = troubles.with_last(error.args[0].str())
         raise click.ClickException(
-            f"no metadata of topic {topic!r}: {error.args[0].str()}: "
-            f"check that the brokers of --bootstrap-server are up"
+            f"no metadata of topic {topic!r}: {why}: check that the brokers of --bootstrap-server "
+            "are up, and what --command-config says if they ask for a login or TLS"
         ) from error
     if found.error is not None:
+        why = explained(found.error, "Describe", topic)
         raise click.ClickException(
-            f"topic {topic!r}: {found.error.str()}: `quorate topics list` shows those there are"
+            f"topic {topic!r}: {why}; `quorate topics list` shows those there are"
         )
     if partition is not None and partition not in found.partitions:
         raise click.ClickException(
@@ -207,7 +214,13 @@ def _is_error(message: "Message") -> bool:
             f"partition {message.topic()}-{message.partition()}: {error.str()}: "
             f"start within the log with --offset, or --from-beginning"
         )
-    if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise click.ClickException(f"topic {message.topic()!r}: {error.str()}")
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return True  # Partitions are assigned by hand: no group is needed.
+    if error.fatal() or error.code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    ):
+        topic = message.topic() or ""
+        raise click.ClickException(f"topic {topic!r}: {explained(error, 'Read', topic)}")
     click.echo(f"quorate: {error.str()}", err=True)
     return True

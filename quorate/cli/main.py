@@ -132,8 +132,20 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Ended as ended:
         return ended.code
     except expected_errors() as error:
-        click.echo(f"quorate: {error}", err=True)
+        click.echo(f"quorate: {_advised(error)}", err=True)
         return EXIT_ERROR
+
+
+def _advised(error: Exception) -> str:
+    """The error, and what to do where somebody has no right; the error names who and to what."""
+    text = str(error)
+    refused = str(getattr(error, "error", "")).endswith("AUTHORIZATION_FAILED")
+    if not refused and "is not allowed to" not in text:
+        return text
+    return (
+        f"{text}: have it allowed with `quorate acls --add`, or say who you are with "
+        "--command-config"
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.kafka_errors import Troubles, explained
 from quorate.cli.options import (
     cluster_options,
     json_option,
@@ -37,7 +38,7 @@ class Delivery:
             self.acknowledged += 1
             return
         self.failed += 1
-        self.first_error = self.first_error or error.str()
+        self.first_error = self.first_error or explained(error, "Write", message.topic() or "")
 
 
 @click.command()
@@ -144,8 +145,9 @@ def _produce_all(
 ) -> Delivery:
     from confluent_kafka import KafkaException, Producer
 
+    troubles = Troubles()
     try:
-        producer = Producer(config)
+        producer = Producer({**config, "error_cb": troubles})
     except KafkaException as error:
         raise click.ClickException(f"--producer-property: {error.args[0].str()}") from error
     delivery = Delivery()
@@ -157,6 +159,7 @@ def _produce_all(
                 producer.poll(0)
     finally:
         producer.flush()
+    delivery.first_error = troubles.with_last(delivery.first_error)
     return delivery
 
 

@@ -62,15 +62,17 @@ def as_document(status: "ClusterStatus") -> dict[str, Any]:
 
 def _show(status: "ClusterStatus") -> None:
     controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
-    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
     click.echo(f"cluster     {status.cluster_id}")
+    if not status.features:
+        # Every cluster has some: those without DESCRIBE on the cluster are not told the rest.
+        click.echo(f"controller  {controller}")
+        _show_brokers(status)
+        click.echo("the rest is told to those only who are allowed to DESCRIBE the cluster")
+        return
+    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
     click.echo(f"controller  {controller} (epoch {status.controller_epoch})")
     click.echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
-    for broker in status.brokers:
-        rack = f", rack {broker.rack}" if broker.rack else ""
-        click.echo(
-            f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
-        )
+    _show_brokers(status)
     click.echo(f"topics      {status.topics}, with {status.partitions} partitions")
     levels = ", ".join(f"{feature.name} {feature.level}" for feature in status.features)
     click.echo(f"features    {levels}")
@@ -80,6 +82,14 @@ def _show(status: "ClusterStatus") -> None:
     click.echo(f"at-min-ISR        {_names(status.at_min_isr_partitions)}")
     for alert in status.alerts:
         click.echo(f"alert       {alert}")
+
+
+def _show_brokers(status: "ClusterStatus") -> None:
+    for broker in status.brokers:
+        rack = f", rack {broker.rack}" if broker.rack else ""
+        click.echo(
+            f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
+        )
 
 
 def _names(partitions: "tuple[PartitionName, ...]") -> str:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from quorate.cli.admin import open_admin
 from quorate.cli.options import (
-    client_options,
-    cluster_options,
+    admin_options,
     json_option,
     print_json,
-    resolve_bootstrap,
     timeout_option,
 )
 
@@ -64,7 +63,7 @@ def users() -> None:
 @_mechanism_option
 @_iterations_option
 @_password_option
-@cluster_options
+@admin_options
 @timeout_option(30_000)
 def add(
     name: str,
@@ -81,7 +80,7 @@ def add(
     Example:
       quorate users add alice --password-file alice.password --data ./quorate-data
     """
-    with _admin(bootstrap_server, data, timeout_ms) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         if admin.describe_user_scram_credentials([name]):
             raise click.ClickException(
                 f"there is a user {name!r} already: change it with `quorate users alter {name}`"
@@ -95,7 +94,7 @@ def add(
 @_mechanism_option
 @_iterations_option
 @_password_option
-@cluster_options
+@admin_options
 @timeout_option(30_000)
 def alter(
     name: str,
@@ -114,7 +113,7 @@ def alter(
     Example:
       quorate users alter alice --password-file alice.password --data ./quorate-data
     """
-    with _admin(bootstrap_server, data, timeout_ms) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         known = _known(admin, name)
         _set(admin, _upsertions(name, mechanisms or tuple(known), iterations, password_file))
     click.echo(f"Changed the password of user {name!r}")
@@ -123,7 +122,7 @@ def alter(
 @users.command()
 @click.argument("name")
 @_mechanism_option
-@cluster_options
+@admin_options
 @timeout_option(30_000)
 def delete(
     name: str,
@@ -140,7 +139,7 @@ def delete(
     """
     from quorate.client.results import ScramDeletion
 
-    with _admin(bootstrap_server, data, timeout_ms) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         gone = mechanisms or tuple(_known(admin, name))
         deletions = [ScramDeletion(user=name, mechanism=one) for one in gone]
         for result in admin.alter_user_scram_credentials(deletions):
@@ -149,7 +148,7 @@ def delete(
 
 
 @users.command(name="list")
-@cluster_options
+@admin_options
 @timeout_option(10_000)
 @json_option
 def list_users(
@@ -161,13 +160,13 @@ def list_users(
     Example:
       quorate users list --data ./quorate-data --json
     """
-    with _admin(bootstrap_server, data, timeout_ms) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         _show(admin.describe_user_scram_credentials(), as_json=as_json)
 
 
 @users.command()
 @click.argument("name")
-@cluster_options
+@admin_options
 @timeout_option(10_000)
 @json_option
 def describe(
@@ -179,18 +178,9 @@ def describe(
     Example:
       quorate users describe alice --data ./quorate-data
     """
-    with _admin(bootstrap_server, data, timeout_ms) as admin:
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
         _known(admin, name)
         _show(admin.describe_user_scram_credentials([name]), as_json=as_json)
-
-
-def _admin(bootstrap_server: str | None, data: Path | None, timeout_ms: int) -> "AdminClient":
-    from quorate.client.admin import AdminClient
-
-    bootstrap = resolve_bootstrap(bootstrap_server, data)
-    return AdminClient(
-        bootstrap, timeout_ms=timeout_ms, client_id="quorate-cli", options=client_options()
-    )
 
 
 def _known(admin: "AdminClient", name: str) -> dict[str, int]:

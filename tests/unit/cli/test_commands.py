@@ -11,6 +11,8 @@ import pytest
 
 from quorate.cli import options
 from quorate.cli.main import COMMANDS, cli, run
+from quorate.client.errors import RequestFailed
+from quorate_proto.v1 import errors_pb2
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
@@ -140,3 +142,23 @@ def test_every_admin_client_of_a_command_is_told_how_to_prove_itself() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("AdminClient"):
                 given = {keyword.arg for keyword in node.keywords}
                 assert "options" in given, f"{path}, line {node.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("code", "has_advice"),
+    [(errors_pb2.CLUSTER_AUTHORIZATION_FAILED, True), (errors_pb2.INVALID_CONFIG, False)],
+)
+def test_who_has_no_right_is_told_what_to_do(
+    code: int,
+    has_advice: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refused(self: click.Group, ctx: click.Context) -> None:
+        raise RequestFailed(code, "User:bob from 1.2.3.4 …")
+
+    monkeypatch.setattr(click.Group, "invoke", refused)
+    assert run(["status"]) == 1
+    told = capsys.readouterr().err
+    assert ("User:bob from 1.2.3.4 …" in told, "quorate acls --add" in told) == (True, has_advice)
+    assert told.count("\n") == 1
