@@ -109,7 +109,7 @@ def _controller_epoch() -> list[Replacement]:
 
     return [
         (Office, "operation", operation),
-        (metadata_log.apply, "_require_epoch_given", nothing),
+        (metadata_log.apply, "_require_authority", nothing),
         (isr_rules, "require_controller", nothing),
         (topic_rules, "require_controller", nothing),
         (reassignment_rules, "require_controller", nothing),
