@@ -5,10 +5,8 @@ came back applied. Nothing is kept across tenures: a broker that becomes control
 from the image.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Set
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
 
 from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
@@ -27,17 +25,17 @@ from broker.control.changes import (
     Q,
 )
 from broker.control.ports import Carrier, ControllerQuorum, Images
-from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS, AdminRequests
+from broker.controller.admin_requests import AdminRequests
 from broker.controller.administration import Administration, Means
+from broker.controller.broker_changes import BrokerChanges
 from broker.controller.control_requests import ControlRequests
 from broker.controller.deletions import Deletions
 from broker.controller.door import AuditTrail, Door, no_trail
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import EventQueue, Priority
 from broker.controller.feature_levels import FeatureLevels
 from broker.controller.implementations import Implementations
 from broker.controller.lane import Correspondence
 from broker.controller.leader_elections import LeaderElections
-from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
 from broker.controller.partition_counts import PartitionCounts
@@ -46,28 +44,21 @@ from broker.controller.reassignment_agent import ReassignmentAgent
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
-from broker.dynamic_config import LiveConfiguration, topics_of
+from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
 from broker.metrics import Metric
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.token_keys import Keys
-from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
 from metadata_log.features import brokers_may_write
 from metadata_log.handover import CannotTakeOffice
-from metadata_log.image import EntityKey, Image
+from metadata_log.image import Image
 from metadata_log.records import OperationResult
-from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, TopicIdPartition
+from metadata_log.types import BrokerId, ControllerEpoch
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
-
-RETRY_INTERVAL_MS: Final = 100
-"""Between two attempts to write while the quorum is away."""
-
-SHUTDOWN_ROUNDS_MAX: Final = 5
-"""Attempts of one ControlledShutdown to move leaderships that ISR changes get in the way of."""
 
 Resign = Callable[[ControllerEpoch], Awaitable[None]]
 """Gives up the office of that epoch, in the metadata log."""
@@ -109,8 +100,6 @@ class Controller:
         self._resign = resign
         self._hand_over = hand_over
         self._deposed = deposed
-        self._leaving: dict[BrokerId, BrokerEpoch] = {}
-        self._brokers_due = False
         timeout_ms = config[CONTROL_REQUEST_TIMEOUT_MS]
         self._watchdog = Watchdog(
             limit_ms=config[BROKER_SESSION_TIMEOUT_MS],
@@ -133,9 +122,17 @@ class Controller:
             lambda: deposed(office.controller_epoch),
             may_act=self._watchdog.may_act,
         )
+        self._brokers = BrokerChanges(
+            office=office,
+            config=config,
+            images=images,
+            writer=self._writer,
+            events=self._events,
+            publisher=self._publisher,
+        )
         self._deletions = Deletions(office, self._writer, self._publisher, self._events)
         self._reassignments = ReassignmentAgent(
-            office, self._writer, self._publisher, self._events, self._staying
+            office, self._writer, self._publisher, self._events, self._brokers.staying
         )
         self._administration = Administration(
             Means(
@@ -175,7 +172,7 @@ class Controller:
             writer=self._writer,
             events=self._events,
             publisher=self._publisher,
-            candidates=self._staying,
+            candidates=self._brokers.staying,
         )
         self._bridge = bridge
         self._door = Door(
@@ -212,7 +209,7 @@ class Controller:
         self._watchdog.start()
         self._events.start()
         self._publisher.start(image)
-        self._brokers_changed()
+        self._brokers.look()
         self._reassignments.start()
         self._events.put(Priority.BROKERS, self._take_up_pending)
         self._features.start()
@@ -222,8 +219,7 @@ class Controller:
     def on_image(self, image: Image, changes: Changes) -> None:
         """A transaction was applied, whoever wrote it."""
         self._publisher.on_image(changes)
-        if changes.brokers or (changes.configs and may_lead_now(image, changes.configs)):
-            self._brokers_changed()
+        self._brokers.on_image(image, changes)
         if changes.configs:
             self._elections.configs_changed()
         self._reassignments.on_image(image, changes)
@@ -283,107 +279,11 @@ class Controller:
         self._counts.take_up()
         self._deletions.take_up(self._images.image.deletions)
 
-    # -- brokers ---------------------------------------------------------------------------------
-
-    def _brokers_changed(self) -> None:
-        """Brokers came or went, or may lead now where they might not: look, ahead of all else."""
-        if not self._brokers_due:
-            self._brokers_due = True
-            self._events.put(Priority.BROKERS, self._on_broker_change)
-
-    async def _on_broker_change(self) -> None:
-        self._brokers_due = False
-        while True:
-            try:
-                await self._settle_brokers()
-            except LeftOffice:
-                return
-            except QuorumError as error:
-                log.warning("broker changes wait for the quorum: %s", error)
-                await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
-            else:
-                return
-
-    async def _settle_brokers(self) -> None:
-        """Decide until the image needs no more change, then admit who has arrived.
-
-        Each round decides from a fresh image, so a change that lost against a leader's own ISR
-        change is simply decided again.
-        """
-        settled: set[TopicIdPartition] = set()
-        seen = self._images.image.brokers
-        while True:
-            image = self._images.image
-            if image.brokers != seen:
-                settled, seen = set(), image.brokers
-            operations = broker_manager.leadership_changes(
-                image,
-                self._office,
-                broker_manager.liveness(image),
-                unclean=self._unclean_allowed,
-                settled=settled,
-            )
-            if not operations:
-                break
-            log.info("leadership of %d partitions is decided anew", len(operations))
-            results = await self._writer.commit(operations)
-            settled.update(
-                broker_manager.changed_partition(operation)
-                for operation, result in zip(operations, results, strict=True)
-                if result.ok
-            )
-        await self._writer.commit(broker_manager.admissions(image, self._office))
-
-    def _unclean_allowed(self, topic: str) -> bool:
-        return self._config.of_topic(topic, TOPIC_UNCLEAN_LEADER_ELECTION)
-
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse:
         """Move the leaderships of a broker that wants to stop (scenario 11, B3)."""
-        try:
-            answer = await self._events.run(Priority.BROKERS, lambda: self._move_leaders(request))
-            self._publisher.publish()
-            await self._publisher.drained(PUBLISH_TIMEOUT_MS)
-        except LeftOffice:
-            code = errors_pb2.NOT_CONTROLLER
-        except QuorumError as error:
-            log.warning("broker %d has to wait with its stop: %s", request.broker_id, error)
-            code = errors_pb2.REQUEST_TIMED_OUT
-        else:
-            return answer
-        return control_pb2.ControlledShutdownResponse(error_code=code)
-
-    async def _move_leaders(
-        self, request: control_pb2.ControlledShutdownRequest
-    ) -> control_pb2.ControlledShutdownResponse:
-        code = broker_manager.checked_shutdown(self._images.image, request)
-        if code != errors_pb2.NONE:
-            return control_pb2.ControlledShutdownResponse(error_code=code)
-        leaving = BrokerId(request.broker_id)
-        self._leaving[leaving] = BrokerEpoch(request.broker_epoch)
-        for _ in range(SHUTDOWN_ROUNDS_MAX):
-            image = self._images.image
-            operations = broker_manager.shutdown_changes(
-                image, self._office, leaving, self._staying(image)
-            )
-            if not operations:
-                break
-            log.info("broker %d stops: %d leaderships move", leaving, len(operations))
-            await self._writer.commit(operations)
-        image = self._images.image
-        staying = self._staying(image)
-        remaining = broker_manager.remaining_leaderships(image, leaving, staying)
-        return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
-
-    def _staying(self, image: Image) -> frozenset[BrokerId]:
-        """Brokers that leaderships may move to: those that want to stop themselves are not."""
-        leaving = {
-            broker_id
-            for broker_id, epoch in self._leaving.items()
-            if broker_id in image.brokers and image.brokers[broker_id].epoch == epoch
-        }
-        return broker_manager.liveness(image).steady - leaving
+        return await self._brokers.controlled_shutdown(request)
 
     # -- administration --------------------------------------------------------------------------
 
@@ -410,15 +310,3 @@ class Controller:
         found.add(UPDATE_FEATURES, self._features.update)
         self._administration.add_to(found)
         return found
-
-
-def may_lead_now(image: Image, configs: Set[EntityKey]) -> bool:
-    """Whether changed configurations may give a partition a leader: to look costs what exists.
-
-    They decide upon unclean elections, and those are for partitions without a leader.
-    """
-    topics = topics_of(configs)
-    if topics is None:
-        return True
-    found = (image.topics.get(name) for name in topics)
-    return any(one.offline for topic in found if topic is not None for one in topic.partitions)

@@ -179,7 +179,7 @@ async def test_e4_a_controller_that_cannot_decide_gives_up_its_office(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faulty = cluster.active
-    monkeypatch.setattr(faulty, "_settle_brokers", lambda: 1 / 0)
+    monkeypatch.setattr(faulty._brokers, "_settle", lambda: 1 / 0)
     await cluster.create_topic("orders", (2, 3))
     await cluster.kill(2)
     await cluster.at_rest()
