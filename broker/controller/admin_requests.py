@@ -93,7 +93,6 @@ class AdminRequests:
             return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
-        log_outcome("CreateTopics", request.context, results)
         return admin_pb2.CreateTopicsResponse(
             topics=results, throttle_time_ms=quota.throttle_time_ms
         )
@@ -131,7 +130,6 @@ class AdminRequests:
                 result.error_message = f"the deletion of {result.name!r} goes on"
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, max(0, deadline_ms - now_ms())))
-        log_outcome("DeleteTopics", request.context, results)
         return admin_pb2.DeleteTopicsResponse(
             topics=results, throttle_time_ms=quota.throttle_time_ms
         )
@@ -204,18 +202,3 @@ def timeout_ms(context: admin_pb2.RequestContext) -> float:
 def now_ms() -> float:
     """The loop's clock: what deadlines are reckoned by."""
     return asyncio.get_running_loop().time() * 1000
-
-
-def log_outcome(
-    api: str, context: admin_pb2.RequestContext, results: Sequence[admin_pb2.TopicResult]
-) -> None:
-    """One line per request, for the operator."""
-    refused = sum(result.error_code != errors_pb2.NONE for result in results)
-    log.info(
-        "%s for %s of client %r: %d topics, %d refused",
-        api,
-        context.principal_name or "a direct client",
-        context.client_id,
-        len(results),
-        refused,
-    )

@@ -1,6 +1,5 @@
 """Changes of configuration at the controller."""
 
-import logging
 from collections.abc import Callable, Sequence
 
 from broker.controller.event_queue import LeftOffice
@@ -11,8 +10,6 @@ from broker.controller.rounds import Rounds
 from metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import SessionLost
-
-log = logging.getLogger(__name__)
 
 
 class ConfigRequests:
@@ -33,7 +30,6 @@ class ConfigRequests:
             )
         except (LeftOffice, SessionLost):
             return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        _log_outcome("IncrementalAlterConfigs", request.context, results)
         return admin_pb2.IncrementalAlterConfigsResponse(results=results)
 
     async def replace(
@@ -47,7 +43,6 @@ class ConfigRequests:
             )
         except (LeftOffice, SessionLost):
             return admin_pb2.AlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        _log_outcome("AlterConfigs", request.context, results)
         return admin_pb2.AlterConfigsResponse(results=results)
 
     async def _carried_out(
@@ -55,15 +50,3 @@ class ConfigRequests:
     ) -> list[admin_pb2.ConfigResult]:
         decisions = await self._rounds.carry_out(decide, validate_only=validate_only)
         return [decision.result for decision in decisions]
-
-
-def _log_outcome(
-    api: str, context: admin_pb2.RequestContext, results: Sequence[admin_pb2.ConfigResult]
-) -> None:
-    log.info(
-        "%s for %s of client %r: %s",
-        api,
-        context.principal_name or "a direct client",
-        context.client_id,
-        [f"{one.entity_type} {one.entity_name}" for one in results],
-    )

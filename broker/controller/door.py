@@ -2,7 +2,6 @@
 and audited (F5).
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -18,8 +17,6 @@ from broker.security.authorizer import Authorizer, caller_of
 from metadata_log.image import Image
 from metadata_log.types import ControllerEpoch
 from quorate_proto.v1 import errors_pb2
-
-log = logging.getLogger(__name__)
 
 AuditEntry: TypeAlias = dict[str, Any]
 """One line of the audit trail, as JSON has it."""

@@ -94,14 +94,6 @@ class LeaderElections:
             return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
-        refused = sum(result.error_code != errors_pb2.NONE for result in results)
-        log.info(
-            "ElectLeaders for %s of client %r: %d partitions, %d refused",
-            request.context.principal_name or "a direct client",
-            request.context.client_id,
-            len(results),
-            refused,
-        )
         return admin_pb2.ElectLeadersResponse(partitions=results)
 
     async def _electable(self, election_type: ElectionType) -> list[TopicPartition]:

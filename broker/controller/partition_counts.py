@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from broker.controller.admin_requests import (
     PUBLISH_TIMEOUT_MS,
     carry_out,
-    log_outcome,
     now_ms,
     pieces,
     timeout_ms,
@@ -118,7 +117,6 @@ class PartitionCounts:
 
         results = await self._changed(
             request,
-            "CreatePartitions",
             self._additions,
             [functools.partial(decide, one) for one in pieces(request.topics, lambda t: t.count)],
         )
@@ -141,7 +139,7 @@ class PartitionCounts:
                 image, request.topics, office=self._office, charge=charge
             )
 
-        results = await self._changed(request, "RemovePartitions", self._removals, [decide])
+        results = await self._changed(request, self._removals, [decide])
         if results is None:
             return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return admin_pb2.RemovePartitionsResponse(
@@ -151,7 +149,6 @@ class PartitionCounts:
     async def _changed(
         self,
         request: admin_pb2.CreatePartitionsRequest | admin_pb2.RemovePartitionsRequest,
-        api: str,
         work: PendingWork,
         decisions: Iterable[Decide],
     ) -> list[admin_pb2.TopicResult] | None:
@@ -166,7 +163,6 @@ class PartitionCounts:
                 await self._done(work, results, deadline_ms)
         except (LeftOffice, SessionLost):
             return None
-        log_outcome(api, request.context, results)
         return results
 
     async def _accept(self, decide: Decide, validate_only: bool) -> list[admin_pb2.TopicResult]:

@@ -1,7 +1,6 @@
 """Quotas at the controller: changed on request, and charged for what clients have it do."""
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -20,8 +19,6 @@ from broker.quota.windowed_rate import QuotaWindow
 from broker.security.principal import ANONYMOUS
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorum.errors import SessionLost
-
-log = logging.getLogger(__name__)
 
 QUEUED: Final = "events-queued"
 """Metric: events that the controller has not got to yet."""
@@ -97,15 +94,7 @@ class QuotaRequests:
             )
         except (LeftOffice, SessionLost):
             return admin_pb2.AlterClientQuotasResponse(error_code=errors_pb2.NOT_CONTROLLER)
-        results = [decision.result for decision in decisions]
-        log.info(
-            "AlterClientQuotas for %s of client %r: %d entities, %d refused",
-            request.context.principal_name or "a direct client",
-            request.context.client_id,
-            len(results),
-            sum(one.error_code != errors_pb2.NONE for one in results),
-        )
-        return admin_pb2.AlterClientQuotasResponse(results=results)
+        return admin_pb2.AlterClientQuotasResponse(results=[one.result for one in decisions])
 
 
 def _now_ms() -> float:

@@ -131,14 +131,6 @@ class ReassignmentAgent:
             return admin_pb2.AlterPartitionReassignmentsResponse(
                 error_code=errors_pb2.NOT_CONTROLLER
             )
-        refused = sum(result.error_code != errors_pb2.NONE for result in results)
-        log.info(
-            "AlterPartitionReassignments for %s of client %r: %d partitions, %d refused",
-            request.context.principal_name or "a direct client",
-            request.context.client_id,
-            len(results),
-            refused,
-        )
         self._publisher.publish()
         return admin_pb2.AlterPartitionReassignmentsResponse(partitions=results)
 
