@@ -43,6 +43,8 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 
 BROKER = BrokerId(1)
+PARTITIONS_MAX = 1_000
+"""A fake topic has no more, whatever was asked for."""
 FIRST_EPOCH = LeaderEpoch(0)
 BROKER_EPOCH = BrokerEpoch(1)
 _BASE_OFFSET = struct.Struct(">q")
@@ -302,7 +304,7 @@ class FakeForwarder:
             return admin_pb2.TopicResult(
                 name=new.name, error_code=self.refusals[new.name], error_message="refused"
             )
-        count = len(new.assignments) or max(1, new.num_partitions)
+        count = len(new.assignments) or min(max(1, new.num_partitions), PARTITIONS_MAX)
         topic_id = b""
         if not validate_only:
             topic_id = self._metadata.add_topic(new.name, count).topic_id
@@ -343,7 +345,7 @@ class FakeForwarder:
             code = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
             return admin_pb2.TopicResult(name=wanted.name, error_code=code, error_message="unknown")
         if not validate_only:
-            partitions = (FakePartition(),) * wanted.count
+            partitions = (FakePartition(),) * min(wanted.count, PARTITIONS_MAX)
             self._metadata.topics[wanted.name] = FakeTopic(known.topic_id, partitions)
         return admin_pb2.TopicResult(name=wanted.name)
 

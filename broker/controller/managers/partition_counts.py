@@ -11,7 +11,13 @@ from broker.controller.managers.batches import MAX_OPERATIONS_BYTES
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import first_leadership
 from broker.controller.managers.placement import PlacementStart, place, start_of
-from broker.controller.managers.topics import Charge, TopicDecision, free, repeated_names
+from broker.controller.managers.topics import (
+    PARTITIONS_MAX,
+    Charge,
+    TopicDecision,
+    free,
+    repeated_names,
+)
 from broker.errors import KafkaError
 from metadata_log.codec import encoded_bytes
 from metadata_log.features import metadata_version
@@ -72,6 +78,11 @@ def _add(
         raise KafkaError(
             errors_pb2.INVALID_PARTITIONS,
             f"topic {topic.name!r} has {known} partitions: {wanted.count} would not be more",
+        )
+    if wanted.count > PARTITIONS_MAX:
+        raise KafkaError(
+            errors_pb2.INVALID_PARTITIONS,
+            f"topic {topic.name!r}: {wanted.count} partitions: {PARTITIONS_MAX} are the most",
         )
     by_hand = tuple(tuple(map(BrokerId, one.broker_ids)) for one in wanted.assignments)
     result = admin_pb2.TopicResult(

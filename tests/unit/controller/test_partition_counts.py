@@ -88,6 +88,15 @@ def test_c14_scenario_9_one_bad_topic_never_stops_its_siblings(log: MetadataLogB
     assert good[1].operation is not None
 
 
+def test_c14_a_number_beyond_all_reason_is_refused_before_anything_is_made_of_it(
+    log: MetadataLogBuilder,
+) -> None:
+    """Placing two thousand million partitions would take all of the controller's memory."""
+    (decision,) = add(log, more("orders", 200_000))
+    assert decision.result.error_code == errors_pb2.INVALID_PARTITIONS
+    assert "175000 are the most" in decision.result.error_message
+
+
 @pytest.mark.parametrize(
     "assignment",
     [(1, 1), (1, 9), (1,), (1, 2, 3)],
