@@ -34,6 +34,7 @@ def broker_config(cluster: RunningCluster, tmp_path: Path) -> dict[str, object]:
         "log.dir": str(tmp_path / "log"),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "grpc.listener": "127.0.0.1:0",
+        "inter.broker.listener": "127.0.0.1:0",
         **certificate(cluster, 9),
     }
 
