@@ -83,7 +83,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], *words: str) -> Non
         assert word in result.stderr
 
 
-@pytest.mark.parametrize("key", ["listeners", "grpc.listener"])
+@pytest.mark.parametrize("key", ["listeners", "grpc.listener", "inter.broker.listener"])
 def test_broker_whose_port_is_taken_says_which(
     tmp_path: Path, broker_config: dict[str, object], key: str
 ) -> None:
