@@ -49,6 +49,7 @@ class Checker:
         self._controllers: dict[int, int] = {}
         self._forwarders: dict[bytes, int] = {}
         self._seen: dict[Process, dict[TopicIdPartition, _Seen]] = {}
+        self._found_at_a_drop: Violation | None = None
         self.acknowledged = 0
         self.consumed = 0
         self.leaderships = 0
@@ -57,6 +58,8 @@ class Checker:
 
     def after(self, machine: "Machine") -> None:
         """Something happened in a broker's process."""
+        if self._found_at_a_drop is not None:
+            raise self._found_at_a_drop
         process = machine.process
         if process is None:
             return
@@ -79,6 +82,34 @@ class Checker:
                 or replica.leader_epoch != known.epoch
             ):
                 self._partition_moved(machine, hosted, known, leads=leads)
+
+    def watch_drops(self, machine: "Machine", process: "Process") -> None:
+        """Look at every replica of this process before it is dropped (C8).
+
+        Its leader may have committed something in the same step: it is not in the table after it,
+        nor is its log, and producers hear of what was committed.
+        """
+        table = process.node._replicas.table
+        drop = table.drop
+
+        def look_and_drop(hosted: HostedPartition) -> None:
+            self._about_to_drop(machine, process, hosted)
+            drop(hosted)
+
+        table.drop = look_and_drop  # type: ignore[method-assign]
+
+    def _about_to_drop(
+        self, machine: "Machine", process: "Process", hosted: HostedPartition
+    ) -> None:
+        known = self._seen.get(process, {}).get(hosted.tip)
+        if known is None or known.hosted is not hosted or not known.leads:
+            return
+        if hosted.replica.high_watermark == known.high_watermark:
+            return
+        try:
+            self._partition_moved(machine, hosted, known, leads=False)
+        except Violation as found:
+            self._found_at_a_drop = found  # The broker would handle it here.
 
     def _holds_office(self, broker_id: int, epoch: int) -> None:
         holder = self._controllers.setdefault(epoch, broker_id)

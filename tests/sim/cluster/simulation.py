@@ -136,6 +136,7 @@ class Simulation:
             session_timeout_ms=self._session_ms,
             patience=self._patience,
         )
+        self.checker.watch_drops(machine, process)
         process.rpc.mischief = self.faults.mischief
         process.rpc.on_call = lambda _to, method, body: self.checker.called(
             machine.voter_id, method, body

@@ -6,13 +6,26 @@ from unittest.mock import Mock
 
 import pytest
 
+from broker.replication.commands import DELETION_EPOCH
 from broker.replication.partition.effects import Role
 from metadata_log.types import LeaderEpoch
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.machine import Machine
-from tests.sim.world import World
+from tests.sim.world import Violation, World
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.replica_cluster import batch
+
+
+async def _checked_leader(broker: BrokerReplicas) -> tuple[Checker, Machine]:
+    process = Mock()
+    process.node._elector = None
+    process.node._replicas.table = broker.manager.table
+    machine = cast("Machine", Mock(voter_id=1, process=process))
+    checker = Checker(World(1), {1: machine})
+    checker.watch_drops(machine, process)
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    checker.after(machine)
+    return checker, machine
 
 
 async def _see_newer_epoch(broker: BrokerReplicas) -> None:
@@ -24,22 +37,24 @@ async def _follow(broker: BrokerReplicas) -> None:
     await broker.command("orders", leader=2, epoch=1, isr=(1, 2), replicas=(1, 2))
 
 
+async def _delete(broker: BrokerReplicas) -> None:
+    assert await broker.stop("orders", epoch=DELETION_EPOCH, delete=True) == 0
+
+
 @pytest.mark.parametrize(
     ("step_down", "role"),
-    [(_see_newer_epoch, Role.SUSPENDED), (_follow, Role.FOLLOWER)],
-    ids=["saw a newer epoch", "was told to follow"],
+    [
+        (_see_newer_epoch, Role.SUSPENDED),
+        (_follow, Role.FOLLOWER),
+        (_delete, Role.IDLE),
+    ],
+    ids=["saw a newer epoch", "was told to follow", "was told to delete its replica"],
 )
 async def test_what_a_leader_commits_in_the_step_that_ends_its_leadership_is_committed(
     step_down: Callable[[BrokerReplicas], Coroutine[Any, Any, None]], role: Role
 ) -> None:
     broker = await BrokerReplicas().start()
-    process = Mock()
-    process.node._elector = None
-    process.node._replicas.table = broker.manager.table
-    machine = cast("Machine", Mock(voter_id=1, process=process))
-    checker = Checker(World(1), {1: machine})
-    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
-    checker.after(machine)
+    checker, machine = await _checked_leader(broker)
     hosted = broker.hosted("orders")
     await broker.produce("orders", batch("a"), acks=0)
     broker.store.flush()
@@ -49,4 +64,18 @@ async def test_what_a_leader_commits_in_the_step_that_ends_its_leadership_is_com
     assert hosted.replica.role is role
     checker.after(machine)
     assert checker.truths.of(tip_of("orders"), 1).end == 1
+    await broker.close()
+
+
+async def test_what_a_leader_commits_before_it_deletes_its_replica_is_compared() -> None:
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    other = batch("b")
+    checker.truths.of(tip_of("orders"), 1).extend(other, "another leader")
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    broker.follower(2).send("orders", fetch=1)
+    await _delete(broker)
+    with pytest.raises(Violation, match="another batch at offset 0"):
+        checker.after(machine)
     await broker.close()
