@@ -13,11 +13,10 @@ from quorate.client.results import ScramUpsertion
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_wire import WireClient
-from tests.support.sasl import TokenClient, scram_client
+from tests.support.sasl import TokenClient, log_in, scram_client
 
 pytestmark = pytest.mark.integration
 
-HANDSHAKE, AUTHENTICATE = 17, 36
 CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 MECHANISM = "SCRAM-SHA-256"
 OLD, NEW = "the key before", "the newest key"
@@ -32,17 +31,7 @@ class Connection:
 
     async def log_in(self, client: Any) -> bool:  # noqa: ANN401 - kafka-python is not typed
         """Whether the broker took the client for who it says it is."""
-        await self.wire.ask(HANDSHAKE, 1, {"mechanism": MECHANISM})
-        first = await self._authenticate(client.first_message())
-        client.process_server_first_message(first.auth_bytes)
-        final = await self._authenticate(client.final_message())
-        if final.error_code:
-            return False
-        client.process_server_final_message(final.auth_bytes)
-        return True
-
-    async def _authenticate(self, message: bytes) -> Any:  # noqa: ANN401 - a kio response
-        return await self.wire.ask(AUTHENTICATE, 2, {"auth_bytes": message})
+        return await log_in(self.wire, client, MECHANISM)
 
     async def make_token(self) -> Any:  # noqa: ANN401 - a kio response
         values = {

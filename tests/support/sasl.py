@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import immutables
 
@@ -11,10 +11,14 @@ from broker.security.sasl import SaslOptions, SaslSession
 from broker.security.scram import MECHANISMS, credential, salted_password
 from metadata_log.image import Image, ScramKey
 from metadata_log.records import ScramCredential
+from tests.support.kafka_wire import WireClient
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own, at its import
     from kafka.net.sasl.scram import ScramClient
+
+_HANDSHAKE: Final = 17
+_AUTHENTICATE: Final = 36
 
 SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
 
@@ -87,3 +91,19 @@ class TokenClient(ScramClient):  # type: ignore[misc]
 
 def scram_client(user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> Any:  # noqa: ANN401
     return ScramClient(user, password, mechanism)
+
+
+async def log_in(wire: WireClient, client: Any, mechanism: str) -> bool:  # noqa: ANN401 - kafka-python
+    """Whether the broker took the client (of the two above) for who it says it is."""
+
+    async def authenticate(message: bytes) -> Any:  # noqa: ANN401 - a kio response
+        return await wire.ask(_AUTHENTICATE, 2, {"auth_bytes": message})
+
+    await wire.ask(_HANDSHAKE, 1, {"mechanism": mechanism})
+    first = await authenticate(client.first_message())
+    client.process_server_first_message(first.auth_bytes)
+    final = await authenticate(client.final_message())
+    if final.error_code:
+        return False
+    client.process_server_final_message(final.auth_bytes)
+    return True

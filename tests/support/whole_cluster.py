@@ -2,6 +2,7 @@
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
+from quorate.cluster.client_options import client_options_of
 from quorate.cluster.errors import LocalClusterError
 from quorate.testing import RunningCluster
 
@@ -39,7 +40,11 @@ def _wait_until_known_at(
     cluster: RunningCluster, broker_id: int, topic: str, partitions: int
 ) -> None:
     address = cluster.broker_grpc_address(broker_id)
-    with AdminClient(grpc_addresses=[address], timeout_ms=ASK_TIMEOUT_MS) as admin:
+    with AdminClient(
+        grpc_addresses=[address],
+        timeout_ms=ASK_TIMEOUT_MS,
+        options=client_options_of(cluster.folder),
+    ) as admin:
         cluster.wait_until(
             lambda: len(admin.describe_topics([topic])[0].partitions) == partitions,
             f"broker {broker_id} to know {partitions} partitions of {topic}",
