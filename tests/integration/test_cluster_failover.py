@@ -125,6 +125,7 @@ def test_d1_scenario_18_killed_quorum_leader_is_succeeded_without_a_change_of_co
     wait_until_whole(cluster)
 
 
+@pytest.mark.slow
 def test_scenario_18_killed_leader_controller_and_quorum_leader_at_once_lose_nothing(
     cluster: RunningCluster, topic: str
 ) -> None:

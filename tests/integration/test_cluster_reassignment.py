@@ -49,6 +49,7 @@ def replicas(cluster: RunningCluster, topic: str) -> list[tuple[int, ...]]:
         return [one.replicas for one in admin.describe_topics([topic])[0].partitions]
 
 
+@pytest.mark.slow
 async def test_c11_s19_a_controller_dies_while_leaders_move_under_load(
     cluster: RunningCluster,
 ) -> None:

@@ -99,6 +99,7 @@ async def test_results_outlive_a_restart(tmp_path: Path) -> None:
             assert result_of((await send(quorum.address(1), sent))[0]) == first
 
 
+@pytest.mark.slow
 async def test_writes_under_leader_changes_are_applied_once(tmp_path: Path) -> None:
     """A second apply of one of these would be refused: the key exists. The writer asserts ok."""
     with QuorumCluster(tmp_path) as quorum:

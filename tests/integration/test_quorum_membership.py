@@ -77,6 +77,7 @@ async def load(client: QuorumClient) -> AsyncIterator[list[Writer]]:
     assert acknowledged <= set((await image_now(client)).sessions)
 
 
+@pytest.mark.slow
 async def test_a_quorum_grows_and_shrinks_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
     with QuorumCluster(
         tmp_path,

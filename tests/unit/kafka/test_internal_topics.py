@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.kafka.internal_topics import PATIENCE_S
+from broker.kafka import internal_topics
 from metadata_log.types import BrokerId, Endpoint
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside
@@ -98,8 +98,9 @@ async def test_f4_an_answer_waits_until_this_broker_was_told_of_the_topic(
 
 
 async def test_f4_who_cannot_be_served_yet_is_told_to_ask_again(
-    inside: FakeBrokerInside, ask: Ask
+    inside: FakeBrokerInside, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_topics, "PATIENCE_S", 0.2)
     inside.forwarder.refusals["__consumer_offsets"] = errors_pb2.INVALID_REPLICATION_FACTOR
     answer = await ask(FIND_COORDINATOR, 4, find("a"))
     (one,) = answer.coordinators
@@ -110,7 +111,7 @@ async def test_f4_who_cannot_be_served_yet_is_told_to_ask_again(
     began = asyncio.get_running_loop().time()
     (one,) = (await ask(FIND_COORDINATOR, 4, find("a"))).coordinators
     assert one.error_code == errors_pb2.COORDINATOR_NOT_AVAILABLE
-    assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE_S, abs=0.2)
+    assert asyncio.get_running_loop().time() - began >= 0.2
     inside.forwarder.gate.set()
     (one,) = (await ask(FIND_COORDINATOR, 4, find("a"))).coordinators
     assert one.error_code == 0
