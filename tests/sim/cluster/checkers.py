@@ -133,11 +133,15 @@ class Checker:
         if leads and (not known.leads or epoch != known.epoch):
             self._leads_now(machine, hosted, truth, who)
             known.checked = 0
-        led = leads or (known.leads and not truth.is_lossy)
+        led_in = None
+        if leads:
+            led_in = int(epoch)
+        elif known.leads and not truth.is_lossy:
+            led_in = known.epoch
         known.leads, known.epoch, known.high_watermark = leads, epoch, high_watermark
         known.checked = min(known.checked, hosted.log.log_end_offset)
         if high_watermark > known.checked and self._counts(hosted, truth):
-            self._check_committed(hosted, truth, known.checked, high_watermark, who, led=led)
+            self._check_committed(hosted, truth, known.checked, high_watermark, who, led_in)
             known.checked = high_watermark
 
     def _is_of_one_life(self, hosted: HostedPartition, who: str) -> None:
@@ -164,23 +168,23 @@ class Checker:
     def _leads_now(
         self, machine: "Machine", hosted: HostedPartition, truth: Truth, who: str
     ) -> None:
-        """Everything that was ever committed is in the log of a new leader."""
+        """All that was committed up to its epoch is in the log of a new leader."""
         self.leaderships += 1
         epoch = hosted.replica.leader_epoch
         if not truth.covers(epoch):
             return
-        log = hosted.log
+        log, committed = hosted.log, truth.end_by(epoch)
         if truth.lossy_from == epoch:
             truth.forget_from(self._common_end(hosted, truth))
             return
         if truth.is_lossy:
             return
-        if log.flushed_offset < truth.end:
+        if log.flushed_offset < committed:
             raise Violation(
                 f"{who} leads {hosted.tp} with a durable log end of {log.flushed_offset}; "
-                f"committed is [0, {truth.end})"
+                f"committed is [0, {committed})"
             )
-        for batch in _read(hosted, log.log_start_offset, truth.end):
+        for batch in _read(hosted, log.log_start_offset, committed):
             truth.check(batch, who)
 
     def _common_end(self, hosted: HostedPartition, truth: Truth) -> int:
@@ -194,15 +198,21 @@ class Checker:
         return end
 
     def _check_committed(
-        self, hosted: HostedPartition, truth: Truth, begin: int, end: int, who: str, *, led: bool
+        self,
+        hosted: HostedPartition,
+        truth: Truth,
+        begin: int,
+        end: int,
+        who: str,
+        led_in: int | None,
     ) -> None:
-        """``led``: now, or when it was last looked at: it may have committed, and then seen that
-        another leads, all in one step.
+        """``led_in``: the epoch that it leads now, or led when it was last looked at: it may have
+        committed, and then seen that another leads, all in one step.
         """
         begin, before = max(begin, hosted.log.log_start_offset), truth.end
         for batch in _read(hosted, begin, end):
-            if led:
-                truth.extend(batch, who)
+            if led_in is not None:
+                truth.extend(batch, who, led_in)
             elif not truth.is_lossy:
                 truth.check(batch, who)
         if truth.end > before and not truth.is_lossy:

@@ -71,11 +71,56 @@ async def test_what_a_leader_commits_before_it_deletes_its_replica_is_compared()
     broker = await BrokerReplicas().start()
     checker, machine = await _checked_leader(broker)
     other = batch("b")
-    checker.truths.of(tip_of("orders"), 1).extend(other, "another leader")
+    checker.truths.of(tip_of("orders"), 1).extend(other, "another leader", 0)
     await broker.produce("orders", batch("a"), acks=0)
     broker.store.flush()
     broker.follower(2).send("orders", fetch=1)
     await _delete(broker)
     with pytest.raises(Violation, match="another batch at offset 0"):
         checker.after(machine)
+    await broker.close()
+
+
+@pytest.mark.parametrize("committed_in", [0, 1, 2])
+async def test_a_new_leader_is_held_to_what_was_committed_up_to_its_epoch(
+    committed_in: int,
+) -> None:
+    """One that was stopped takes up epoch 1 late, and lacks what the leader of epoch 2 commits."""
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    truth = checker.truths.of(tip_of("orders"), committed_in)
+    truth.extend(batch("a"), "another leader", committed_in)
+    await broker.produce("orders", batch("b"), acks=0)
+    broker.store.flush()
+    await broker.lead("orders", epoch=1, isr=(1, 2), replicas=(1, 2))
+    if committed_in == 2:
+        checker.after(machine)
+    else:
+        with pytest.raises(Violation, match="another batch at offset 0"):
+            checker.after(machine)
+    assert broker.hosted("orders").replica.leader_epoch == 1
+    await broker.close()
+
+
+async def test_a_new_leader_that_lacks_what_was_committed_before_its_epoch_is_noticed() -> None:
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    checker.truths.of(tip_of("orders"), 0).extend(batch("a"), "another leader", 0)
+    await broker.lead("orders", epoch=1, isr=(1, 2), replicas=(1, 2))
+    with pytest.raises(Violation, match=r"durable log end of 0; committed is \[0, 1\)"):
+        checker.after(machine)
+    await broker.close()
+
+
+async def test_what_is_committed_in_the_step_that_ends_an_epoch_was_committed_in_that_epoch() -> (
+    None
+):
+    broker = await BrokerReplicas().start()
+    checker, machine = await _checked_leader(broker)
+    await broker.produce("orders", batch("a"), acks=0)
+    broker.store.flush()
+    broker.follower(2).send("orders", fetch=1)
+    await _follow(broker)
+    checker.after(machine)
+    assert checker.truths.of(tip_of("orders"), 0).end_by(0) == 1
     await broker.close()

@@ -19,6 +19,7 @@ class Truth:
         self.start = 0
         self.lossy_from = LeaderEpoch(-1)
         self._batches: dict[int, bytes] = {}
+        self._ends: dict[int, int] = {}
 
     @property
     def is_lossy(self) -> bool:
@@ -28,6 +29,14 @@ class Truth:
     def covers(self, leader_epoch: int) -> bool:
         """Whether a leader or follower of that epoch is held to it."""
         return leader_epoch >= self.lossy_from
+
+    def end_by(self, leader_epoch: int) -> int:
+        """End of what leaders of this epoch and of older ones have committed.
+
+        Who was stopped may take up a leadership that is over: newer leaders went on without it.
+        """
+        committed = (end for epoch, end in self._ends.items() if epoch <= leader_epoch)
+        return min(self.end, max(committed, default=0))
 
     def batch_at(self, base_offset: int) -> bytes | None:
         return self._batches.get(base_offset)
@@ -48,16 +57,17 @@ class Truth:
                 f"{read_header(known).leader_epoch})"
             )
 
-    def extend(self, batch: bytes, who: str) -> None:
-        """A leader's high watermark has passed this batch."""
+    def extend(self, batch: bytes, who: str, leader_epoch: int) -> None:
+        """The high watermark of the leader of that epoch has passed this batch."""
         header = read_header(batch)
         if header.base_offset < self.end:
             self.check(batch, who)
-            return
-        if header.base_offset != self.end:
+        elif header.base_offset != self.end:
             raise Violation(f"{who} commits offset {header.base_offset} of {self.name} after a gap")
-        self._batches[header.base_offset] = batch
-        self.end = header.last_offset + 1
+        else:
+            self._batches[header.base_offset] = batch
+            self.end = header.last_offset + 1
+        self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), header.last_offset + 1)
 
     def batches(self) -> list[bytes]:
         return list(self._batches.values())
