@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from metadata_log.codec import encode_transaction
 from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import Operation, ResultCode, Transaction, TransactionResult
+from metadata_log.records import Operation, Transaction, TransactionResult
 from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
 from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
+from quorum.client_pending import PendingTransaction, fail, session_gone, settle
 from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
 from quorum.sessions import KeepAlive
 from tests.sim.cluster.quorum import SimulatedQuorum
@@ -26,17 +27,11 @@ CALL_TIMEOUT_S: Final = 5.0
 CLUSTER_ID: Final = "simulated"
 
 
-class _Pending:
+class _Pending(PendingTransaction):
     """A transaction on its way."""
 
-    def __init__(
-        self, encoded: bytes, future: "asyncio.Future[TransactionResult]", late_s: float
-    ) -> None:
-        self.encoded = encoded
-        self.future = future
-        self.late_s = late_s
-        """On the way, each time it is sent."""
-        self.times_sent = 0
+    late_s: float = 0.0
+    """On the way, each time it is sent."""
 
 
 class SimulatedQuorumClient:
@@ -138,9 +133,7 @@ class SimulatedQuorumClient:
         self.host.note("hears that its session is lost")
         self.session_id = NO_SESSION
         for pending in self._under_way.values():
-            if not pending.future.done():
-                error = OutcomeUnknown if pending.times_sent else SessionLost
-                pending.future.set_exception(error("the session is closed"))
+            fail(pending, "the session is closed")
         self._under_way.clear()
         for callback in list(self._lost_callbacks):
             callback()
@@ -198,18 +191,23 @@ class SimulatedQuorumClient:
         if len(encoded) > Transaction.MAX_ENCODED_BYTES:
             raise TransactionTooLarge(f"{len(encoded)} bytes")
         loop = asyncio.get_running_loop()
-        late_s = self._quorum.lateness_s(self.host.voter_id, operations)
-        pending = self._under_way[sequence] = _Pending(encoded, loop.create_future(), late_s)
+        timeout_s = timeout_ms * self._patience / 1000
+        pending = self._under_way[sequence] = _Pending(
+            session_id,
+            sequence,
+            encoded,
+            loop.create_future(),
+            timeout_ms,
+            loop.time() + timeout_s,
+            late_s=self._quorum.lateness_s(self.host.voter_id, operations),
+        )
         self._send(sequence)
-        timer = loop.call_later(timeout_ms * self._patience / 1000, self._too_late, sequence)
+        timer = loop.call_later(timeout_s, self._too_late, sequence)
         try:
-            result = await pending.future
+            return await pending.future
         finally:
             timer.cancel()
             self._under_way.pop(sequence, None)
-        if any(one.code is ResultCode.SESSION_GONE for one in result.results):
-            self._session_gone(session_id)
-        return result
 
     def _send(self, sequence: int) -> None:
         pending = self._under_way.get(sequence)
@@ -217,16 +215,20 @@ class SimulatedQuorumClient:
             return
         pending.times_sent += 1
 
-        def settle(result: TransactionResult) -> None:
-            if not pending.future.done():
-                pending.future.set_result(result)
-
         def answered(result: TransactionResult) -> None:
-            self._quorum.tell(self, partial(settle, result))
+            self._quorum.tell(self, partial(self._settle, pending, result))
 
         quorum = self._quorum
         self._ask(lambda: quorum.transact(pending.encoded, answered), late_s=pending.late_s)
         asyncio.get_running_loop().call_later(RESEND_S, self._send, sequence)
+
+    def _settle(self, pending: _Pending, result: TransactionResult) -> None:
+        """As the product does: what was sent before may have been applied, in a session that has
+        been forgotten since.
+        """
+        settle(pending, result)
+        if session_gone(pending, result):
+            self._session_gone(pending.session_id)
 
     def _too_late(self, sequence: int) -> None:
         pending = self._under_way.get(sequence)
