@@ -4,7 +4,7 @@ from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.apply import Applied
 from metadata_log.image import Image, Partition, Topic
 from metadata_log.records import Transaction
-from metadata_log.types import NO_BROKER, TopicIdPartition, TopicPartition
+from metadata_log.types import NO_BROKER, BrokerId, TopicIdPartition, TopicPartition
 from tests.sim.cluster.copies import CopiesChecker
 from tests.sim.cluster.lives import Truths
 from tests.sim.world import Violation, World
@@ -34,6 +34,9 @@ class MetadataChecker:
             for number, (was, now) in enumerate(zip(old.partitions, new.partitions, strict=False)):
                 if was is not now:
                     self._partition_changed(before, after, new, number, was, now)
+        for broker_id in applied.changes.brokers:
+            if _may_lead_from_now_on(before, after, broker_id):
+                self._check_leads_by_consent(after, broker_id)
 
     def _count_changed(self, old: Topic, new: Topic) -> None:
         """Removed partitions end; those that are added begin above them (C14)."""
@@ -83,6 +86,19 @@ class MetadataChecker:
             joined = [member for member in now.isr if member not in was.isr]
             self._copies.joined(after, truth, joined, f"{where} (epoch {now.leader_epoch})")
 
+    def _check_leads_by_consent(self, image: Image, broker_id: BrokerId) -> None:
+        """Who may have lost its log leads, from its admission on, what it was given so (rule 8)."""
+        for topic in image.topics.values():
+            for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
+                where = f"{topic.name}-{number}"
+                tip = TopicIdPartition(topic.topic_id, number)
+                truth = self._truths.of(tip, leaf.leader_epoch, where)
+                if leaf.leader == broker_id and truth.lossy_from != leaf.leader_epoch:
+                    raise Violation(
+                        f"{where}: broker {broker_id}, whose log may be lost, is admitted as its "
+                        f"leader in epoch {leaf.leader_epoch} without consent"
+                    )
+
     def _decided_in_office(self, where: str, before: Image, now: Partition) -> None:
         """A deposed controller changes nothing (E3)."""
         if before.controller is None or now.controller_epoch != before.controller_epoch:
@@ -108,8 +124,20 @@ class MetadataChecker:
 
 
 def _accepts_a_loss(before: Image, was: Partition, now: Partition) -> bool:
-    """Whether it is led again by its only ISR member, whose disk was replaced or lost (rule 8)."""
+    """Whether it is led again by its only ISR member, whose disk was replaced or lost (rule 8).
+
+    With others in the ISR it is no choice but a decision that came late: of before the bounce. The
+    broker leads nothing until it is admitted, and the controller decides anew before that.
+    """
     broker = before.brokers.get(now.leader)
-    if broker is None or not broker.registration.log_may_be_lost:
+    if broker is None or not broker.registration.log_may_be_lost or now.isr != (now.leader,):
         return False
     return was.leader == NO_BROKER or not broker.admitted
+
+
+def _may_lead_from_now_on(before: Image, after: Image, broker_id: BrokerId) -> bool:
+    """Whether a controller has dealt with the arrival of a broker that may have lost its log."""
+    was, now = before.brokers.get(broker_id), after.brokers.get(broker_id)
+    if now is None or not now.admitted or not now.registration.log_may_be_lost:
+        return False
+    return was is None or was.epoch != now.epoch or not was.admitted
