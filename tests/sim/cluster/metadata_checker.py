@@ -73,18 +73,29 @@ class MetadataChecker:
             f"{' UNCLEAN' if unclean else ''}"
         )
         if unclean:
-            allowed = before.config("topic", topic.name).get(TOPIC_UNCLEAN_LEADER_ELECTION.key.name)
-            if allowed != "true":
-                raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
-            truth = self._truths.of(
-                TopicIdPartition(topic.topic_id, number), now.leader_epoch, where
-            )
-            truth.lossy_from = now.leader_epoch
+            self._loss_accepted(before, topic, number, was, now)
         if not by_controller:
             tip = TopicIdPartition(topic.topic_id, number)
             truth = self._truths.of(tip, now.leader_epoch, where)
             joined = [member for member in now.isr if member not in was.isr]
             self._copies.joined(after, truth, joined, f"{where} (epoch {now.leader_epoch})")
+
+    def _loss_accepted(
+        self, before: Image, topic: Topic, number: int, was: Partition, now: Partition
+    ) -> None:
+        """Only with the operator's consent, or not in earnest.
+
+        A broker that is not admitted yet may be named by a decision that came late, of before its
+        bounce: it leads nothing until it is admitted, and by then by consent.
+        """
+        allowed = before.config("topic", topic.name).get(TOPIC_UNCLEAN_LEADER_ELECTION.key.name)
+        where = f"{topic.name}-{number}"
+        if allowed == "true":
+            tip = TopicIdPartition(topic.topic_id, number)
+            truth = self._truths.of(tip, now.leader_epoch, where)
+            truth.lossy_from = now.leader_epoch
+        elif not set(now.isr) <= set(was.isr) or before.brokers[now.leader].admitted:
+            raise Violation(f"{where}: {list(was.isr)} to {list(now.isr)} without consent")
 
     def _check_leads_by_consent(self, image: Image, broker_id: BrokerId) -> None:
         """Who may have lost its log leads, from its admission on, what it was given so (rule 8)."""

@@ -74,8 +74,24 @@ def test_rule_8_a_broker_that_may_have_lost_its_log_is_not_admitted_as_a_leader(
 
 def test_rule_8_to_be_led_again_by_a_sole_member_that_lost_its_log_needs_consent() -> None:
     log = _one_comes_back_without_its_log(1)
+    log.elect(1, isr=(1,))
+    with pytest.raises(Violation, match=r"admitted as its leader in epoch .* without consent"):
+        log.admit_all()
+
+
+def test_rule_8_once_admitted_a_sole_member_that_lost_its_log_needs_consent_at_once() -> None:
+    log = _one_comes_back_without_its_log(1)
+    log.elect(-1, isr=(1,))
+    log.admit_all()
     with pytest.raises(Violation, match="without consent"):
         log.elect(1, isr=(1,))
+
+
+def test_rule_8_what_was_decided_before_the_bounce_is_no_loss_if_decided_anew() -> None:
+    log = _one_comes_back_without_its_log(1)
+    log.elect(1, isr=(1,))
+    log.elect(-1, isr=(1,))
+    log.admit_all()
 
 
 def test_rule_8_with_consent_a_sole_member_that_lost_its_log_leads_again() -> None:
