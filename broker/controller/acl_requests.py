@@ -2,13 +2,11 @@
 
 import itertools
 
-from broker.controller.event_queue import LeftOffice
 from broker.controller.managers import acls
 from broker.controller.managers.office import Office
 from broker.controller.rounds import Rounds
 from metadata_log.image import Image
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import SessionLost
+from quorate_proto.v1 import admin_pb2
 
 
 class AclRequests:
@@ -20,12 +18,9 @@ class AclRequests:
 
     async def create(self, request: admin_pb2.CreateAclsRequest) -> admin_pb2.CreateAclsResponse:
         """Add entries; brokers learn of them by watch."""
-        try:
-            decisions = await self._rounds.carry_out(
-                lambda image: acls.create(image, request.bindings, office=self._office)
-            )
-        except (LeftOffice, SessionLost):
-            return admin_pb2.CreateAclsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        decisions = await self._rounds.carry_out(
+            lambda image: acls.create(image, request.bindings, office=self._office)
+        )
         return admin_pb2.CreateAclsResponse(results=[one.result for one in decisions])
 
     async def delete(self, request: admin_pb2.DeleteAclsRequest) -> admin_pb2.DeleteAclsResponse:
@@ -38,10 +33,7 @@ class AclRequests:
             results.extend(parts[0].result for parts in deletions)
             return list(itertools.chain.from_iterable(deletions))
 
-        try:
-            await self._rounds.carry_out(delete)
-        except (LeftOffice, SessionLost):
-            return admin_pb2.DeleteAclsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        await self._rounds.carry_out(delete)
         for result in results:
             if result.error_code:
                 result.ClearField("deleted")

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from broker.config.topics import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from broker.controller import outcomes
 from broker.controller.deletions import Deletions
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import EventQueue, Priority
 from broker.controller.managers import producer_ids, topics
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds, TopicDecision, TopicDefaults
@@ -85,12 +85,9 @@ class AdminRequests:
             return await carry_out(self._writer, decisions)
 
         results: list[admin_pb2.TopicResult] = []
-        try:
-            for piece in pieces(request.topics, _new_partitions):
-                work = functools.partial(create, piece)
-                results += await self._events.run(Priority.ADMIN, work)
-        except (LeftOffice, SessionLost):
-            return admin_pb2.CreateTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        for piece in pieces(request.topics, _new_partitions):
+            work = functools.partial(create, piece)
+            results += await self._events.run(Priority.ADMIN, work)
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
         return admin_pb2.CreateTopicsResponse(
@@ -115,14 +112,11 @@ class AdminRequests:
             )
             return await carry_out(self._writer, decisions)
 
-        try:
-            results = await self._events.run(Priority.ADMIN, delete)
-            accepted = [one for one in results if one.error_code == errors_pb2.NONE]
-            names = [one.name for one in accepted]
-            self._deletions.take_up(names)
-            await self._deletions.finished(names, deadline_ms - now_ms())
-        except (LeftOffice, SessionLost):
-            return admin_pb2.DeleteTopicsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        results = await self._events.run(Priority.ADMIN, delete)
+        accepted = [one for one in results if one.error_code == errors_pb2.NONE]
+        names = [one.name for one in accepted]
+        self._deletions.take_up(names)
+        await self._deletions.finished(names, deadline_ms - now_ms())
         image = self._writer.image
         for result in accepted:
             if image.topic_by_id(TopicId(result.topic_id)) is not None:
@@ -150,12 +144,11 @@ class AdminRequests:
 
         try:
             return await self._events.run(Priority.ADMIN, allocate)
-        except (LeftOffice, SessionLost):
-            code = errors_pb2.NOT_CONTROLLER
+        except SessionLost:
+            raise
         except QuorumError as error:
             log.warning("no producer ids for broker %d: %s", request.broker_id, error)
-            code = errors_pb2.REQUEST_TIMED_OUT
-        return admin_pb2.AllocateProducerIdsResponse(error_code=code)
+            return admin_pb2.AllocateProducerIdsResponse(error_code=errors_pb2.REQUEST_TIMED_OUT)
 
 
 async def carry_out(

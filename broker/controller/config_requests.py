@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from broker.controller.event_queue import LeftOffice
 from broker.controller.managers import configs
 from broker.controller.managers.configs import ConfigDecision
 from broker.controller.managers.office import Office
 from broker.controller.rounds import Rounds
 from metadata_log.image import Image
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import SessionLost
+from quorate_proto.v1 import admin_pb2
 
 
 class ConfigRequests:
@@ -23,26 +21,20 @@ class ConfigRequests:
         self, request: admin_pb2.IncrementalAlterConfigsRequest
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Change some keys; brokers learn of it by watch."""
-        try:
-            results = await self._carried_out(
-                lambda image: configs.alter(image, request.changes, office=self._office),
-                validate_only=request.validate_only,
-            )
-        except (LeftOffice, SessionLost):
-            return admin_pb2.IncrementalAlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        results = await self._carried_out(
+            lambda image: configs.alter(image, request.changes, office=self._office),
+            validate_only=request.validate_only,
+        )
         return admin_pb2.IncrementalAlterConfigsResponse(results=results)
 
     async def replace(
         self, request: admin_pb2.AlterConfigsRequest
     ) -> admin_pb2.AlterConfigsResponse:
         """Set all that is named, unset all else."""
-        try:
-            results = await self._carried_out(
-                lambda image: configs.replace(image, request.replacements, office=self._office),
-                validate_only=request.validate_only,
-            )
-        except (LeftOffice, SessionLost):
-            return admin_pb2.AlterConfigsResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        results = await self._carried_out(
+            lambda image: configs.replace(image, request.replacements, office=self._office),
+            validate_only=request.validate_only,
+        )
         return admin_pb2.AlterConfigsResponse(results=results)
 
     async def _carried_out(

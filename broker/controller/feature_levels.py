@@ -71,8 +71,8 @@ class FeatureLevels:
 
         try:
             decisions = await self._events.run(Priority.ADMIN, decided)
-        except (LeftOffice, SessionLost):
-            return admin_pb2.UpdateFeaturesResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        except SessionLost:
+            raise
         except QuorumError as error:
             return _failed(request, f"the metadata quorum did not answer: {error}")
         for decision in decisions:

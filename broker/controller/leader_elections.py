@@ -28,8 +28,8 @@ from metadata_log.configuration import Values
 from metadata_log.image import Image
 from metadata_log.records import ResultCode
 from metadata_log.types import TopicPartition
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import QuorumError, SessionLost
+from quorate_proto.v1 import admin_pb2
+from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
@@ -82,16 +82,13 @@ class LeaderElections:
 
         Of all partitions, those that need no election are not mentioned.
         """
-        try:
-            if request.all_partitions:
-                wanted = await self._events.run(
-                    Priority.ADMIN, functools.partial(self._electable, request.election_type)
-                )
-            else:
-                wanted = _named(request.topics)
-            results = await self._elect_all(wanted, request.election_type)
-        except (LeftOffice, SessionLost):
-            return admin_pb2.ElectLeadersResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        if request.all_partitions:
+            wanted = await self._events.run(
+                Priority.ADMIN, functools.partial(self._electable, request.election_type)
+            )
+        else:
+            wanted = _named(request.topics)
+        results = await self._elect_all(wanted, request.election_type)
         self._publisher.publish()
         await self._publisher.drained(min(PUBLISH_TIMEOUT_MS, timeout_ms(request.context)))
         return admin_pb2.ElectLeadersResponse(partitions=results)

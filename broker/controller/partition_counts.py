@@ -11,7 +11,7 @@ from broker.controller.admin_requests import (
     timeout_ms,
     without_id,
 )
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from broker.controller.event_queue import EventQueue, Priority
 from broker.controller.managers import partition_counts
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds, TopicDecision, free, repeated_names
@@ -23,7 +23,6 @@ from metadata_log.draft import Changes
 from metadata_log.image import Image, PartitionAddition, PartitionRemoval
 from metadata_log.records import Operation
 from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import SessionLost
 
 Decide = Callable[[Image], list[TopicDecision]]
 
@@ -120,8 +119,6 @@ class PartitionCounts:
             self._additions,
             [functools.partial(decide, one) for one in pieces(request.topics, lambda t: t.count)],
         )
-        if results is None:
-            return admin_pb2.CreatePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return admin_pb2.CreatePartitionsResponse(
             topics=results, throttle_time_ms=quota.throttle_time_ms
         )
@@ -140,8 +137,6 @@ class PartitionCounts:
             )
 
         results = await self._changed(request, self._removals, [decide])
-        if results is None:
-            return admin_pb2.RemovePartitionsResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return admin_pb2.RemovePartitionsResponse(
             topics=results, throttle_time_ms=quota.throttle_time_ms
         )
@@ -151,18 +146,15 @@ class PartitionCounts:
         request: admin_pb2.CreatePartitionsRequest | admin_pb2.RemovePartitionsRequest,
         work: PendingWork,
         decisions: Iterable[Decide],
-    ) -> list[admin_pb2.TopicResult] | None:
-        """One result per topic once the work that was accepted is done; None: out of office."""
+    ) -> list[admin_pb2.TopicResult]:
+        """One result per topic once the work that was accepted is done."""
         deadline_ms = now_ms() + timeout_ms(request.context)
         results: list[admin_pb2.TopicResult] = []
-        try:
-            for decide in decisions:
-                accept = functools.partial(self._accept, decide, request.validate_only)
-                results += await self._events.run(Priority.ADMIN, accept)
-            if not request.validate_only:
-                await self._done(work, results, deadline_ms)
-        except (LeftOffice, SessionLost):
-            return None
+        for decide in decisions:
+            accept = functools.partial(self._accept, decide, request.validate_only)
+            results += await self._events.run(Priority.ADMIN, accept)
+        if not request.validate_only:
+            await self._done(work, results, deadline_ms)
         return results
 
     async def _accept(self, decide: Decide, validate_only: bool) -> list[admin_pb2.TopicResult]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from broker.controller.event_queue import EventQueue, LeftOffice
+from broker.controller.event_queue import EventQueue
 from broker.controller.managers import client_quotas
 from broker.controller.managers.office import Office
 from broker.controller.rounds import Rounds
@@ -17,8 +17,7 @@ from broker.quota.controller_mutations import (
 )
 from broker.quota.windowed_rate import QuotaWindow
 from broker.security.principal import ANONYMOUS
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import SessionLost
+from quorate_proto.v1 import admin_pb2
 
 QUEUED: Final = "events-queued"
 """Metric: events that the controller has not got to yet."""
@@ -87,13 +86,10 @@ class QuotaRequests:
         self, request: admin_pb2.AlterClientQuotasRequest
     ) -> admin_pb2.AlterClientQuotasResponse:
         """Set and remove quotas; brokers learn of it by watch."""
-        try:
-            decisions = await self._rounds.carry_out(
-                lambda image: client_quotas.alter(image, request.alterations, office=self._office),
-                validate_only=request.validate_only,
-            )
-        except (LeftOffice, SessionLost):
-            return admin_pb2.AlterClientQuotasResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        decisions = await self._rounds.carry_out(
+            lambda image: client_quotas.alter(image, request.alterations, office=self._office),
+            validate_only=request.validate_only,
+        )
         return admin_pb2.AlterClientQuotasResponse(results=[one.result for one in decisions])
 
 

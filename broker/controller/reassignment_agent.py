@@ -25,8 +25,8 @@ from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import ResultCode
 from metadata_log.types import BrokerId, TopicPartition
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import QuorumError, SessionLost
+from quorate_proto.v1 import admin_pb2
+from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
@@ -118,19 +118,10 @@ class ReassignmentAgent:
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
         """Begin, change or cancel reassignments; answered once that is in the metadata log."""
         results: list[admin_pb2.PartitionResult] = []
-        try:
-            for start in range(0, len(request.partitions), PIECE_PARTITIONS):
-                piece = [
-                    _wanted(one) for one in request.partitions[start : start + PIECE_PARTITIONS]
-                ]
-                work = functools.partial(
-                    self._alter, piece, request.allow_replication_factor_change
-                )
-                results += await self._events.run(Priority.ADMIN, work)
-        except (LeftOffice, SessionLost):
-            return admin_pb2.AlterPartitionReassignmentsResponse(
-                error_code=errors_pb2.NOT_CONTROLLER
-            )
+        for start in range(0, len(request.partitions), PIECE_PARTITIONS):
+            piece = [_wanted(one) for one in request.partitions[start : start + PIECE_PARTITIONS]]
+            work = functools.partial(self._alter, piece, request.allow_replication_factor_change)
+            results += await self._events.run(Priority.ADMIN, work)
         self._publisher.publish()
         return admin_pb2.AlterPartitionReassignmentsResponse(partitions=results)
 

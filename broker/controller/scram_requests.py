@@ -1,11 +1,9 @@
 """Changes of SCRAM credentials at the controller."""
 
-from broker.controller.event_queue import LeftOffice
 from broker.controller.managers import scram
 from broker.controller.managers.office import Office
 from broker.controller.rounds import Rounds
-from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorum.errors import SessionLost
+from quorate_proto.v1 import admin_pb2
 
 
 class ScramRequests:
@@ -19,12 +17,8 @@ class ScramRequests:
         self, request: admin_pb2.AlterUserScramCredentialsRequest
     ) -> admin_pb2.AlterUserScramCredentialsResponse:
         """Set and remove credentials; brokers learn of it by watch."""
-        try:
-            decisions = await self._rounds.carry_out(
-                lambda image: scram.alter(image, request, office=self._office)
-            )
-        except (LeftOffice, SessionLost):
-            code = errors_pb2.NOT_CONTROLLER
-            return admin_pb2.AlterUserScramCredentialsResponse(error_code=code)
+        decisions = await self._rounds.carry_out(
+            lambda image: scram.alter(image, request, office=self._office)
+        )
         results = [decision.result for decision in decisions]
         return admin_pb2.AlterUserScramCredentialsResponse(results=results)

@@ -153,10 +153,8 @@ class TokenRequests:
             return await work(keys)
         except KafkaError as error:
             return change.failed(request, error.code, error.message)
-        except (LeftOffice, SessionLost):
-            answer = change.answer()
-            answer.error_code = errors_pb2.NOT_CONTROLLER
-            return answer
+        except SessionLost:
+            raise
         except QuorumError as error:
             log.warning("%s without an answer: %s", change.rpc, error)
             return change.failed(

@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.control.changes import CREATE_ACLS, DELETE_ACLS
 from broker.kafka import codec
-from broker.kafka.admin_context import admin_context
+from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
@@ -45,7 +45,9 @@ async def create_acls(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     asked = request["creations"]
-    response = await services.forwarder.carry_out(
+    response = await ask_controller(
+        services,
+        context,
         CREATE_ACLS,
         admin_pb2.CreateAclsRequest(
             context=admin_context(context, "CreateAcls", _NO_TIMEOUT_MS),
@@ -69,7 +71,9 @@ async def delete_acls(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     asked = request["filters"]
-    response = await services.forwarder.carry_out(
+    response = await ask_controller(
+        services,
+        context,
         DELETE_ACLS,
         admin_pb2.DeleteAclsRequest(
             context=admin_context(context, "DeleteAcls", _NO_TIMEOUT_MS),
