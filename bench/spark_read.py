@@ -18,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from bench._support import Bench
 from quorate.client.results import NewTopic
-from quorate.spark.arrow_columns import ArrowDecoder
 from quorate.spark.cluster import ClusterClient
-from quorate.spark.frames import split_frame
+from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.ranges import TopicPartition
+from quorate.spark.reading.frames import split_frame
 from quorate.spark.retries import Retries
 from quorate.spark.schema import source_schema
 from quorate.spark.session import local_session

@@ -14,8 +14,8 @@ from typing import Any, Self
 import grpc
 
 from quorate.client.bootstrap import BrokerEndpoints
-from quorate.spark.frames import join_frame
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
+from quorate.spark.reading.frames import join_frame
 from quorate_proto.v1.errors_pb2 import (
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from quorate.spark import record_kernel as kernel
-from quorate.spark.arrow_columns import ArrowDecoder, Columns
+from quorate.spark.decoding import record_kernel as kernel
+from quorate.spark.decoding.arrow_columns import ArrowDecoder, Columns
+from quorate.spark.decoding.record_batches import GROUP_BYTES, PlainRecords
 from quorate.spark.errors import CorruptBatch
 from quorate.spark.ranges import TopicPartition
-from quorate.spark.record_batches import GROUP_BYTES, PlainRecords
 from quorate.spark.schema import source_schema
 from tests.support.record_batches import (
     CODECS,

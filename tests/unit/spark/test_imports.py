@@ -25,7 +25,7 @@ def test_the_source_loads_no_grpc_before_spark_forks() -> None:
 
 
 def test_reading_loads_nothing_of_the_server() -> None:
-    assert loaded_by("quorate.spark.range_reader").isdisjoint(FORBIDDEN_ON_EXECUTORS)
+    assert loaded_by("quorate.spark.reading.range_reader").isdisjoint(FORBIDDEN_ON_EXECUTORS)
 
 
 def test_kernels_compile_where_nothing_can_be_cached(caplog: pytest.LogCaptureFixture) -> None:

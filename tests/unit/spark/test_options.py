@@ -5,8 +5,8 @@ import re
 import pytest
 
 from quorate.spark.errors import OptionError
-from quorate.spark.offset_options import AtEdge, AtOffsets, AtTimestamp
-from quorate.spark.options import ReadOptions, Subscription, parse_options
+from quorate.spark.options.offset_bounds import AtEdge, AtOffsets, AtTimestamp
+from quorate.spark.options.read_options import ReadOptions, Subscription, parse_options
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}

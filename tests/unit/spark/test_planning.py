@@ -6,8 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
-from quorate.spark.options import Subscription, parse_options
-from quorate.spark.planning import (
+from quorate.spark.options.read_options import Subscription, parse_options
+from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
+from quorate.spark.reading.planning import (
     KnownTopic,
     check_partitions_named,
     plan_ranges,
@@ -15,7 +16,6 @@ from quorate.spark.planning import (
     select_partitions,
     split_ranges,
 )
-from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPICS = {"a": KnownTopic(b"A" * 16, 2), "b": KnownTopic(b"B" * 16, 1)}

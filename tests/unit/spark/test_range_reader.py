@@ -16,9 +16,9 @@ from quorate.spark.errors import (
     RangeUnavailable,
     UnknownTopic,
 )
-from quorate.spark.frames import FrameStream, split_frame
-from quorate.spark.range_reader import RangePolicy, RangeReader
 from quorate.spark.ranges import LATEST, OffsetRange, TopicPartition
+from quorate.spark.reading.frames import FrameStream, split_frame
+from quorate.spark.reading.range_reader import RangePolicy, RangeReader
 from quorate.spark.retries import Retries
 from quorate_proto.v1.errors_pb2 import (
     NOT_LEADER_OR_FOLLOWER,

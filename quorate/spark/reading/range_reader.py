@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import grpc
 import pyarrow as pa
 
-from quorate.spark.arrow_columns import ArrowDecoder
 from quorate.spark.cluster import (
     RETRIABLE,
     ClusterClient,
@@ -21,9 +20,10 @@ from quorate.spark.cluster import (
     raise_if_permanent,
     reason_of,
 )
+from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.errors import ClusterUnavailable, RangeUnavailable, UnknownTopic
-from quorate.spark.frames import FrameStream, split_frame
 from quorate.spark.ranges import OffsetRange
+from quorate.spark.reading.frames import FrameStream, split_frame
 from quorate.spark.retries import Retries
 from quorate_proto.v1.errors_pb2 import NONE, OFFSET_OUT_OF_RANGE
 from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from quorate.spark import record_kernel as kernel
+from quorate.spark.decoding import record_kernel as kernel
+from quorate.spark.decoding.record_batches import Bytes, PlainRecords, plain_records
+from quorate.spark.decoding.record_kernel import BASE_OFFSET, COUNT, Int64Array
 from quorate.spark.errors import CorruptBatch
 from quorate.spark.ranges import TopicPartition
-from quorate.spark.record_batches import Bytes, PlainRecords, plain_records
-from quorate.spark.record_kernel import BASE_OFFSET, COUNT, Int64Array
 from quorate.spark.schema import HEADERS
 
 _FAULTS = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from quorate.client.security import InvalidOption, Securities, read_options
 from quorate.spark.errors import OptionError
-from quorate.spark.offset_options import (
+from quorate.spark.options.offset_bounds import (
     AtOffsets,
     OffsetBound,
     json_object,

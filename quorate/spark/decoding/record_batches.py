@@ -1,9 +1,9 @@
 """Kafka record batches v2: from a frame of them to plain record bytes and a table of batches.
 
 This is the part of decoding that costs per batch, not per record: headers, checksums and
-decompression. What it hands to the compiled kernel (`quorate.spark.record_kernel`) is one buffer
-with the records of many batches back to back, and one row for each batch in it. A frame without
-compressed batches is that buffer itself: nothing is copied.
+decompression. What it hands to the compiled kernel (`record_kernel`) is one buffer with the records
+of many batches back to back, and one row for each batch in it. A frame without compressed batches
+is that buffer itself: nothing is copied.
 
 Layout of a batch (big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C
 u32 (of everything behind it), attributes i16, last offset delta i32, base timestamp i64, max
@@ -18,8 +18,8 @@ import cramjam
 import crc32c
 import numpy as np
 
+from quorate.spark.decoding.record_kernel import BEGIN, END, TABLE_COLUMNS, Int64Array, UInt8Array
 from quorate.spark.errors import CorruptBatch
-from quorate.spark.record_kernel import BEGIN, END, TABLE_COLUMNS, Int64Array, UInt8Array
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61

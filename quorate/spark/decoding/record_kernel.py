@@ -2,8 +2,8 @@
 
 Records come from a log that anybody may have written to, so **no read or write may depend on a
 field that was not checked**: every length is compared with the bytes that are left before it is
-used, and every output is as large as its input allows (the caller, `quorate.spark.arrow_columns`,
-allocates them so):
+used, and every output is as large as its input allows (the caller, `arrow_columns`, allocates them
+so):
 
 - rows: the sum of the record counts of the table,
 - key and value bytes: the size of the body, of which keys and values are disjoint parts.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
-from quorate.spark.offset_options import (
+from quorate.spark.options.offset_bounds import (
     AtEdge,
     AtOffsets,
     AtTimestamp,
@@ -20,7 +20,7 @@ from quorate.spark.offset_options import (
     Side,
     partitions_of,
 )
-from quorate.spark.options import ReadOptions, Subscription
+from quorate.spark.options.read_options import ReadOptions, Subscription
 from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 
 OffsetOf = Callable[[TopicPartition, int], int]

@@ -1,0 +1,1 @@
+"""Kafka record batches v2 into Arrow: compiled, trusting no field."""
