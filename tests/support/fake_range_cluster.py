@@ -75,6 +75,8 @@ class FakeRangeCluster:
         self.reads: list[tuple[int, int]] = []
         """(broker id, start offset) of every Read so far."""
         self.before_frame: Callable[[FrameAbout], RangeHeader | None] = lambda about: None
+        self.on_describe: Callable[[], None] = lambda: None
+        """Called whenever a broker is asked for topics and leaders."""
         self.uninformed: set[int] = set()
         """Brokers that have just started: they know of no topic and no broker yet."""
         self._batches_per_frame = batches_per_frame
@@ -157,6 +159,7 @@ class FakeRangeCluster:
     def _describe_topics(
         self, asked: int, request: DescribeTopicsRequest
     ) -> DescribeTopicsResponse:
+        self.on_describe()
         if asked in self.uninformed:
             unknown = [
                 TopicDescription(topic=name, error_code=UNKNOWN_TOPIC_OR_PARTITION)

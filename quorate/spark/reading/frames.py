@@ -3,7 +3,7 @@
 import queue
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from quorate.spark.cluster import RangeCall
 from quorate.spark.errors import ClusterUnavailable
@@ -11,6 +11,8 @@ from quorate_proto.v1.replication_pb2 import RangeHeader
 
 FRAMES_AHEAD = 2
 """Frames received while one is being decoded."""
+SILENCE_MS = 2_000
+"""No frame for so long is worth a question, though a busy leader may well take longer."""
 CLOSE_POLL_SECONDS = 0.1
 
 _HEADER_LENGTH = struct.Struct(">I")
@@ -44,9 +46,18 @@ class FrameStream:
     Close it: that cancels the call and ends the thread (Spark's LIMIT stops in the middle).
     """
 
-    def __init__(self, call: RangeCall, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        call: RangeCall,
+        timeout_ms: int,
+        on_silence: Callable[[], None] = lambda: None,
+        silence_ms: int = SILENCE_MS,
+    ) -> None:
+        """``on_silence``: called again and again while no frame comes; raises to give up early."""
         self._call = call
         self._timeout_ms = timeout_ms
+        self._on_silence = on_silence
+        self._silence_ms = silence_ms
         self._received: queue.Queue[bytes | Exception | None] = queue.Queue(FRAMES_AHEAD)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._receive, name="range-frames", daemon=True)
@@ -60,10 +71,7 @@ class FrameStream:
             grpc.RpcError: the call failed.
         """
         while True:
-            try:
-                item = self._received.get(timeout=self._timeout_ms / 1000)
-            except queue.Empty:
-                raise TimeoutError(f"no frame within {self._timeout_ms} ms") from None
+            item = self._next()
             if item is None:
                 return
             if isinstance(item, Exception):
@@ -75,6 +83,18 @@ class FrameStream:
         self._closed.set()
         self._call.cancel()
         self._thread.join()
+
+    def _next(self) -> bytes | Exception | None:
+        left_ms = self._timeout_ms
+        while True:
+            wait_ms = min(left_ms, self._silence_ms)
+            try:
+                return self._received.get(timeout=wait_ms / 1000)
+            except queue.Empty:
+                left_ms -= wait_ms
+            if left_ms <= 0:
+                raise TimeoutError(f"no frame within {self._timeout_ms} ms")
+            self._on_silence()
 
     def _receive(self) -> None:
         end: Exception | None = None

@@ -23,7 +23,7 @@ from quorate.spark.cluster import (
 from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.errors import ClusterUnavailable, RangeUnavailable, UnknownTopic
 from quorate.spark.ranges import OffsetRange
-from quorate.spark.reading.frames import FrameStream, split_frame
+from quorate.spark.reading.frames import SILENCE_MS, FrameStream, split_frame
 from quorate.spark.retries import Retries
 from quorate_proto.v1.errors_pb2 import NONE, OFFSET_OUT_OF_RANGE
 from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest
@@ -43,6 +43,7 @@ class RangePolicy:
     fail_on_data_loss: bool
     frame_timeout_ms: int
     new_retries: Callable[[], Retries]
+    silence_ms: int = SILENCE_MS
 
 
 class RangeReader:
@@ -114,7 +115,13 @@ class RangeReader:
         )
         header = RangeHeader()
         call = self._cluster.open_range(leader, request)
-        with closing(FrameStream(call, self._policy.frame_timeout_ms)) as frames:
+        frames = FrameStream(
+            call,
+            self._policy.frame_timeout_ms,
+            on_silence=lambda: self._refuse_old_leader(leader),
+            silence_ms=self._policy.silence_ms,
+        )
+        with closing(frames):
             for frame in frames:
                 header, records = split_frame(frame)
                 if header.error_code != NONE:
@@ -126,6 +133,18 @@ class RangeReader:
                     self._retries.progress()
         if self._decoder.next_offset == start:
             self._finish(header)
+
+    def _refuse_old_leader(self, silent: str) -> None:
+        """A leader that hangs keeps its connections: only the others can say that it was deposed.
+
+        Raises:
+            _TryAgain: somebody else leads now.
+        """
+        partition = self._range.topic_partition
+        self._cluster.refresh([partition])
+        leader = self._cluster.leader_of(partition)
+        if leader not in (None, silent):
+            raise _TryAgain(f"{silent} is silent, and {leader} leads now")
 
     def _finish(self, last: RangeHeader) -> None:
         """A stream without a single batch: are the last offsets of the range empty?

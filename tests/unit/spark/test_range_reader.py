@@ -40,6 +40,7 @@ class Reading:
     cluster: FakeRangeCluster
     fail_on_data_loss: bool = True
     frame_timeout_ms: int = 10_000
+    silence_ms: int = 2_000
     pauses: list[float] = field(default_factory=list)
     on_pause: Callable[[], None] = lambda: None
 
@@ -51,7 +52,9 @@ class Reading:
         self.on_pause()
 
     def batches(self, start: int, end: int, topic_id: bytes = b"") -> Iterator[pa.RecordBatch]:
-        policy = RangePolicy(self.fail_on_data_loss, self.frame_timeout_ms, self.new_retries)
+        policy = RangePolicy(
+            self.fail_on_data_loss, self.frame_timeout_ms, self.new_retries, self.silence_ms
+        )
         with ClusterClient(self.cluster.bootstrap, self.new_retries) as client:
             client.refresh([ORDERS])
             offsets = OffsetRange(ORDERS, start, end, topic_id)
@@ -130,6 +133,35 @@ def test_a_silent_leader_is_asked_again(cluster: FakeRangeCluster) -> None:
     assert reading.offsets(0, 100) == list(range(100))
     assert reading.pauses
     assert cluster.reads[:2] == [(0, 0), (0, 10)]
+
+
+def test_d2_a_silent_leader_that_was_deposed_is_left_at_once(cluster: FakeRangeCluster) -> None:
+    """A process that was stopped keeps its connections: no error would ever come from it."""
+    left, in_time = threading.Event(), []
+
+    def hang() -> None:
+        cluster.logs[ORDERS].leader = 1
+        in_time.append(left.wait(30))
+
+    cluster.before_frame = fail_once_at(1, hang)  # type: ignore[assignment]
+    reading = Reading(cluster, frame_timeout_ms=60_000, silence_ms=100, on_pause=left.set)
+    assert reading.offsets(0, 100) == list(range(100))
+    assert in_time == [True]
+    assert cluster.reads == [(0, 0), (1, 10)]
+
+
+def test_a_silent_leader_that_still_leads_is_waited_for(cluster: FakeRangeCluster) -> None:
+    asked = threading.Event()
+
+    def be_busy() -> None:
+        cluster.on_describe = asked.set
+        asked.wait(30)
+
+    cluster.before_frame = fail_once_at(1, be_busy)  # type: ignore[assignment]
+    reading = Reading(cluster, frame_timeout_ms=20_000, silence_ms=100)
+    assert reading.offsets(0, 100) == list(range(100))
+    assert cluster.reads == [(0, 0)]
+    assert reading.pauses == []
 
 
 def test_the_budget_of_retries_ends_with_a_message(cluster: FakeRangeCluster) -> None:
