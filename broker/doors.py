@@ -37,6 +37,7 @@ from broker.quota.windowed_rate import QuotaWindow
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.manager import ReplicaManager
 from broker.replication.range_read import add_range_read_to_server
+from broker.replication.range_write import add_range_write_to_server
 from broker.security.authorizer import Authorizer, caller_of
 from broker.security.grpc_config import (
     GRPC_LISTENER,
@@ -99,14 +100,15 @@ class Doors:
         """
         surroundings = self.surroundings
         config_reads = ConfigReads(lambda: self.follower.image, self.live, self.authorizer)
-        kafka = surroundings.kafka_listener(self._kafka_services(config_reads))
+        producer_ids = ProducerIds(self.forwarder)
+        kafka = surroundings.kafka_listener(self._kafka_services(config_reads, producer_ids))
         brokers = surroundings.inter_broker_listener()
         logins = self._logins()
         passwords = Passwords(logins.password, lambda: self.follower.image.scram)
         clients = surroundings.client_listener(passwords)
         admin = self._admin_service(config_reads)
         self._serve_brokers(brokers.server, admin)
-        self._serve_clients(clients.server, admin)
+        self._serve_clients(clients.server, admin, producer_ids)
         inter_broker = _bind(
             brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(self.config)
         )
@@ -118,7 +120,9 @@ class Doors:
             on_stop(partial(server.stop, STOP_GRACE_S))
         return Addresses(listeners, grpc_bound, inter_broker)
 
-    def _kafka_services(self, config_reads: ConfigReads) -> KafkaServices:
+    def _kafka_services(
+        self, config_reads: ConfigReads, producer_ids: ProducerIds
+    ) -> KafkaServices:
         return KafkaServices(
             config=self.live,
             broker_id=self.broker_id,
@@ -126,7 +130,7 @@ class Doors:
             replicas=self.replicas,
             metadata=self.cache,
             forwarder=self.forwarder,
-            producer_ids=ProducerIds(self.forwarder),
+            producer_ids=producer_ids,
             authorizer=self.authorizer,
             features=self._features_in_force,
             describe_configs=config_reads.describe,
@@ -151,14 +155,18 @@ class Doors:
         add_controller_duty_to_server(server, ControllerDutyService(self.controller))
         add_replication_to_server(server, self.replicas)
 
-    def _serve_clients(self, server: grpc.aio.Server, admin: AdminService) -> None:
+    def _serve_clients(
+        self, server: grpc.aio.Server, admin: AdminService, producer_ids: ProducerIds
+    ) -> None:
         add_admin_to_server(server, admin)
         add_metadata_view_to_server(
             server, self.surroundings.quorum, self.authorizer.rights_of_caller
         )
+        rights = self.authorizer.rights_of_caller
         add_range_read_to_server(
-            server, self.replicas, self.cache, self.authorizer.rights_of_caller
+            server, self.replicas, self.cache, rights, self.limits.max_batch_bytes
         )
+        add_range_write_to_server(server, self.replicas, producer_ids, rights)
 
     def _admin_service(self, config_reads: ConfigReads) -> AdminService:
         return AdminService(

@@ -11,8 +11,6 @@ from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.security.authorizer import Rights
-from metadata_log.acls import AclOperation, ResourceType
 from quorate_proto.v1 import errors_pb2
 
 _NO_PRODUCER_ID: Final = -1
@@ -26,27 +24,12 @@ async def init_producer_id(
     try:
         if request["transactional_id"] is not None:
             raise no_transactions(request["transactional_id"])
-        _require_idempotent_write(services.authorizer.rights_of(context))
+        services.authorizer.rights_of(context).require_idempotent_write()
         producer_id = await services.producer_ids.take()
         values.update(producer_id=producer_id, producer_epoch=_FIRST_EPOCH)
     except KafkaError as error:
         values.update(error_code=error.code, producer_id=_NO_PRODUCER_ID, producer_epoch=-1)
     return [codec.encode_response("init_producer_id", context.version, values)]
-
-
-def _require_idempotent_write(rights: Rights) -> None:
-    """Whoever may write to any topic may do so idempotently (KIP-679).
-
-    Raises:
-        KafkaError: CLUSTER_AUTHORIZATION_FAILED.
-    """
-    if rights.may_cluster(AclOperation.IDEMPOTENT_WRITE, log_denied=False):
-        return
-    if not rights.may_on_any(AclOperation.WRITE, ResourceType.TOPIC):
-        raise KafkaError(
-            errors_pb2.CLUSTER_AUTHORIZATION_FAILED,
-            "neither IDEMPOTENT_WRITE on the cluster nor WRITE on any topic is allowed",
-        )
 
 
 def no_transactions(transactional_id: str) -> KafkaError:

@@ -42,10 +42,15 @@ class RangeReadService:
     """Answers readers of ranges. Records go out as raw frames, joined once."""
 
     def __init__(
-        self, table: PartitionTable, metadata: ToldMetadata, rights: Callable[[], Rights]
+        self,
+        table: PartitionTable,
+        metadata: ToldMetadata,
+        rights: Callable[[], Rights],
+        max_batch_bytes: Callable[[str], int],
     ) -> None:
-        """``rights``: of who makes the call that is being served."""
+        """``rights``: of who makes the call that is being served; ``max_batch_bytes``: by topic."""
         self._table = table
+        self._max_batch_bytes = max_batch_bytes
         self._metadata = metadata
         self._rights = rights
         self._consuming = Consuming(table)
@@ -81,7 +86,9 @@ class RangeReadService:
             return replication_pb2.TopicDescription(
                 topic=name, error_code=errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
             )
-        described = replication_pb2.TopicDescription(topic=name, topic_id=topic.topic_id)
+        described = replication_pb2.TopicDescription(
+            topic=name, topic_id=topic.topic_id, max_message_bytes=self._max_batch_bytes(name)
+        )
         for number, partition in enumerate(topic.partitions):
             described.partitions.add(
                 partition=number,
@@ -232,9 +239,10 @@ def add_range_read_to_server(
     manager: ReplicaManager,
     metadata: ToldMetadata,
     rights: Callable[[], Rights],
+    max_batch_bytes: Callable[[str], int],
 ) -> None:
     """Register by hand: frames of ``Read`` are raw bytes, not messages."""
-    service = RangeReadService(manager.table, metadata, rights)
+    service = RangeReadService(manager.table, metadata, rights, max_batch_bytes)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "DescribeTopics": grpc.unary_unary_rpc_method_handler(
             service.describe_topics,

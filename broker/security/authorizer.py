@@ -218,6 +218,20 @@ class Rights:
                 self.refusal(operation, ResourceType.TOPIC, name),
             )
 
+    def require_idempotent_write(self) -> None:
+        """Whoever may write to any topic may do so idempotently (KIP-679).
+
+        Raises:
+            KafkaError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if self.may_cluster(AclOperation.IDEMPOTENT_WRITE, log_denied=False):
+            return
+        if not self.may_on_any(AclOperation.WRITE, ResourceType.TOPIC):
+            raise KafkaError(
+                errors_pb2.CLUSTER_AUTHORIZATION_FAILED,
+                "neither IDEMPOTENT_WRITE on the cluster nor WRITE on any topic is allowed",
+            )
+
     def refusal(self, operation: AclOperation, resource_type: ResourceType, name: str) -> str:
         """What somebody is told who may not."""
         return (

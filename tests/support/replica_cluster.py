@@ -22,6 +22,7 @@ from broker.replication.hosted import HostedPartition
 from broker.replication.limits import FixedLimits
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.range_read import add_range_read_to_server
+from broker.replication.range_write import add_range_write_to_server
 from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import Partition
 from metadata_log.records import (
@@ -91,6 +92,7 @@ class ReplicaNode:
         self.broker_epoch: BrokerEpoch | None = None
         self.endpoint = Endpoint("127.0.0.1", 0)
         self.cache = MetadataCache()
+        self.limits = limits
         self.manager = ReplicaManager(
             self.broker_id,
             options,
@@ -104,6 +106,7 @@ class ReplicaNode:
         )
         self._flush: Flush = flush
         self._incarnation = 0
+        self._producer_ids = 1000 * broker_id
         self._server: grpc.aio.Server | None = None
         self.store: LogStore | None = None
 
@@ -119,7 +122,10 @@ class ReplicaNode:
         self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
         port = self._server.add_insecure_port("127.0.0.1:0")
         add_replication_to_server(self._server, self.manager)
-        add_range_read_to_server(self._server, self.manager, self.cache, lambda: ALL_RIGHTS)
+        add_range_read_to_server(
+            self._server, self.manager, self.cache, lambda: ALL_RIGHTS, self.limits.max_batch_bytes
+        )
+        add_range_write_to_server(self._server, self.manager, self, lambda: ALL_RIGHTS)
         await self._server.start()
         self.endpoint = Endpoint("127.0.0.1", port)
         await self.client.start()
@@ -158,6 +164,11 @@ class ReplicaNode:
         """Nobody can connect to it any more, and it sends nothing."""
         assert self._server is not None
         await self._server.stop(None)
+
+    async def take(self) -> int:
+        """A producer id."""
+        self._producer_ids += 1
+        return self._producer_ids
 
     def hosted(self, topic: str, partition: int = 0) -> HostedPartition:
         found = self.manager.table.named(TopicPartition(topic, partition))

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from quorate_proto.v1 import metadata_pb2 as quorate__proto_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"quorate_proto/v1/replication.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"\xad\x01\n\x10\x46ollowerPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x16\n\x0e\x66lushed_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0e\n\x06\x66orget\x18\x07 \x01(\x08\"\xaa\x01\n\x13ReplicaFetchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x10\n\x08\x61\x63k_only\x18\x05 \x01(\x08\x12/\n\tpositions\x18\x06 \x03(\x0b\x32\x1c.quorate.v1.FollowerPosition\"\xa9\x01\n\x10\x46\x65tchedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x14\n\x0crecords_size\x18\x06 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"H\n\x14ReplicaFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.quorate.v1.FetchedPartition\"[\n\x1cOffsetsForLeaderEpochRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\'\n\x07queries\x18\x02 \x03(\x0b\x32\x16.quorate.v1.EpochQuery\"e\n\nEpochQuery\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"I\n\x1dOffsetsForLeaderEpochResponse\x12(\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x17.quorate.v1.EpochAnswer\"K\n\x0b\x45pochAnswer\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"4\n\x15\x44\x65scribeTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\"n\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0b\n\x03isr\x18\x05 \x03(\x05\"}\n\x10TopicDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .quorate.v1.PartitionDescription\"\x90\x01\n\x0e\x42rokerEndpoint\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\"\n\x04grpc\x18\x02 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12#\n\x05kafka\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x0c\n\x04rack\x18\x05 \x01(\t\"\x8a\x01\n\x16\x44\x65scribeTopicsResponse\x12,\n\x06topics\x18\x01 \x03(\x0b\x32\x1c.quorate.v1.TopicDescription\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.quorate.v1.BrokerEndpoint\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\">\n\x12ListOffsetsRequest\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.quorate.v1.OffsetQuery\"E\n\x0bOffsetQuery\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\"^\n\x0cOffsetAnswer\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"@\n\x13ListOffsetsResponse\x12)\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x18.quorate.v1.OffsetAnswer\"\x89\x01\n\x10RangeReadRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x17\n\x0fmax_frame_bytes\x18\x06 \x01(\x05\"z\n\x0bRangeHeader\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x32\xcb\x01\n\x0bReplication\x12N\n\x05\x46\x65tch\x12\x1f.quorate.v1.ReplicaFetchRequest\x1a .quorate.v1.ReplicaFetchResponse(\x01\x30\x01\x12l\n\x15OffsetsForLeaderEpoch\x12(.quorate.v1.OffsetsForLeaderEpochRequest\x1a).quorate.v1.OffsetsForLeaderEpochResponse2\xf5\x01\n\tRangeRead\x12W\n\x0e\x44\x65scribeTopics\x12!.quorate.v1.DescribeTopicsRequest\x1a\".quorate.v1.DescribeTopicsResponse\x12N\n\x0bListOffsets\x12\x1e.quorate.v1.ListOffsetsRequest\x1a\x1f.quorate.v1.ListOffsetsResponse\x12?\n\x04Read\x12\x1c.quorate.v1.RangeReadRequest\x1a\x17.quorate.v1.RangeHeader0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"quorate_proto/v1/replication.proto\x12\nquorate.v1\x1a\x1fquorate_proto/v1/metadata.proto\"\xad\x01\n\x10\x46ollowerPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x16\n\x0e\x66lushed_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0e\n\x06\x66orget\x18\x07 \x01(\x08\"\xaa\x01\n\x13ReplicaFetchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x10\n\x08\x61\x63k_only\x18\x05 \x01(\x08\x12/\n\tpositions\x18\x06 \x03(\x0b\x32\x1c.quorate.v1.FollowerPosition\"\xa9\x01\n\x10\x46\x65tchedPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x14\n\x0crecords_size\x18\x06 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"H\n\x14ReplicaFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.quorate.v1.FetchedPartition\"[\n\x1cOffsetsForLeaderEpochRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\'\n\x07queries\x18\x02 \x03(\x0b\x32\x16.quorate.v1.EpochQuery\"e\n\nEpochQuery\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"I\n\x1dOffsetsForLeaderEpochResponse\x12(\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x17.quorate.v1.EpochAnswer\"K\n\x0b\x45pochAnswer\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"4\n\x15\x44\x65scribeTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\"n\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0b\n\x03isr\x18\x05 \x03(\x05\"\x98\x01\n\x10TopicDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .quorate.v1.PartitionDescription\x12\x19\n\x11max_message_bytes\x18\x05 \x01(\x05\"\x90\x01\n\x0e\x42rokerEndpoint\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\"\n\x04grpc\x18\x02 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12#\n\x05kafka\x18\x03 \x01(\x0b\x32\x14.quorate.v1.Endpoint\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x0c\n\x04rack\x18\x05 \x01(\t\"\x8a\x01\n\x16\x44\x65scribeTopicsResponse\x12,\n\x06topics\x18\x01 \x03(\x0b\x32\x1c.quorate.v1.TopicDescription\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.quorate.v1.BrokerEndpoint\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\">\n\x12ListOffsetsRequest\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.quorate.v1.OffsetQuery\"E\n\x0bOffsetQuery\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\"^\n\x0cOffsetAnswer\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"@\n\x13ListOffsetsResponse\x12)\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x18.quorate.v1.OffsetAnswer\"\x89\x01\n\x10RangeReadRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x17\n\x0fmax_frame_bytes\x18\x06 \x01(\x05\"z\n\x0bRangeHeader\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x0e\n\x06leader\x18\x05 \x01(\x05\"\x17\n\x15InitProducerIdRequest\"p\n\x16InitProducerIdResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\"m\n\x11RangeWriteRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.quorate.v1.WrittenPartition\"\\\n\x10WrittenPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0crecords_size\x18\x04 \x01(\x05\"T\n\x12RangeWriteResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12*\n\x08outcomes\x18\x02 \x03(\x0b\x32\x18.quorate.v1.WriteOutcome\"N\n\x0cWriteOutcome\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x32\xcb\x01\n\x0bReplication\x12N\n\x05\x46\x65tch\x12\x1f.quorate.v1.ReplicaFetchRequest\x1a .quorate.v1.ReplicaFetchResponse(\x01\x30\x01\x12l\n\x15OffsetsForLeaderEpoch\x12(.quorate.v1.OffsetsForLeaderEpochRequest\x1a).quorate.v1.OffsetsForLeaderEpochResponse2\xf5\x01\n\tRangeRead\x12W\n\x0e\x44\x65scribeTopics\x12!.quorate.v1.DescribeTopicsRequest\x1a\".quorate.v1.DescribeTopicsResponse\x12N\n\x0bListOffsets\x12\x1e.quorate.v1.ListOffsetsRequest\x1a\x1f.quorate.v1.ListOffsetsResponse\x12?\n\x04Read\x12\x1c.quorate.v1.RangeReadRequest\x1a\x17.quorate.v1.RangeHeader0\x01\x32\xb1\x01\n\nRangeWrite\x12W\n\x0eInitProducerId\x12!.quorate.v1.InitProducerIdRequest\x1a\".quorate.v1.InitProducerIdResponse\x12J\n\x05Write\x12\x1d.quorate.v1.RangeWriteRequest\x1a\x1e.quorate.v1.RangeWriteResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,26 +52,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1078
   _globals['_PARTITIONDESCRIPTION']._serialized_start=1080
   _globals['_PARTITIONDESCRIPTION']._serialized_end=1190
-  _globals['_TOPICDESCRIPTION']._serialized_start=1192
-  _globals['_TOPICDESCRIPTION']._serialized_end=1317
-  _globals['_BROKERENDPOINT']._serialized_start=1320
-  _globals['_BROKERENDPOINT']._serialized_end=1464
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1467
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1605
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1607
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1669
-  _globals['_OFFSETQUERY']._serialized_start=1671
-  _globals['_OFFSETQUERY']._serialized_end=1740
-  _globals['_OFFSETANSWER']._serialized_start=1742
-  _globals['_OFFSETANSWER']._serialized_end=1836
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1838
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1902
-  _globals['_RANGEREADREQUEST']._serialized_start=1905
-  _globals['_RANGEREADREQUEST']._serialized_end=2042
-  _globals['_RANGEHEADER']._serialized_start=2044
-  _globals['_RANGEHEADER']._serialized_end=2166
-  _globals['_REPLICATION']._serialized_start=2169
-  _globals['_REPLICATION']._serialized_end=2372
-  _globals['_RANGEREAD']._serialized_start=2375
-  _globals['_RANGEREAD']._serialized_end=2620
+  _globals['_TOPICDESCRIPTION']._serialized_start=1193
+  _globals['_TOPICDESCRIPTION']._serialized_end=1345
+  _globals['_BROKERENDPOINT']._serialized_start=1348
+  _globals['_BROKERENDPOINT']._serialized_end=1492
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1495
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1633
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1635
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=1697
+  _globals['_OFFSETQUERY']._serialized_start=1699
+  _globals['_OFFSETQUERY']._serialized_end=1768
+  _globals['_OFFSETANSWER']._serialized_start=1770
+  _globals['_OFFSETANSWER']._serialized_end=1864
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1866
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1930
+  _globals['_RANGEREADREQUEST']._serialized_start=1933
+  _globals['_RANGEREADREQUEST']._serialized_end=2070
+  _globals['_RANGEHEADER']._serialized_start=2072
+  _globals['_RANGEHEADER']._serialized_end=2194
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2196
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2219
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2221
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2333
+  _globals['_RANGEWRITEREQUEST']._serialized_start=2335
+  _globals['_RANGEWRITEREQUEST']._serialized_end=2444
+  _globals['_WRITTENPARTITION']._serialized_start=2446
+  _globals['_WRITTENPARTITION']._serialized_end=2538
+  _globals['_RANGEWRITERESPONSE']._serialized_start=2540
+  _globals['_RANGEWRITERESPONSE']._serialized_end=2624
+  _globals['_WRITEOUTCOME']._serialized_start=2626
+  _globals['_WRITEOUTCOME']._serialized_end=2704
+  _globals['_REPLICATION']._serialized_start=2707
+  _globals['_REPLICATION']._serialized_end=2910
+  _globals['_RANGEREAD']._serialized_start=2913
+  _globals['_RANGEREAD']._serialized_end=3158
+  _globals['_RANGEWRITE']._serialized_start=3161
+  _globals['_RANGEWRITE']._serialized_end=3338
 # @@protoc_insertion_point(module_scope)

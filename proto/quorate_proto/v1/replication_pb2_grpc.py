@@ -308,3 +308,125 @@ class RangeRead(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class RangeWriteStub(object):
+    """Served by every broker for Spark and other writers of batches.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.InitProducerId = channel.unary_unary(
+                '/quorate.v1.RangeWrite/InitProducerId',
+                request_serializer=quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
+        self.Write = channel.stream_stream(
+                '/quorate.v1.RangeWrite/Write',
+                request_serializer=quorate__proto_dot_v1_dot_replication__pb2.RangeWriteRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_replication__pb2.RangeWriteResponse.FromString,
+                _registered_method=True)
+
+
+class RangeWriteServicer(object):
+    """Served by every broker for Spark and other writers of batches.
+    """
+
+    def InitProducerId(self, request, context):
+        """An id of which no batch has been written, for batches whose repetition is to be noticed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Write(self, request_iterator, context):
+        """Batches for partitions led by the receiver, acknowledged by every in-sync replica (acks=all).
+        Frames are appended in the order they come and answered as they are committed.
+        Raw frames: RangeWriteRequest header + batches; answers are plain messages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RangeWriteServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'Write': grpc.stream_stream_rpc_method_handler(
+                    servicer.Write,
+                    request_deserializer=quorate__proto_dot_v1_dot_replication__pb2.RangeWriteRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_replication__pb2.RangeWriteResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quorate.v1.RangeWrite', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quorate.v1.RangeWrite', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class RangeWrite(object):
+    """Served by every broker for Spark and other writers of batches.
+    """
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.RangeWrite/InitProducerId',
+            quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_replication__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Write(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/quorate.v1.RangeWrite/Write',
+            quorate__proto_dot_v1_dot_replication__pb2.RangeWriteRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_replication__pb2.RangeWriteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -4,7 +4,7 @@ A method without a row fails here. Changes are judged behind the door that they 
 wire: ``test_authorization_matrix.py`` tries them, ``GUARDS`` has them all.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,7 +17,10 @@ from broker.control.admin_service import AdminService
 from broker.control.changes import CHANGES
 from broker.control.metadata_view import MetadataViewService
 from broker.metadata_follower import MetadataFollower
+from broker.replication.api import ProduceOutcome
+from broker.replication.frames import pack_frame
 from broker.replication.range_read import RangeReadService
+from broker.replication.range_write import RangeWriteService
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.grpc_caller import Caller, set_caller
 from broker.security.principal import KafkaPrincipal
@@ -89,6 +92,20 @@ class Table:
         return None
 
 
+class Manager:
+    """Appends whatever it is given."""
+
+    table = Table()
+
+    async def produce(self, entries: list[Any], acks: int, timeout_ms: int) -> list[ProduceOutcome]:
+        return [ProduceOutcome(base_offset=0) for _ in entries]
+
+
+class Ids:
+    async def take(self) -> int:
+        return 7
+
+
 class Broker:
     """A broker's services, asked by alice over gRPC."""
 
@@ -122,7 +139,10 @@ class Broker:
         metadata.add_topic("u")
         metadata.brokers = {1: _Peer()}
         table: Any = Table()
-        self.ranges = RangeReadService(table, metadata, authorizer.rights_of_caller)
+        rights = authorizer.rights_of_caller
+        self.ranges = RangeReadService(table, metadata, rights, lambda topic: 1 << 20)
+        manager: Any = Manager()
+        self.writes = RangeWriteService(manager, Ids(), rights)
         set_caller(Caller(KafkaPrincipal("alice"), "h"))
 
 
@@ -202,6 +222,46 @@ async def read(broker: Broker) -> int:
     return TOPIC_DENIED if b"not allowed to READ" in frame else 0
 
 
+class Writing(Call):
+    """A stream of one frame, and what is answered to it."""
+
+    def __init__(self, *topics: str) -> None:
+        self.frame = pack_frame(
+            replication_pb2.RangeWriteRequest(
+                request_id=5,
+                partitions=[
+                    replication_pb2.WrittenPartition(topic=name, records_size=1) for name in topics
+                ],
+            ).SerializeToString(),
+            [b"r" for _ in topics],
+        )
+        self.answers: list[replication_pb2.RangeWriteResponse] = []
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        yield self.frame
+
+    async def write(self, answer: bytes) -> None:
+        self.answers.append(replication_pb2.RangeWriteResponse.FromString(answer))
+
+    async def codes(self, broker: Broker) -> list[int]:
+        context: Any = self
+        await broker.writes.write(self.frames(), context)
+        (answer,) = self.answers
+        assert answer.request_id == 5
+        return [one.error_code for one in answer.outcomes]
+
+
+async def write(broker: Broker) -> int:
+    (code,) = await Writing("t").codes(broker)
+    return code
+
+
+async def init_producer_id(broker: Broker) -> int:
+    answer = await broker.writes.init_producer_id(replication_pb2.InitProducerIdRequest(), CALL)
+    assert answer.producer_id == (-1 if answer.error_code else 7)
+    return answer.error_code
+
+
 def reading(rpc: str, request: Any) -> Callable[[Broker], Awaitable[int]]:  # noqa: ANN401 - any message
     async def ask(broker: Broker) -> int:
         code: int = (await broker.reads[rpc](request)).error_code
@@ -237,6 +297,12 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
         "RangeRead/DescribeTopics": (describe_topics, topic(Op.DESCRIBE), TOPIC_DENIED),
         "RangeRead/ListOffsets": (list_offsets, topic(Op.DESCRIBE), TOPIC_DENIED),
         "RangeRead/Read": (read, topic(Op.READ), TOPIC_DENIED),
+        "RangeWrite/InitProducerId": (
+            init_producer_id,
+            cluster(Op.IDEMPOTENT_WRITE),
+            CLUSTER_DENIED,
+        ),
+        "RangeWrite/Write": (write, topic(Op.WRITE), TOPIC_DENIED),
     }
 )
 
@@ -255,6 +321,7 @@ def test_every_method_has_a_row() -> None:
         admin_pb2.DESCRIPTOR.services_by_name["Admin"],
         admin_pb2.DESCRIPTOR.services_by_name["MetadataView"],
         replication_pb2.DESCRIPTOR.services_by_name["RangeRead"],
+        replication_pb2.DESCRIPTOR.services_by_name["RangeWrite"],
     )
     served = {f"{service.name}/{method.name}" for service in services for method in service.methods}
     changes = {f"Admin/{change.rpc}" for change in CHANGES}
@@ -286,3 +353,12 @@ async def test_f5_a_topic_that_may_not_be_seen_is_there_for_nobody() -> None:
         replication_pb2.DescribeTopicsRequest(topics=["u", "none", "t"]), CALL
     )
     assert [one.error_code for one in named.topics] == [TOPIC_DENIED, TOPIC_DENIED, 0]
+
+
+async def test_f5_each_partition_of_a_frame_is_judged_by_its_own_topic() -> None:
+    broker = Broker(topic(Op.WRITE))
+    assert await Writing("u", "t", "u").codes(broker) == [TOPIC_DENIED, 0, TOPIC_DENIED]
+
+
+async def test_f5_who_may_write_to_a_topic_gets_a_producer_id() -> None:
+    assert await init_producer_id(Broker(topic(Op.WRITE))) == 0
