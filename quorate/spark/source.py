@@ -10,7 +10,10 @@ DataFrame and returns wrong rows. Cut by offsets instead.
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from quorate.spark.options.read_options import parse_options
+from quorate.spark.options.declaration import Scope
+from quorate.spark.options.given import GivenOptions
+from quorate.spark.options.read_options import parse_read_options
+from quorate.spark.options.table import INCLUDE_HEADERS
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
 
@@ -25,11 +28,12 @@ class QuorateDataSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns; ``headers`` only with ``includeHeaders``."""
-        options = parse_options(self.options)
-        return source_schema(include_headers=options.include_headers)
+        # Spark does not say whether a batch or a streaming query asks.
+        given = GivenOptions(self.options, None)
+        return source_schema(include_headers=given[INCLUDE_HEADERS])
 
     def reader(self, schema: StructType) -> QuorateReader:
         """A reader of the columns in ``schema``."""
-        options = parse_options(self.options)
+        options = parse_read_options(self.options, Scope.BATCH)
         check_projection(schema, include_headers=options.include_headers)
         return QuorateReader(options, schema)

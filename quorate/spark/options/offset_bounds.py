@@ -1,4 +1,4 @@
-"""Where a range starts and ends, as the options say it: by edge, by offset or by time.
+"""Where a range starts or ends: one position for all partitions, or one for each.
 
 One side of the range is described by at most one of three options; where several are given, the
 order of Spark's Kafka source decides: ``startingTimestamp`` before ``startingOffsetsByTimestamp``
@@ -11,84 +11,61 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quorate.spark.errors import OptionError
-from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
+from quorate.spark.options.declaration import Kind, kind_of
+from quorate.spark.options.positions import (
+    POSITION_SAYS,
+    TIME_SAYS,
+    AtTime,
+    Position,
+    parse_position,
+    parse_time_ms,
+    position_of_number,
+)
+from quorate.spark.ranges import TopicPartition
 
 Side = Literal["starting", "ending"]
-PartitionValues = Mapping[TopicPartition, int]
 
-STRATEGIES = ("error", "latest")
-
-
-@dataclass(frozen=True, slots=True)
-class AtEdge:
-    """The earliest or the latest offset of every partition."""
-
-    offset: int
-    """`EARLIEST` or `LATEST`."""
+_OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":"latest-100"}}'
+_TIMES_EXAMPLE = '{"topicA":{"0":1700000000000}}'
 
 
 @dataclass(frozen=True, slots=True)
-class AtOffsets:
-    """An offset for each partition; `EARLIEST` and `LATEST` stand for the edges."""
+class Everywhere:
+    """The same position in whichever partitions there are."""
 
-    offsets: PartitionValues
+    position: Position
+
+    @property
+    def partitions(self) -> None:
+        return None
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        return (self.position,)
+
+    def at(self, partition: TopicPartition) -> Position:
+        return self.position
 
 
 @dataclass(frozen=True, slots=True)
-class AtTimestamp:
-    """The first offset whose record is at or after a time: one time for all, or one for each."""
+class ByPartition:
+    """A position for each partition: exactly those that are read."""
 
-    everywhere_ms: int | None = None
-    timestamps_ms: PartitionValues | None = None
-    absent_is_latest: bool = True
-    """No such record: take the latest offset; else fail."""
+    by_partition: Mapping[TopicPartition, Position]
 
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(self.by_partition)
 
-OffsetBound = AtEdge | AtOffsets | AtTimestamp
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        return tuple(self.by_partition.values())
 
-
-def parse_bound(side: Side, option: Callable[[str], str | None]) -> OffsetBound:
-    """One side of the range from the options; ``option(name)`` gives a value or None.
-
-    Raises:
-        OptionError: names the option, its value and what to do.
-    """
-    absent_is_latest = side == "ending" or _strategy(option) == "latest"
-    name = f"{side}Timestamp"
-    if (text := option(name)) is not None:
-        return AtTimestamp(everywhere_ms=_timestamp(name, text), absent_is_latest=absent_is_latest)
-    name = f"{side}OffsetsByTimestamp"
-    if (text := option(name)) is not None:
-        timestamps_ms = parse_partition_values(name, text, '{"topicA":{"0":1700000000000}}')
-        _refuse_negative(name, timestamps_ms)
-        return AtTimestamp(timestamps_ms=timestamps_ms, absent_is_latest=absent_is_latest)
-    name = f"{side}Offsets"
-    return _parse_offsets(side, name, option(name))
+    def at(self, partition: TopicPartition) -> Position:
+        return self.by_partition[partition]
 
 
-def partitions_of(bound: OffsetBound) -> frozenset[TopicPartition] | None:
-    """The partitions that a bound names one by one; None if it holds for whichever there are."""
-    if isinstance(bound, AtOffsets):
-        return frozenset(bound.offsets)
-    if isinstance(bound, AtTimestamp) and bound.timestamps_ms is not None:
-        return frozenset(bound.timestamps_ms)
-    return None
-
-
-def parse_partition_values(name: str, text: str, example: str) -> dict[TopicPartition, int]:
-    """``{"topicA":{"0":23,"1":-1}}`` as one number for each partition."""
-    values: dict[TopicPartition, int] = {}
-    for topic, by_partition in json_object(name, text, example).items():
-        if not isinstance(by_partition, dict):
-            raise OptionError(f"option {name}: {topic!r} needs partitions, as in {example}")
-        for partition_text, value in by_partition.items():
-            partition = TopicPartition(topic, _partition_number(name, topic, partition_text))
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise OptionError(f"option {name}: {value!r} for {partition} is no whole number")
-            values[partition] = value
-    if not values:
-        raise OptionError(f"option {name} names no partition: {text!r}; write it as {example}")
-    return values
+OffsetBound = Everywhere | ByPartition
 
 
 def json_object(name: str, text: str, example: str) -> dict[str, object]:
@@ -104,56 +81,60 @@ def json_object(name: str, text: str, example: str) -> dict[str, object]:
     return parsed
 
 
-def _parse_offsets(side: Side, name: str, text: str | None) -> AtEdge | AtOffsets:
-    own_edge, other_edge = (EARLIEST, LATEST) if side == "starting" else (LATEST, EARLIEST)
-    edges = {"earliest": EARLIEST, "latest": LATEST}
-    if text is None:
-        return AtEdge(own_edge)
-    if (edge := edges.get(text.strip().lower())) is not None:
-        if edge == other_edge:
-            raise OptionError(f"option {name} is {text!r}: a batch query would read nothing")
-        return AtEdge(edge)
-    if not text.lstrip().startswith("{"):
-        own_name = "earliest" if side == "starting" else "latest"
+def _parse_offsets(name: str, text: str) -> OffsetBound:
+    if text.lstrip().startswith("{"):
+        return _by_partition(name, text, _OFFSETS_EXAMPLE, "offset", _position_in_json)
+    try:
+        return Everywhere(parse_position(text))
+    except ValueError:
         raise OptionError(
-            f"option {name} is {text!r}: it must be {own_name!r} or JSON like "
-            '{"topicA":{"0":23,"1":42}}'
-        )
-    offsets = parse_partition_values(name, text, '{"topicA":{"0":23,"1":42}}')
-    for partition, offset in offsets.items():
-        if offset == other_edge:
-            edge_name = "latest (-1)" if other_edge == LATEST else "earliest (-2)"
-            raise OptionError(
-                f"option {name}: {edge_name} for {partition}: a batch query would read nothing"
-            )
-        if offset < 0 and offset != own_edge:
-            raise OptionError(f"option {name}: {offset} for {partition} is no offset")
-    return AtOffsets(offsets)
+            f"option {name} is {text!r}: it must be {POSITION_SAYS} or JSON like {_OFFSETS_EXAMPLE}"
+        ) from None
 
 
-def _strategy(option: Callable[[str], str | None]) -> str:
-    name = "startingOffsetsByTimestampStrategy"
-    strategy = (option(name) or "error").lower()
-    if strategy not in STRATEGIES:
-        raise OptionError(
-            f"option {name} is {strategy!r}: it must be one of {', '.join(STRATEGIES)}"
-        )
-    return strategy
+def _parse_times(name: str, text: str) -> OffsetBound:
+    return _by_partition(name, text, _TIMES_EXAMPLE, "time", _time_in_json)
 
 
-def _timestamp(name: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise OptionError(f"option {name} is {text!r}: it must be ms since 1970, a whole number")
-    return int(text)
+OFFSETS = Kind(
+    f"{POSITION_SAYS}, or JSON {_OFFSETS_EXAMPLE} (-2 earliest, -1 latest)", _parse_offsets
+)
+TIMES = Kind(f"JSON {_TIMES_EXAMPLE}; times as in startingTimestamp", _parse_times)
+TIME = kind_of(TIME_SAYS, lambda text: Everywhere(AtTime(parse_time_ms(text))))
 
 
-def _refuse_negative(name: str, timestamps_ms: PartitionValues) -> None:
-    for partition, timestamp_ms in timestamps_ms.items():
-        if timestamp_ms < 0:
-            raise OptionError(f"option {name}: {timestamp_ms} for {partition} is no time (ms)")
+def _position_in_json(value: int | str) -> Position:
+    return position_of_number(value) if isinstance(value, int) else parse_position(value)
+
+
+def _time_in_json(value: int | str) -> Position:
+    return AtTime(parse_time_ms(str(value)))
+
+
+def _by_partition(
+    name: str, text: str, example: str, noun: str, position_of: Callable[[int | str], Position]
+) -> ByPartition:
+    """``{"topicA":{"0":23,"1":"latest-100"}}`` as one position for each partition."""
+    positions: dict[TopicPartition, Position] = {}
+    for topic, by_partition in json_object(name, text, example).items():
+        if not isinstance(by_partition, dict):
+            raise OptionError(f"option {name}: {topic!r} needs partitions, as in {example}")
+        for number, value in by_partition.items():
+            partition = TopicPartition(topic, _partition_number(name, topic, number))
+            try:
+                if isinstance(value, bool) or not isinstance(value, int | str):
+                    raise ValueError
+                positions[partition] = position_of(value)
+            except ValueError:
+                raise OptionError(
+                    f"option {name}: {value!r} for {partition} is no {noun}; as in {example}"
+                ) from None
+    if not positions:
+        raise OptionError(f"option {name} names no partition: {text!r}; write it as {example}")
+    return ByPartition(positions)
 
 
 def _partition_number(name: str, topic: str, text: str) -> int:
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise OptionError(f"option {name}: {text!r} of topic {topic!r} is no partition number")
     return int(text)

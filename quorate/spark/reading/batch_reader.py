@@ -3,31 +3,26 @@
 Spark keeps the plan for the life of a DataFrame: "latest" is the offset at the first action.
 """
 
+import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from quorate.spark.errors import ClusterUnavailable
 from quorate.spark.options.read_options import ReadOptions
-from quorate.spark.ranges import OffsetRange, TopicPartition
+from quorate.spark.ranges import OffsetRange
+from quorate.spark.reading.asking import ask_offsets, known_topics
 from quorate.spark.reading.planning import (
-    KnownTopic,
-    OffsetOf,
     check_partitions_named,
     plan_ranges,
-    questions_for,
     select_partitions,
 )
-from quorate.spark.retries import Retries
+from quorate.spark.reading.resolving import Resolver, questions_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from quorate.spark.cluster import ClusterClient
 
 
 class QuorateReader(DataSourceReader):
@@ -43,17 +38,14 @@ class QuorateReader(DataSourceReader):
         Raises:
             QuorateSourceError: what is asked for is not there, or nobody answers.
         """
-        from quorate.spark.cluster import ClusterClient
-
-        options = self._options
-        with ClusterClient(
-            options.bootstrap_servers, self._new_retries(), options.security
-        ) as cluster:
-            topics = _known_topics(cluster, options)
+        options, now_ms = self._options, time.time_ns() // 1_000_000
+        with options.connection.open() as cluster:
+            topics = known_topics(cluster, options.subscription)
             partitions = select_partitions(options.subscription, topics)
             check_partitions_named(partitions, options)
-            offset_of = _ask_offsets(cluster, partitions, options)
-            ranges = plan_ranges(partitions, topics, options, offset_of)
+            questions = questions_for(partitions, now_ms, options.starting, options.ending)
+            resolver = Resolver(ask_offsets(cluster, questions), now_ms)
+            ranges = plan_ranges(partitions, topics, options, resolver)
         return [InputPartition(offsets) for offsets in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -64,54 +56,15 @@ class QuorateReader(DataSourceReader):
 
     def _read_range(self, offsets: OffsetRange) -> "Iterator[pa.RecordBatch]":
         # gRPC must not be loaded before Spark forks its workers.
-        from quorate.spark.cluster import ClusterClient
         from quorate.spark.reading.range_reader import RangePolicy, RangeReader
 
         options = self._options
         policy = RangePolicy(
             fail_on_data_loss=options.fail_on_data_loss,
             frame_timeout_ms=options.frame_timeout_ms,
-            new_retries=self._new_retries(),
+            new_retries=options.connection.new_retries,
         )
-        with ClusterClient(
-            options.bootstrap_servers, policy.new_retries, options.security
-        ) as cluster:
+        with options.connection.open() as cluster:
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
             yield from RangeReader(cluster, offsets, schema, policy).batches()
-
-    def _new_retries(self) -> "partial[Retries]":
-        return partial(Retries, self._options.retries_max, self._options.retry_interval_ms)
-
-
-def _known_topics(cluster: "ClusterClient", options: ReadOptions) -> dict[str, KnownTopic]:
-    """The topics that the subscription may mean, of those that the cluster has."""
-    subscription = options.subscription
-    names = [*subscription.topics, *(subscription.partitions or ())]
-    response = cluster.describe_topics(names, every=subscription.pattern is not None)
-    return {
-        topic.topic: KnownTopic(topic.topic_id, len(topic.partitions))
-        for topic in response.topics
-        if not topic.error_code
-    }
-
-
-def _ask_offsets(
-    cluster: "ClusterClient", partitions: Sequence[TopicPartition], options: ReadOptions
-) -> OffsetOf:
-    """Ask the leaders for all offsets that planning will want to know."""
-    from quorate.spark.cluster import OffsetQuestion, error_name
-
-    questions = questions_for(partitions, options.starting, options.ending)
-    answers = cluster.list_offsets(OffsetQuestion(*question) for question in questions)
-    for question, answer in answers.items():
-        if answer.error_code:
-            raise ClusterUnavailable(
-                f"listing offsets of {question.topic_partition} was refused: "
-                f"{error_name(answer.error_code)}"
-            )
-
-    def offset_of(partition: TopicPartition, timestamp_ms: int) -> int:
-        return answers[OffsetQuestion(partition, timestamp_ms)].offset
-
-    return offset_of

@@ -8,24 +8,16 @@ not after half a job.
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
-from quorate.spark.options.offset_bounds import (
-    AtEdge,
-    AtOffsets,
-    AtTimestamp,
-    OffsetBound,
-    Side,
-    partitions_of,
-)
-from quorate.spark.options.read_options import ReadOptions, Subscription
-from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
-
-OffsetOf = Callable[[TopicPartition, int], int]
-"""(partition, question) -> offset; the question is `EARLIEST`, `LATEST` or a time in ms; the answer
--1 if there is no record at or after the time."""
+from quorate.spark.options.offset_bounds import OffsetBound, Side
+from quorate.spark.options.positions import is_relative
+from quorate.spark.options.read_options import ReadOptions
+from quorate.spark.options.subscription import Subscription
+from quorate.spark.ranges import OffsetRange, TopicPartition
+from quorate.spark.reading.resolving import Resolver
 
 _logger = logging.getLogger(__name__)
 
@@ -61,18 +53,6 @@ def select_partitions(
     ]
 
 
-def questions_for(
-    partitions: Sequence[TopicPartition], *bounds: OffsetBound
-) -> Iterable[tuple[TopicPartition, int]]:
-    """What has to be asked: both edges of every partition, and the times that bounds name."""
-    for partition in partitions:
-        yield partition, EARLIEST
-        yield partition, LATEST
-        for bound in bounds:
-            if isinstance(bound, AtTimestamp):
-                yield partition, _time_for(bound, partition)
-
-
 def check_partitions_named(partitions: Sequence[TopicPartition], options: ReadOptions) -> None:
     """Offsets by partition must name exactly the partitions subscribed to.
 
@@ -84,7 +64,7 @@ def check_partitions_named(partitions: Sequence[TopicPartition], options: ReadOp
         ("ending", options.ending),
     )
     for side, bound in sides:
-        named = partitions_of(bound)
+        named = bound.partitions
         if named is None:
             continue
         if missing := sorted(set(partitions) - named):
@@ -102,7 +82,7 @@ def plan_ranges(
     partitions: Sequence[TopicPartition],
     topics: Mapping[str, KnownTopic],
     options: ReadOptions,
-    offset_of: OffsetOf,
+    resolver: Resolver,
 ) -> list[OffsetRange]:
     """One range for each partition that has something to read, split if the options ask for it.
 
@@ -111,7 +91,7 @@ def plan_ranges(
         OptionError: a range would start after its end.
     """
     ranges = [
-        _range_of(partition, topics[partition.topic].topic_id, options, offset_of)
+        _range_of(partition, topics[partition.topic].topic_id, options, resolver)
         for partition in partitions
     ]
     return split_ranges(
@@ -149,13 +129,18 @@ def _split(offsets: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
 
 
 def _range_of(
-    partition: TopicPartition, topic_id: bytes, options: ReadOptions, offset_of: OffsetOf
+    partition: TopicPartition, topic_id: bytes, options: ReadOptions, resolver: Resolver
 ) -> OffsetRange:
-    first, behind_last = offset_of(partition, EARLIEST), offset_of(partition, LATEST)
-    start = _resolve("starting", options.starting, partition, offset_of)
-    end = _resolve("ending", options.ending, partition, offset_of)
+    first, behind_last = resolver.edges(partition)
+    starting, ending = options.starting.at(partition), options.ending.at(partition)
+    start = resolver.resolve(starting, partition, absent_is_latest=options.absent_start_is_latest)
+    end = resolver.resolve(ending, partition, absent_is_latest=True)
     if start > end:
-        raise OptionError(f"the range of {partition} would start at {start}, after its end {end}")
+        if not (is_relative(starting) or is_relative(ending)):
+            raise OptionError(
+                f"the range of {partition} would start at {start}, after its end {end}"
+            )
+        start = end
     if first <= start and end <= behind_last:
         return OffsetRange(partition, start, end, topic_id)
     refusal = (
@@ -169,30 +154,6 @@ def _range_of(
     _logger.warning("%s; reading what is left (failOnDataLoss=false)", refusal)
     start = min(max(start, first), behind_last)
     return OffsetRange(partition, start, min(max(end, start), behind_last), topic_id)
-
-
-def _resolve(side: Side, bound: OffsetBound, partition: TopicPartition, offset_of: OffsetOf) -> int:
-    if isinstance(bound, AtEdge):
-        return offset_of(partition, bound.offset)
-    if isinstance(bound, AtOffsets):
-        offset = bound.offsets[partition]
-        return offset_of(partition, offset) if offset in (EARLIEST, LATEST) else offset
-    time_ms = _time_for(bound, partition)
-    offset = offset_of(partition, time_ms)
-    if offset >= 0:
-        return offset
-    if bound.absent_is_latest:
-        return offset_of(partition, LATEST)
-    raise RangeUnavailable(
-        f"no record of topic {partition.topic} partition {partition.partition} is at or after the "
-        f"{side} time {time_ms} ms: set startingOffsetsByTimestampStrategy=latest to go on"
-    )
-
-
-def _time_for(bound: AtTimestamp, partition: TopicPartition) -> int:
-    if bound.everywhere_ms is not None:
-        return bound.everywhere_ms
-    return (bound.timestamps_ms or {})[partition]
 
 
 def _assigned_partitions(

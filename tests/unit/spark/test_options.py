@@ -5,12 +5,19 @@ import re
 import pytest
 
 from quorate.spark.errors import OptionError
-from quorate.spark.options.offset_bounds import AtEdge, AtOffsets, AtTimestamp
-from quorate.spark.options.read_options import ReadOptions, Subscription, parse_options
+from quorate.spark.options.connection import Connection
+from quorate.spark.options.declaration import Scope
+from quorate.spark.options.given import GivenOptions
+from quorate.spark.options.offset_bounds import ByPartition, Everywhere
+from quorate.spark.options.positions import AtOffset, AtTime, BeforeNow, FromEdge
+from quorate.spark.options.read_options import ReadOptions, parse_read_options
+from quorate.spark.options.subscription import Subscription
+from quorate.spark.options.table import INCLUDE_HEADERS, STARTING_OFFSETS
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 ORDERS = {**SERVERS, "subscribe": "orders"}
+EVERYTHING, TO_THE_END = Everywhere(FromEdge(EARLIEST)), Everywhere(FromEdge(LATEST))
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -19,13 +26,31 @@ def parse(**changes: str) -> ReadOptions:
     return parse_options({**ORDERS, **{k.replace("__", "."): v for k, v in changes.items()}})
 
 
+def parse_options(options: dict[str, str], scope: Scope = Scope.BATCH) -> ReadOptions:
+    return parse_read_options(options, scope)
+
+
 def test_defaults() -> None:
     options = parse_options(ORDERS)
     assert options == ReadOptions(
-        "b:9092", Subscription(topics=("orders",)), AtEdge(EARLIEST), AtEdge(LATEST)
+        connection=Connection("b:9092", retries_max=10, retry_interval_ms=100),
+        subscription=Subscription(topics=("orders",)),
+        starting=Everywhere(FromEdge(EARLIEST)),
+        ending=Everywhere(FromEdge(LATEST)),
+        absent_start_is_latest=False,
+        fail_on_data_loss=True,
+        include_headers=False,
+        min_partitions=None,
+        max_records_per_partition=None,
+        frame_timeout_ms=120_000,
     )
-    assert options.fail_on_data_loss
-    assert not options.include_headers
+
+
+def test_a_stream_starts_at_the_latest_offset() -> None:
+    options = parse_options(ORDERS, Scope.STREAM)
+    assert options.starting == Everywhere(FromEdge(LATEST))
+    given = {**ORDERS, "startingOffsets": '{"t":{"0":-1}}'}
+    assert parse_options(given, Scope.STREAM).starting == ByPartition({T0: FromEdge(LATEST)})
 
 
 @pytest.mark.parametrize(
@@ -43,25 +68,34 @@ def test_subscriptions(given: dict[str, str], subscription: Subscription) -> Non
 @pytest.mark.parametrize(
     ("given", "starting", "ending"),
     [
-        ({"startingOffsets": "EARLIEST"}, AtEdge(EARLIEST), AtEdge(LATEST)),
+        ({"startingOffsets": "EARLIEST"}, EVERYTHING, TO_THE_END),
+        ({"startingOffsets": "latest-100"}, Everywhere(FromEdge(LATEST, 100)), TO_THE_END),
+        ({"startingOffsets": "earliest + 5"}, Everywhere(FromEdge(EARLIEST, 5)), TO_THE_END),
         (
-            {"startingOffsets": '{"t":{"0":-2,"1":7}}', "endingOffsets": '{"t":{"0":-1,"1":7}}'},
-            AtOffsets({T0: EARLIEST, T1: 7}),
-            AtOffsets({T0: LATEST, T1: 7}),
+            {"startingOffsets": "-2h", "endingOffsets": "-10m"},
+            Everywhere(BeforeNow(7_200_000)),
+            Everywhere(BeforeNow(600_000)),
         ),
         (
-            {"startingTimestamp": "5", "endingTimestamp": "9"},
-            AtTimestamp(everywhere_ms=5, absent_is_latest=False),
-            AtTimestamp(everywhere_ms=9),
+            {
+                "startingOffsets": '{"t":{"0":-2,"1":7}}',
+                "endingOffsets": '{"t":{"0":-1,"1":"latest-3"}}',
+            },
+            ByPartition({T0: FromEdge(EARLIEST), T1: AtOffset(7)}),
+            ByPartition({T0: FromEdge(LATEST), T1: FromEdge(LATEST, 3)}),
+        ),
+        (
+            {"startingTimestamp": "5", "endingTimestamp": "1970-01-01T01:00:09+01:00"},
+            Everywhere(AtTime(5)),
+            Everywhere(AtTime(9000)),
         ),
         (
             {
                 "startingOffsetsByTimestamp": '{"t":{"0":5}}',
-                "startingOffsetsByTimestampStrategy": "latest",
-                "endingOffsetsByTimestamp": '{"t":{"0":9}}',
+                "endingOffsetsByTimestamp": '{"t":{"0":"1970-01-01T00:00:09.5Z"}}',
             },
-            AtTimestamp(timestamps_ms={T0: 5}),
-            AtTimestamp(timestamps_ms={T0: 9}),
+            ByPartition({T0: AtTime(5)}),
+            ByPartition({T0: AtTime(9500)}),
         ),
         (
             {
@@ -71,8 +105,8 @@ def test_subscriptions(given: dict[str, str], subscription: Subscription) -> Non
                 "endingOffsetsByTimestamp": '{"t":{"0":6}}',
                 "endingOffsets": '{"t":{"0":7}}',
             },
-            AtTimestamp(everywhere_ms=5, absent_is_latest=False),
-            AtTimestamp(timestamps_ms={T0: 6}),
+            Everywhere(AtTime(5)),
+            ByPartition({T0: AtTime(6)}),
         ),
     ],
 )
@@ -98,7 +132,7 @@ def test_keys_are_case_insensitive_and_client_settings_pass() -> None:
 
 def test_bootstrap_servers_may_go_without_the_prefix() -> None:
     options = parse_options({"bootstrap.servers": "b:1", "subscribe": "t"})
-    assert options.bootstrap_servers == "b:1"
+    assert options.connection.bootstrap_servers == "b:1"
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
@@ -120,23 +154,32 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "assign is a list": ({**SERVERS, "assign": "[0]"}, "option assign is no JSON object"),
     "assign without numbers": ({**SERVERS, "assign": '{"a":["0"]}'}, "'a' is no list of partition"),
     "assign of nothing": ({**SERVERS, "assign": '{"a":[]}'}, "assign names no partition"),
-    "start at latest": ({**ORDERS, "startingOffsets": "latest"}, "startingOffsets is 'latest'"),
-    "end at earliest": ({**ORDERS, "endingOffsets": "earliest"}, "endingOffsets is 'earliest'"),
+    "start at latest": (
+        {**ORDERS, "startingOffsets": "latest"},
+        r"startingOffsets is latest \(-1\): a batch",
+    ),
+    "end at earliest": (
+        {**ORDERS, "endingOffsets": "earliest"},
+        r"endingOffsets is earliest \(-2\): a batch",
+    ),
     "start at -1": (
         {**ORDERS, "startingOffsets": '{"t":{"0":-1}}'},
-        r"startingOffsets: latest \(-1\) for t-0",
+        r"startingOffsets is latest \(-1\) for t-0",
     ),
     "end at -2": (
         {**ORDERS, "endingOffsets": '{"t":{"0":-2}}'},
-        r"endingOffsets: earliest \(-2\) for t-0",
+        r"endingOffsets is earliest \(-2\) for t-0",
     ),
     "offset -3": ({**ORDERS, "startingOffsets": '{"t":{"0":-3}}'}, "-3 for t-0 is no offset"),
-    "a word": ({**ORDERS, "startingOffsets": "first"}, "must be 'earliest' or JSON"),
+    "a word": (
+        {**ORDERS, "startingOffsets": "first"},
+        "must be earliest, latest, relative .* or JSON",
+    ),
     "broken JSON": ({**ORDERS, "startingOffsets": "{"}, "startingOffsets is no JSON"),
     "no partitions": ({**ORDERS, "startingOffsets": '{"t":5}'}, "'t' needs partitions"),
     "empty JSON": ({**ORDERS, "startingOffsets": "{}"}, "startingOffsets names no partition"),
-    "text offset": ({**ORDERS, "startingOffsets": '{"t":{"0":"5"}}'}, "'5' for t-0 is no whole"),
-    "true offset": ({**ORDERS, "startingOffsets": '{"t":{"0":true}}'}, "True for t-0 is no whole"),
+    "text offset": ({**ORDERS, "startingOffsets": '{"t":{"0":"5"}}'}, "'5' for t-0 is no offset"),
+    "true offset": ({**ORDERS, "startingOffsets": '{"t":{"0":true}}'}, "True for t-0 is no offset"),
     "text partition": ({**ORDERS, "startingOffsets": '{"t":{"x":5}}'}, "'x' of topic 't'"),
     "other partitions": (
         {
@@ -151,14 +194,39 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "endingOffsets 8 of t-0 is before startingOffsets 9",
     ),
     "timestamp": ({**ORDERS, "startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday'"),
-    "negative time": ({**ORDERS, "endingOffsetsByTimestamp": '{"t":{"0":-5}}'}, "-5 for t-0"),
+    "negative time": (
+        {**ORDERS, "endingOffsetsByTimestamp": '{"t":{"0":-5}}'},
+        "-5 for t-0 is no time",
+    ),
+    "time without a zone": (
+        {**ORDERS, "startingTimestamp": "2026-01-31T12:00:00"},
+        "startingTimestamp is '2026.*with a zone",
+    ),
+    "after the end": ({**ORDERS, "startingOffsets": "latest+5"}, "'latest.5': it must be"),
+    "before the start": ({**ORDERS, "startingOffsets": "earliest-5"}, "'earliest-5': it must be"),
+    "in a year": ({**ORDERS, "startingOffsets": "-1y"}, "'-1y': it must be"),
+    "no unit": ({**ORDERS, "startingOffsets": "-5"}, "'-5': it must be"),
     "strategy": ({**ORDERS, "startingOffsetsByTimestampStrategy": "none"}, "one of error, latest"),
     "boolean": ({**ORDERS, "failOnDataLoss": "yes"}, "failOnDataLoss is 'yes'"),
     "zero partitions": ({**ORDERS, "minPartitions": "0"}, "minPartitions is '0'"),
     "number": ({**ORDERS, "maxRecordsPerPartition": "1.5"}, "maxRecordsPerPartition is '1.5'"),
     "security": ({**ORDERS, "kafka.security.protocol": "TLS"}, "security.protocol is 'TLS'"),
     "user": ({**ORDERS, "kafka.security.protocol": "SASL_SSL"}, "needs sasl.username"),
-    "misspelt": ({**ORDERS, "kafka.ssl.ca.locaton": "x"}, "did you mean 'ssl.ca.location'"),
+    "misspelt": ({**ORDERS, "kafka.ssl.ca.locaton": "x"}, "did you mean 'kafka.ssl.ca.location'"),
+    "misspelt protocol": (
+        {**ORDERS, "kafka.securty.protocol": "SSL"},
+        "did you mean 'kafka.security.protocol'",
+    ),
+    "without its prefix": (
+        {**ORDERS, "security.protocol": "SSL"},
+        "did you mean 'kafka.security.protocol'",
+    ),
+    "Java's store": ({**ORDERS, "kafka.ssl.truststore.type": "JKS"}, "'JKS': .* are PEM files"),
+    "a Java store": ({**ORDERS, "kafka.ssl.keystore.location": "a.p12"}, "'a.p12': .* PEM files"),
+    "Kerberos": (
+        {**ORDERS, "kafka.sasl.jaas.config": 'Krb5LoginModule required username="secret";'},
+        "kafka.sasl.jaas.config must be one of PlainLoginModule, ScramLoginModule",
+    ),
     "deserializer": ({**ORDERS, "kafka.value.deserializer": "x"}, "values are binary"),
     "offset reset": ({**ORDERS, "kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
 }
@@ -183,6 +251,49 @@ def test_the_clients_security_settings_are_those_of_kafka() -> None:
             "kafka.fetch.min.bytes": "7",
         }
     )
-    assert options.security.kafka.username == "ann"
-    assert (options.security.grpc.protocol, options.security.grpc.ca) == ("SSL", "/ca.pem")
+    assert options.connection.security.kafka.username == "ann"
+    assert (options.connection.security.grpc.protocol, options.connection.security.grpc.ca) == (
+        "SSL",
+        "/ca.pem",
+    )
     assert "secret" not in repr(options)
+
+
+def test_before_the_kind_of_query_is_known_only_unknown_options_are_refused() -> None:
+    given = GivenOptions({**ORDERS, "startingOffsets": "latest", "endingOffsets": "latest"}, None)
+    assert given[INCLUDE_HEADERS] is False
+    assert given[STARTING_OFFSETS] == TO_THE_END
+    with pytest.raises(OptionError, match="did you mean 'topic'"):
+        GivenOptions({"topik": "x"}, None)
+
+
+def test_options_of_other_queries_are_ignored_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    parse(maxOffsetsPerTrigger="5", kafka__fetch__min__bytes="7", groupIdPrefix="x")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "option kafka.fetch.min.bytes has no effect on a batch query",
+        "option maxOffsetsPerTrigger has no effect on a batch query",
+        "option groupIdPrefix has no effect on a batch query",
+    ]
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="endingOffsets is not for a streaming query: only for a"):
+        parse_options({**ORDERS, "endingOffsets": "latest"}, Scope.STREAM)
+
+
+def test_javas_names_of_security_settings_are_understood() -> None:
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    security = parse_options(
+        {
+            **ORDERS,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": f'{login} username="ann" password="a \\"b\\" c";',
+            "kafka.ssl.truststore.location": "/ca.pem",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.endpoint.identification.algorithm": "",
+        }
+    ).connection.security.kafka
+    assert (security.username, security.password) == ("ann", 'a "b" c')
+    assert (security.ca, security.identification) == ("/ca.pem", "none")

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 import pytest
 
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
-from quorate.spark.options.read_options import Subscription, parse_options
+from quorate.spark.options.declaration import Scope
+from quorate.spark.options.read_options import parse_read_options
+from quorate.spark.options.subscription import Subscription
 from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 from quorate.spark.reading.planning import (
     KnownTopic,
     check_partitions_named,
     plan_ranges,
-    questions_for,
     select_partitions,
     split_ranges,
 )
+from quorate.spark.reading.resolving import Resolver, questions_for
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+NOW_MS = 1_700_000_000_000
 TOPICS = {"a": KnownTopic(b"A" * 16, 2), "b": KnownTopic(b"B" * 16, 1)}
 EDGES = {
     (A0, EARLIEST): 10,
@@ -32,17 +35,17 @@ EDGES = {
 def plan(
     given: Mapping[str, str], times: Mapping[tuple[TopicPartition, int], int] | None = None
 ) -> list[tuple[TopicPartition, int, int]]:
-    options = parse_options({"kafka.bootstrap.servers": "b:1", **given})
+    options = parse_read_options({"kafka.bootstrap.servers": "b:1", **given}, Scope.BATCH)
     partitions = select_partitions(options.subscription, TOPICS)
     check_partitions_named(partitions, options)
     answers = {**EDGES, **(times or {})}
-    asked = set(questions_for(partitions, options.starting, options.ending))
+    asked = set(questions_for(partitions, NOW_MS, options.starting, options.ending))
 
     def offset_of(partition: TopicPartition, timestamp_ms: int) -> int:
         assert (partition, timestamp_ms) in asked
         return answers[partition, timestamp_ms]
 
-    ranges = plan_ranges(partitions, TOPICS, options, offset_of)
+    ranges = plan_ranges(partitions, TOPICS, options, Resolver(offset_of, NOW_MS))
     assert all(r.topic_id == TOPICS[r.topic_partition.topic].topic_id for r in ranges)
     return [(r.topic_partition, r.start, r.end) for r in ranges]
 
@@ -117,11 +120,53 @@ def test_start_behind_the_end_of_the_log_is_refused() -> None:
         plan(given)
 
 
+@pytest.mark.parametrize(
+    ("starting", "ending", "expected"),
+    [
+        ("latest-30", "latest", [(A0, 70, 100), (B0, 20, 50)]),
+        ("latest-60", "latest", [(A0, 40, 100), (B0, 0, 50)]),
+        ("earliest+60", "latest", [(A0, 70, 100)]),
+        ("earliest", "earliest+20", [(A0, 10, 30), (B0, 0, 20)]),
+        ("earliest+40", "latest-40", [(A0, 50, 60)]),
+        ("latest-9", "latest-9", []),
+    ],
+)
+def test_relative_ranges_never_leave_the_log(
+    starting: str, ending: str, expected: list[tuple[TopicPartition, int, int]]
+) -> None:
+    given = {"subscribe": "a,b", "startingOffsets": starting, "endingOffsets": ending}
+    assert plan(given) == expected
+
+
+def test_relative_positions_of_single_partitions() -> None:
+    given = {
+        "subscribe": "a",
+        "startingOffsets": '{"a":{"0":"latest-5","1":"-10m"}}',
+        "endingOffsets": '{"a":{"0":98,"1":-1}}',
+    }
+    assert plan(given, {(A1, NOW_MS - 600_000): -1}) == [(A0, 95, 98)]
+
+
+def test_so_long_before_now() -> None:
+    given = {"subscribe": "b", "startingOffsets": "-2h", "endingOffsets": "-10m"}
+    two_hours, ten_minutes = NOW_MS - 7_200_000, NOW_MS - 600_000
+    assert plan(given, {(B0, two_hours): 20, (B0, ten_minutes): 30}) == [(B0, 20, 30)]
+    # Nothing in all that time: nothing to read, and no error.
+    assert plan(given, {(B0, two_hours): -1, (B0, ten_minutes): -1}) == []
+
+
+def test_longer_ago_than_there_was_time_is_the_beginning_of_time() -> None:
+    given = {"subscribe": "b", "startingOffsets": "-99999d"}
+    assert plan(given, {(B0, 0): 0}) == [(B0, 0, 50)]
+
+
 def test_ranges_by_time() -> None:
     given = {"subscribe": "b", "startingTimestamp": "5", "endingTimestamp": "9"}
     assert plan(given, {(B0, 5): 20, (B0, 9): 30}) == [(B0, 20, 30)]
     assert plan(given, {(B0, 5): 20, (B0, 9): -1}) == [(B0, 20, 50)]
-    with pytest.raises(RangeUnavailable, match=r"no record of topic b partition 0 .* time 5 ms"):
+    with pytest.raises(
+        RangeUnavailable, match=r"no record of topic b partition 0 .* at or after 5 ms"
+    ):
         plan(given, {(B0, 5): -1, (B0, 9): -1})
     latest = {**given, "startingOffsetsByTimestampStrategy": "latest"}
     assert plan(latest, {(B0, 5): -1, (B0, 9): -1}) == []

@@ -1,0 +1,143 @@
+"""Options that start with ``kafka.``: settings of Kafka's own clients.
+
+How a client proves itself is honoured, in librdkafka's names or Java's. What would silently give
+other rows is refused; what only tunes Kafka's client has no effect here. A name that no client of
+Kafka knows is refused: a misspelt ``kafka.security.protocol`` must not mean plain text.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from quorate.client.security import (
+    OPTIONS,
+    InvalidOption,
+    Securities,
+    is_security_option,
+    read_options,
+)
+from quorate.spark.errors import OptionError
+
+PREFIX: Final = "kafka."
+
+_PEM = "certificates and keys are PEM files: `openssl pkcs12 -in store.p12 -out store.pem -nodes`"
+_FILES = (
+    "give a file: kafka.ssl.ca.location, kafka.ssl.certificate.location, kafka.ssl.key.location"
+)
+REFUSED: Final[Mapping[str, str]] = {
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "the source commits no offsets",
+    "key.deserializer": "keys are binary: decode them with DataFrame operations",
+    "value.deserializer": "values are binary: decode them with DataFrame operations",
+    "key.serializer": "keys are written as they are: encode them with DataFrame operations",
+    "value.serializer": "values are written as they are: encode them with DataFrame operations",
+    "interceptor.classes": "the source reads the log as it is",
+    "ssl.key.password": "the key must be without a password, in a file that only its owner reads",
+    "ssl.keystore.key": _FILES,
+    "ssl.keystore.certificate.chain": _FILES,
+    "ssl.truststore.certificates": _FILES,
+}
+"""By name without the prefix: what to do instead."""
+
+_TUNING = """
+allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter check.crcs
+client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
+enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
+group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
+isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+metadata.max.age.ms metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
+metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.providers send.buffer.bytes
+session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+ssl.cipher.suites ssl.enabled.protocols ssl.engine.factory.class ssl.keymanager.algorithm
+ssl.keystore.password ssl.protocol ssl.provider ssl.secure.random.implementation
+ssl.trustmanager.algorithm ssl.truststore.password acks batch.size buffer.memory
+compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+delivery.timeout.ms enable.idempotence linger.ms max.block.ms
+max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms
+partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
+partitioner.ignore.keys retries transaction.timeout.ms transaction.two.phase.commit.enable
+transactional.id
+"""
+WITHOUT_EFFECT: Final = frozenset(_TUNING.split())
+"""Settings of Kafka's consumer and producer that have no counterpart here."""
+
+_JAAS = "sasl.jaas.config"
+_STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
+_STORES = ("ssl.truststore.location", "ssl.keystore.location")
+_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
+_JAVA_NAMES = (_JAAS, *_STORE_TYPES, *_STORES)
+_JAAS_MODULES = ("PlainLoginModule", "ScramLoginModule")
+_JAAS_FIELD = re.compile(r"\b(username|password)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
+
+
+def is_known(key: str) -> bool:
+    """Whether a client of Kafka has the setting; ``key`` is without the prefix."""
+    return is_security_option(key) or key in _JAVA_NAMES or key in REFUSED or key in WITHOUT_EFFECT
+
+
+def known_names() -> list[str]:
+    """With the prefix: what a misspelt name may have been."""
+    return [PREFIX + name for name in (*OPTIONS, *_JAVA_NAMES, *REFUSED, *WITHOUT_EFFECT)]
+
+
+def check_client_settings(settings: Mapping[str, str]) -> list[str]:
+    """Refuse what is unknown or cannot be honoured; the names of those without effect.
+
+    Args:
+        settings: by name without the prefix, in lower case.
+
+    Raises:
+        OptionError: names the option and what to do.
+    """
+    for key in settings:
+        if advice := REFUSED.get(key):
+            raise OptionError(f"option {PREFIX}{key} is not supported: {advice}")
+        if not is_known(key):
+            nearest = difflib.get_close_matches(PREFIX + key, known_names(), n=1, cutoff=0)[0]
+            raise OptionError(f"unknown option {PREFIX + key!r}: did you mean {nearest!r}?")
+    return [PREFIX + key for key in settings if key in WITHOUT_EFFECT]
+
+
+def securities_of(settings: Mapping[str, str]) -> Securities:
+    """How the client proves itself and whom it believes, of the settings that `check` let pass.
+
+    Raises:
+        OptionError: names the option, its value unless it is a secret, and what it may be.
+    """
+    given = {key: value for key, value in settings.items() if is_security_option(key)}
+    _refuse_java_stores(settings)
+    if not given.get(_IDENTIFICATION, "https").strip():
+        given[_IDENTIFICATION] = "none"  # as Java's client says it
+    if jaas := settings.get(_JAAS):
+        given = {**_credentials_of(jaas), **given}
+    try:
+        return read_options(given)
+    except InvalidOption as error:
+        raise OptionError(f"among the {PREFIX}… options: {error}") from None
+
+
+def _refuse_java_stores(settings: Mapping[str, str]) -> None:
+    for name in _STORE_TYPES:
+        if settings.get(name, "PEM").upper() != "PEM":
+            raise OptionError(f"option {PREFIX}{name} is {settings[name]!r}: {_PEM}")
+    for name in _STORES:
+        if settings.get(name, "").lower().endswith((".jks", ".p12", ".pfx")):
+            raise OptionError(f"option {PREFIX}{name} is {settings[name]!r}: {_PEM}")
+
+
+def _credentials_of(jaas: str) -> dict[str, str]:
+    """The user in a JAAS line: ``….ScramLoginModule required username="…" password="…";``."""
+    fields = {
+        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
+        for name, quoted, plain in _JAAS_FIELD.findall(jaas)
+    }
+    if not any(module in jaas for module in _JAAS_MODULES) or len(fields) != 2:
+        raise OptionError(
+            f"option {PREFIX}{_JAAS} must be one of {', '.join(_JAAS_MODULES)} with username and "
+            f"password; or give {PREFIX}sasl.username and {PREFIX}sasl.password"
+        )
+    return {f"sasl.{name}": value for name, value in fields.items()}

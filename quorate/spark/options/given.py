@@ -1,0 +1,92 @@
+"""What a user gave, read by the declared options: nothing unknown, nothing silently dropped."""
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import TypeVar
+
+from quorate.client.security import Securities
+from quorate.spark.errors import OptionError
+from quorate.spark.options.client_settings import (
+    PREFIX,
+    check_client_settings,
+    known_names,
+    securities_of,
+)
+from quorate.spark.options.declaration import Option, Scope
+from quorate.spark.options.table import OPTIONS
+
+T = TypeVar("T")
+
+_BY_KEY = {name.lower(): option for option in OPTIONS for name in option.names}
+_logger = logging.getLogger(__name__)
+
+
+class GivenOptions:
+    """The options of one query; keys are case-insensitive, as everywhere in Spark."""
+
+    def __init__(self, options: Mapping[str, str], scope: Scope | None) -> None:
+        """
+        Args:
+            options: as the user gave them.
+            scope: what the query does; None: not yet known, so that any option may have an effect.
+
+        Raises:
+            OptionError: one is unknown, or cannot be honoured in this kind of query.
+        """
+        self.scope = scope
+        self._texts = {key.lower(): value for key, value in options.items()}
+        self._client_settings = {
+            key.removeprefix(PREFIX): value
+            for key, value in self._texts.items()
+            if key.startswith(PREFIX) and key not in _BY_KEY
+        }
+        self._refuse_unknown()
+        self._refuse_in_vain(check_client_settings(self._client_settings))
+
+    def __getitem__(self, option: Option[T]) -> T:
+        """The value given, or the default.
+
+        Raises:
+            OptionError: names the option, its value and what it may be.
+        """
+        for name in option.names:
+            if (text := self._texts.get(name.lower())) is not None:
+                return option.kind.parse(name, text)
+        return option.default
+
+    def has(self, option: Option[object]) -> bool:
+        """Whether it was given."""
+        return any(name.lower() in self._texts for name in option.names)
+
+    def securities(self) -> Securities:
+        """Of ``kafka.security.protocol``, ``kafka.ssl.…`` and ``kafka.sasl.…``."""
+        return securities_of(self._client_settings)
+
+    def _refuse_unknown(self) -> None:
+        known = {name.lower(): name for option in OPTIONS for name in option.names}
+        known |= {name: name for name in known_names()}
+        for key in self._texts:
+            if key not in _BY_KEY and not key.startswith(PREFIX):
+                nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
+                raise OptionError(f"unknown option {key!r}: did you mean {known[nearest]!r}?")
+
+    def _refuse_in_vain(self, without_effect: list[str]) -> None:
+        """Refuse, or warn of, what is for another kind of query."""
+        if self.scope is None:
+            return
+        for key in self._texts:
+            option = _BY_KEY.get(key)
+            if option is None or self.scope in option.scopes:
+                continue
+            if self.scope in option.refused_in:
+                raise OptionError(
+                    f"option {option.name} is not for a {self.scope.query}: {_why(option)}"
+                )
+            without_effect.append(option.name)
+        for name in without_effect:
+            _logger.warning("option %s has no effect on a %s", name, self.scope.query)
+
+
+def _why(option: Option[object]) -> str:
+    return f"only for a {' or a '.join(sorted(scope.query for scope in option.scopes))}"

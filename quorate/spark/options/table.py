@@ -1,0 +1,229 @@
+"""The options of the source, each declared once: Spark's own Kafka source, format name changed.
+
+To add one: declare it here, read it with ``given[ITS_NAME]`` (`GivenOptions`).
+"""
+
+from typing import Final
+
+from quorate.spark.options.declaration import (
+    BOOLEAN,
+    DURATION,
+    EVERYWHERE,
+    READ,
+    TEXT,
+    WRITE,
+    AnyOption,
+    Option,
+    Scope,
+    one_of,
+    whole_number,
+)
+from quorate.spark.options.offset_bounds import OFFSETS, TIME, TIMES, OffsetBound
+from quorate.spark.options.subscription import ASSIGNED, TOPIC_NAMES, TOPIC_PATTERN, Subscription
+
+_BATCH: Final = frozenset({Scope.BATCH})
+_STREAM: Final = frozenset({Scope.STREAM})
+
+# --- which cluster --------------------------------------------------------------------------------
+
+BOOTSTRAP_SERVERS: Final[Option[str | None]] = Option(
+    name="kafka.bootstrap.servers",
+    also="bootstrap.servers",
+    kind=TEXT,
+    default=None,
+    default_says="required",
+    scopes=EVERYWHERE,
+    doc="Some brokers of the cluster, as `host:port,…`.",
+)
+RETRIES_MAX: Final = Option(
+    name="fetchOffset.numRetries",
+    kind=whole_number(at_least=0),
+    default=10,
+    scopes=EVERYWHERE,
+    doc="Tries in a row without progress after which a call to the cluster is given up.",
+)
+RETRY_INTERVAL_MS: Final = Option(
+    name="fetchOffset.retryIntervalMs",
+    kind=whole_number(at_least=1),
+    default=100,
+    scopes=EVERYWHERE,
+    doc="The first pause between two tries; it doubles up to two seconds.",
+)
+FRAME_TIMEOUT_MS: Final = Option(
+    name="kafkaConsumer.pollTimeoutMs",
+    kind=whole_number(at_least=1),
+    default=120_000,
+    scopes=READ,
+    doc="Silence of a leader while it is read from, after which it is asked again.",
+)
+
+# --- which partitions -----------------------------------------------------------------------------
+
+SUBSCRIBE: Final[Option[Subscription | None]] = Option(
+    name="subscribe",
+    kind=TOPIC_NAMES,
+    default=None,
+    default_says="one of the three",
+    scopes=READ,
+    doc="Topics by name.",
+)
+SUBSCRIBE_PATTERN: Final[Option[Subscription | None]] = Option(
+    name="subscribePattern",
+    kind=TOPIC_PATTERN,
+    default=None,
+    default_says="one of the three",
+    scopes=READ,
+    doc="Topics by pattern.",
+)
+ASSIGN: Final[Option[Subscription | None]] = Option(
+    name="assign",
+    kind=ASSIGNED,
+    default=None,
+    default_says="one of the three",
+    scopes=READ,
+    doc="Partitions one by one.",
+)
+
+# --- which offsets --------------------------------------------------------------------------------
+
+STARTING_OFFSETS: Final[Option[OffsetBound | None]] = Option(
+    name="startingOffsets",
+    kind=OFFSETS,
+    default=None,
+    default_says="batch: earliest; stream: latest",
+    scopes=READ,
+    doc="The first offset. JSON names every partition that is read. A batch may not start at "
+    "latest. A stream heeds it at its first start only.",
+)
+STARTING_OFFSETS_BY_TIMESTAMP: Final[Option[OffsetBound | None]] = Option(
+    name="startingOffsetsByTimestamp",
+    kind=TIMES,
+    default=None,
+    scopes=READ,
+    doc="Starts at the first record at or after a time, for each partition; goes before "
+    "`startingOffsets`.",
+)
+STARTING_TIMESTAMP: Final[Option[OffsetBound | None]] = Option(
+    name="startingTimestamp",
+    kind=TIME,
+    default=None,
+    scopes=READ,
+    doc="The same for all partitions; goes before both.",
+)
+STARTING_STRATEGY: Final = Option(
+    name="startingOffsetsByTimestampStrategy",
+    kind=one_of("error", "latest"),
+    default="error",
+    scopes=READ,
+    doc="What becomes of a partition without a record at or after the starting time.",
+)
+ENDING_OFFSETS: Final[Option[OffsetBound | None]] = Option(
+    name="endingOffsets",
+    kind=OFFSETS,
+    default=None,
+    default_says="latest",
+    scopes=_BATCH,
+    refused_in=_STREAM,
+    doc="The offset behind the last one; may not be earliest.",
+)
+ENDING_OFFSETS_BY_TIMESTAMP: Final[Option[OffsetBound | None]] = Option(
+    name="endingOffsetsByTimestamp",
+    kind=TIMES,
+    default=None,
+    scopes=_BATCH,
+    refused_in=_STREAM,
+    doc="Ends before the first record at or after a time (without one: at the latest offset), for "
+    "each partition; goes before `endingOffsets`.",
+)
+ENDING_TIMESTAMP: Final[Option[OffsetBound | None]] = Option(
+    name="endingTimestamp",
+    kind=TIME,
+    default=None,
+    scopes=_BATCH,
+    refused_in=_STREAM,
+    doc="The same for all partitions; goes before both.",
+)
+FAIL_ON_DATA_LOSS: Final = Option(
+    name="failOnDataLoss",
+    kind=BOOLEAN,
+    default=True,
+    scopes=READ,
+    doc="Whether offsets that the log no longer (or not yet) holds fail the query; else what is "
+    "there is read, and a warning is logged.",
+)
+
+# --- how much at a time, and what of it -----------------------------------------------------------
+
+INCLUDE_HEADERS: Final = Option(
+    name="includeHeaders",
+    kind=BOOLEAN,
+    default=False,
+    scopes=READ,
+    doc="Adds the column `headers`.",
+)
+MIN_PARTITIONS: Final[Option[int | None]] = Option(
+    name="minPartitions",
+    kind=whole_number(at_least=1),
+    default=None,
+    scopes=READ,
+    doc="About so many Spark partitions at least: large ranges are split.",
+)
+MAX_RECORDS_PER_PARTITION: Final[Option[int | None]] = Option(
+    name="maxRecordsPerPartition",
+    kind=whole_number(at_least=1),
+    default=None,
+    scopes=READ,
+    doc="At most so many offsets in a Spark partition: larger ranges are split.",
+)
+MAX_OFFSETS_PER_TRIGGER: Final[Option[int | None]] = Option(
+    name="maxOffsetsPerTrigger",
+    kind=whole_number(at_least=1),
+    default=None,
+    scopes=_STREAM,
+    doc="At most so many offsets in a micro-batch, shared in proportion to what waits.",
+)
+MIN_OFFSETS_PER_TRIGGER: Final[Option[int | None]] = Option(
+    name="minOffsetsPerTrigger",
+    kind=whole_number(at_least=1),
+    default=None,
+    scopes=_STREAM,
+    doc="A micro-batch waits for so many offsets, but no longer than `maxTriggerDelay`.",
+)
+MAX_TRIGGER_DELAY_MS: Final = Option(
+    name="maxTriggerDelay",
+    kind=DURATION,
+    default=15 * 60_000,
+    default_says="15m",
+    scopes=_STREAM,
+    doc="The longest wait for `minOffsetsPerTrigger`.",
+)
+GROUP_ID_PREFIX: Final[Option[str | None]] = Option(
+    name="groupIdPrefix",
+    kind=TEXT,
+    default=None,
+    scopes=frozenset(),
+    doc="Without effect: the source joins no consumer group.",
+)
+
+# --- writing --------------------------------------------------------------------------------------
+
+TOPIC: Final[Option[str | None]] = Option(
+    name="topic",
+    kind=TEXT,
+    default=None,
+    default_says="the column `topic`",
+    scopes=WRITE,
+    doc="The topic of all rows; wins over the column.",
+)
+CHECKPOINT_LOCATION: Final[Option[str | None]] = Option(
+    name="checkpointLocation",
+    kind=TEXT,
+    default=None,
+    scopes=WRITE,
+    doc="Spark's own: where a streaming query keeps its progress.",
+)
+
+OPTIONS: Final[tuple[AnyOption, ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Option)
+)
+"""All of the above, in the order of the documentation."""
