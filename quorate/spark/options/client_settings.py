@@ -5,7 +5,6 @@ other rows is refused; what only tunes Kafka's client has no effect here. A name
 Kafka knows is refused: a misspelt ``kafka.security.protocol`` must not mean plain text.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -74,18 +73,21 @@ _JAAS_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _JAAS_FIELD = re.compile(r"\b(username|password)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
 
 
-def is_known(key: str) -> bool:
-    """Whether a client of Kafka has the setting; ``key`` is without the prefix."""
-    return is_security_option(key) or key in _JAVA_NAMES or key in REFUSED or key in WITHOUT_EFFECT
+def is_known_setting(key: str) -> bool:
+    """Whether a client of Kafka has the setting; ``key`` is in lower case, with the prefix."""
+    name = key.removeprefix(PREFIX)
+    return key.startswith(PREFIX) and (
+        is_security_option(name) or name in _JAVA_NAMES or name in REFUSED or name in WITHOUT_EFFECT
+    )
 
 
-def known_names() -> list[str]:
+def known_settings() -> list[str]:
     """With the prefix: what a misspelt name may have been."""
     return [PREFIX + name for name in (*OPTIONS, *_JAVA_NAMES, *REFUSED, *WITHOUT_EFFECT)]
 
 
 def check_client_settings(settings: Mapping[str, str]) -> list[str]:
-    """Refuse what is unknown or cannot be honoured; the names of those without effect.
+    """Refuse what cannot be honoured; the names of those without effect.
 
     Args:
         settings: by name without the prefix, in lower case.
@@ -96,9 +98,6 @@ def check_client_settings(settings: Mapping[str, str]) -> list[str]:
     for key in settings:
         if advice := REFUSED.get(key):
             raise OptionError(f"option {PREFIX}{key} is not supported: {advice}")
-        if not is_known(key):
-            nearest = difflib.get_close_matches(PREFIX + key, known_names(), n=1, cutoff=0)[0]
-            raise OptionError(f"unknown option {PREFIX + key!r}: did you mean {nearest!r}?")
     return [PREFIX + key for key in settings if key in WITHOUT_EFFECT]
 
 

@@ -10,7 +10,8 @@ from quorate.spark.errors import OptionError
 from quorate.spark.options.client_settings import (
     PREFIX,
     check_client_settings,
-    known_names,
+    is_known_setting,
+    known_settings,
     securities_of,
 )
 from quorate.spark.options.declaration import Option, Scope
@@ -18,7 +19,7 @@ from quorate.spark.options.table import OPTIONS
 
 T = TypeVar("T")
 
-_BY_KEY = {name.lower(): option for option in OPTIONS for name in option.names}
+_METADATA = frozenset({Scope.METADATA})
 _logger = logging.getLogger(__name__)
 
 
@@ -36,10 +37,11 @@ class GivenOptions:
         """
         self.scope = scope
         self._texts = {key.lower(): value for key, value in options.items()}
+        self._declared = _declared_for(scope)
         self._client_settings = {
             key.removeprefix(PREFIX): value
             for key, value in self._texts.items()
-            if key.startswith(PREFIX) and key not in _BY_KEY
+            if key.startswith(PREFIX) and key not in self._declared
         }
         self._refuse_unknown()
         self._refuse_in_vain(check_client_settings(self._client_settings))
@@ -64,10 +66,10 @@ class GivenOptions:
         return securities_of(self._client_settings)
 
     def _refuse_unknown(self) -> None:
-        known = {name.lower(): name for option in OPTIONS for name in option.names}
-        known |= {name: name for name in known_names()}
         for key in self._texts:
-            if key not in _BY_KEY and not key.startswith(PREFIX):
+            if key not in self._declared and not is_known_setting(key):
+                names = [name for option in self._declared.values() for name in option.names]
+                known = {name.lower(): name for name in (*names, *known_settings())}
                 nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
                 raise OptionError(f"unknown option {key!r}: did you mean {known[nearest]!r}?")
 
@@ -76,7 +78,7 @@ class GivenOptions:
         if self.scope is None:
             return
         for key in self._texts:
-            option = _BY_KEY.get(key)
+            option = self._declared.get(key)
             if option is None or self.scope in option.scopes:
                 continue
             if self.scope in option.refused_in:
@@ -86,6 +88,17 @@ class GivenOptions:
             without_effect.append(option.name)
         for name in without_effect:
             _logger.warning("option %s has no effect on a %s", name, self.scope.query)
+
+
+def _declared_for(scope: Scope | None) -> dict[str, Option[object]]:
+    """By name in lower case: the options of one format; those of the other are unknown to it."""
+    is_metadata = scope is Scope.METADATA
+    return {
+        name.lower(): option
+        for option in OPTIONS
+        if (Scope.METADATA in option.scopes if is_metadata else option.scopes != _METADATA)
+        for name in option.names
+    }
 
 
 def _why(option: Option[object]) -> str:

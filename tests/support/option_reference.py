@@ -1,0 +1,42 @@
+"""The table of options in docs/SPARK.md, as the declarations have it.
+
+``python -m tests.support.option_reference`` writes it there; a test sees whether that was done.
+"""
+
+import sys
+from pathlib import Path
+
+from quorate.spark.options.declaration import AnyOption, Scope
+from quorate.spark.options.table import OPTIONS
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
+BEGIN = "<!-- options: python -m tests.support.option_reference -->\n"
+END = "<!-- end of options -->\n"
+
+_HEAD = "| option | for | value | default | |\n|---|---|---|---|---|\n"
+
+
+def reference() -> str:
+    """The table in Markdown."""
+    return _HEAD + "".join(map(_row, OPTIONS))
+
+
+def with_reference(guide: str) -> str:
+    """The guide with the table between the marks as it should be."""
+    before, found, rest = guide.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    assert found, f"docs/SPARK.md lacks {BEGIN}"
+    assert found_end, f"docs/SPARK.md lacks {END}"
+    return f"{before}{BEGIN}\n{reference()}\n{END}{after}"
+
+
+def _row(option: AnyOption) -> str:
+    names = " or ".join(f"`{name}`" for name in option.names)
+    scopes = ", ".join(scope.value for scope in Scope if scope in option.scopes)
+    cells = (names, scopes, option.kind.says, option.shown_default, option.doc)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+if __name__ == "__main__":
+    GUIDE.write_text(with_reference(GUIDE.read_text()))
+    sys.stdout.write(f"{GUIDE}: {len(OPTIONS)} options\n")
