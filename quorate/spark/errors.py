@@ -25,6 +25,14 @@ class RangeUnavailable(QuorateSourceError, LookupError):
     """Offsets outside what the log holds; the message names partition and available range."""
 
 
+class DataLoss(QuorateSourceError, LookupError):
+    """Offsets that a stream had still to read are gone; the message names partitions and why."""
+
+
+class CheckpointError(QuorateSourceError, ValueError):
+    """A checkpoint that this source cannot go on from; the message says whose it is."""
+
+
 class CorruptBatch(QuorateSourceError, ValueError):
     """Bytes that are no record batch; the message names topic, partition and offset."""
 

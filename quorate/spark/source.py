@@ -16,6 +16,8 @@ from quorate.spark.options.read_options import parse_read_options
 from quorate.spark.options.table import INCLUDE_HEADERS
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
+from quorate.spark.streaming.stream_options import parse_stream_options
+from quorate.spark.streaming.stream_reader import QuorateStreamReader
 
 
 class QuorateDataSource(DataSource):
@@ -37,3 +39,9 @@ class QuorateDataSource(DataSource):
         options = parse_read_options(self.options, Scope.BATCH)
         check_projection(schema, include_headers=options.include_headers)
         return QuorateReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> QuorateStreamReader:
+        """A reader of micro-batches of the columns in ``schema``."""
+        options = parse_stream_options(self.options)
+        check_projection(schema, include_headers=options.reading.include_headers)
+        return QuorateStreamReader(options, schema)

@@ -1,0 +1,203 @@
+"""The driver's side of a stream: asks the cluster, decides by `progress`, refuses what is lost.
+
+One planner lives as long as its query and keeps its connections.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from quorate.spark.errors import ClusterUnavailable, DataLoss, RangeUnavailable
+from quorate.spark.options.subscription import Subscription
+from quorate.spark.ranges import OffsetRange
+from quorate.spark.reading.asking import ask_offsets, known_topics
+from quorate.spark.reading.planning import check_partitions_named, select_partitions, split_ranges
+from quorate.spark.reading.resolving import Resolver, questions_for
+from quorate.spark.streaming.admission import is_due
+from quorate.spark.streaming.checkpoint import StreamOffsets, batch_start
+from quorate.spark.streaming.observing import exactly, observe
+from quorate.spark.streaming.progress import (
+    LogView,
+    Loss,
+    never_there,
+    next_offsets,
+    plan_batch,
+    take_up,
+    waiting,
+)
+from quorate.spark.streaming.stream_options import StreamOptions
+
+if TYPE_CHECKING:
+    from quorate.spark.cluster import ClusterClient
+
+LOSSES_NAMED_MAX = 5
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamPlanner:
+    """Where batches begin and end; close it."""
+
+    def __init__(
+        self, options: StreamOptions, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options.reading
+        self._limits = options.limits
+        self._monotonic = monotonic
+        self._opened: ClusterClient | None = None
+        self._last_batch: float | None = None
+        self._last_view: LogView | None = None
+        self._up_to_here = False
+        self._target: LogView | None = None
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def initial(self, now_ms: int) -> StreamOffsets:
+        """Where a new query begins.
+
+        Raises:
+            QuorateSourceError: what is asked for is not there, or nobody answers.
+        """
+        options = self._options
+        topics = known_topics(self._cluster, options.subscription)
+        partitions = select_partitions(options.subscription, topics)
+        check_partitions_named(partitions, options)
+        questions = questions_for(partitions, now_ms, options.starting)
+        resolver = Resolver(ask_offsets(self._cluster, questions), now_ms)
+        offsets = {}
+        for partition in partitions:
+            first, behind_last = resolver.edges(partition)
+            offset = resolver.resolve(
+                options.starting.at(partition),
+                partition,
+                absent_is_latest=options.absent_start_is_latest,
+            )
+            if not first <= offset <= behind_last:
+                self._refuse_start(
+                    f"offset {offset} of topic {partition.topic} partition {partition.partition}, "
+                    f"where the query is to start, is not available: the log holds "
+                    f"[{first}, {behind_last})"
+                )
+            offsets[partition] = min(max(offset, first), behind_last)
+        ids = {partition.topic: topics[partition.topic].topic_id for partition in partitions}
+        return StreamOffsets(offsets, ids, initial=True)
+
+    def stop_at_what_is_there(self) -> None:
+        """From now on nothing is read that is produced after the next look at the cluster."""
+        self._up_to_here = True
+
+    def next(
+        self, start: StreamOffsets, *, limited: bool, at_most: int | None = None
+    ) -> StreamOffsets:
+        """Where the batch that begins at ``start`` ends; ``start`` itself if there is to be none.
+
+        Args:
+            limited: whether limits hold at all.
+            at_most: at most so many offsets, instead of what the options say.
+
+        Raises:
+            DataLoss: something that was still to be read is gone (and failOnDataLoss is on).
+            ClusterUnavailable: nobody answers within the retries.
+        """
+        view = self._target or self._look_ahead(start)
+        if self._up_to_here:
+            self._target = view
+        self._last_view = view
+        step = take_up(start, view)
+        if limited and self._target is None:
+            waited_ms = self._waited_ms()
+            if not is_due(sum(waiting(step, view).values()), self._limits, waited_ms):
+                return start
+        at_most = (at_most or self._limits.at_most) if limited else None
+        end = next_offsets(start, step, view, at_most=at_most)
+        if end is not start:
+            self._last_batch = self._monotonic()
+        return end
+
+    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
+        """What the batch reads.
+
+        Raises:
+            DataLoss: some of it is gone (and failOnDataLoss is on).
+            ClusterUnavailable: nobody answers within the retries.
+        """
+        start = batch_start(start, end)
+        if start.offsets == end.offsets and start.topic_ids == end.topic_ids:
+            return []
+        view = self._settled(exactly(end.offsets), lambda view: plan_batch(start, end, view)[1])
+        ranges, _ = plan_batch(start, end, view)
+        return split_ranges(
+            ranges,
+            min_ranges=self._options.min_partitions,
+            max_size=self._options.max_records_per_partition,
+        )
+
+    def latest_seen(self) -> StreamOffsets | None:
+        """The ends of the logs at the last look; None before the first."""
+        return self._last_view.ends() if self._last_view else None
+
+    @property
+    def _cluster(self) -> "ClusterClient":
+        if self._opened is None:
+            self._opened = self._options.connection.open()
+        return self._opened
+
+    def _waited_ms(self) -> int | None:
+        if self._last_batch is None:
+            return None
+        return round((self._monotonic() - self._last_batch) * 1000)
+
+    def _look_ahead(self, start: StreamOffsets) -> LogView:
+        def judge(view: LogView) -> Sequence[Loss]:
+            losses = take_up(start, view).losses
+            # What never was there is no loss: if losses are passed over, it is waited for.
+            return [*losses, *never_there(start, view)] if self._fails else losses
+
+        return self._settled(self._options.subscription, judge)
+
+    def _settled(
+        self, subscription: Subscription, judge: Callable[[LogView], Sequence[Loss]]
+    ) -> LogView:
+        """Look until nothing is missing, or it is certain that something is."""
+        retries = self._options.connection.new_retries()
+        while True:
+            view = observe(self._cluster, subscription)
+            losses = judge(view)
+            if not losses:
+                return view
+            if any(loss.may_heal for loss in losses):
+                try:
+                    retries.pause("looking for what the stream reads", losses[0].what)
+                except ClusterUnavailable:
+                    pass
+                else:
+                    continue
+            self._refuse(losses)
+            return view
+
+    @property
+    def _fails(self) -> bool:
+        return self._options.fail_on_data_loss
+
+    def _refuse(self, losses: Sequence[Loss]) -> None:
+        told = "; ".join(loss.what for loss in losses[:LOSSES_NAMED_MAX])
+        if len(losses) > LOSSES_NAMED_MAX:
+            told += f"; and {len(losses) - LOSSES_NAMED_MAX} more"
+        if self._fails:
+            raise DataLoss(
+                f"records that the stream had still to read are gone: {told}. "
+                "Set failOnDataLoss=false to go on with what is there"
+            )
+        _logger.warning("%s; going on with what is there (failOnDataLoss=false)", told)
+
+    def _refuse_start(self, refusal: str) -> None:
+        if self._fails:
+            raise RangeUnavailable(
+                f"{refusal}. Choose offsets within it, or set failOnDataLoss=false"
+            )
+        _logger.warning("%s; starting at the nearest (failOnDataLoss=false)", refusal)
