@@ -1,6 +1,6 @@
 """What any broker answers over gRPC from what it knows itself: method name → what answers it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from broker.config_description import ConfigReads
 from broker.control.admin_service import Read
@@ -12,6 +12,7 @@ from broker.security import described_acls
 from broker.security.authorizer import Authorizer, caller_of
 from broker.security.scram_users import describe_users
 from metadata_log.acls import AclOperation
+from metadata_log.record_codec import encode_pipeline
 from quorate_proto.v1 import admin_pb2
 
 
@@ -20,6 +21,7 @@ def admin_reads(
     configs: ConfigReads,
     describe_tokens: DescribeTokens,
     authorizer: Authorizer,
+    wall_clock_ms: Callable[[], int],
 ) -> Mapping[str, Read]:
     """The Admin service's reads. One that is not among them is UNIMPLEMENTED."""
 
@@ -53,7 +55,35 @@ def admin_reads(
             )
         return describe_users(images.image, request.users)
 
+    async def pipelines(
+        request: admin_pb2.DescribePipelinesRequest,
+    ) -> admin_pb2.DescribePipelinesResponse:
+        """Of all: those are left out that one may not see; one that is named is refused."""
+        rights = authorizer.rights_of(caller_of(request.context))
+        known = images.image.pipelines
+        try:
+            for name in request.names:
+                rights.require_group(AclOperation.DESCRIBE, name)
+        except KafkaError as error:
+            return admin_pb2.DescribePipelinesResponse(
+                error_code=error.code, error_message=error.message
+            )
+        names = dict.fromkeys(request.names) or {
+            name for name in known if rights.may_group(AclOperation.DESCRIBE, name)
+        }
+        return admin_pb2.DescribePipelinesResponse(
+            pipelines=[
+                admin_pb2.DescribedPipeline(
+                    pipeline=encode_pipeline(name, known[name]),
+                    alive=known[name].run.lease_until_ms > wall_clock_ms(),
+                )
+                for name in sorted(names)
+                if name in known
+            ]
+        )
+
     return {
+        "DescribePipelines": pipelines,
         "DescribeAcls": acls,
         "DescribeConfigs": configs.describe,
         "DescribeClientQuotas": client_quotas,

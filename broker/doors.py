@@ -178,7 +178,13 @@ class Doors:
             min_insync_replicas=self.limits.min_insync_replicas,
             broker_alerts=self._alerts,
             authorizer=self.authorizer,
-            reads=admin_reads(self.follower, config_reads, self._describe_tokens, self.authorizer),
+            reads=admin_reads(
+                self.follower,
+                config_reads,
+                self._describe_tokens,
+                self.authorizer,
+                self.surroundings.wall_clock_ms,
+            ),
             metrics=self.metrics,
         )
 

@@ -141,6 +141,7 @@ def changes_between(before: Image, after: Image) -> Changes:
         client_quotas=_keys_that_differ(before.client_quotas, after.client_quotas),
         scram=_keys_that_differ(before.scram, after.scram),
         tokens=_keys_that_differ(before.tokens, after.tokens),
+        pipelines=_keys_that_differ(before.pipelines, after.pipelines),
         sessions=_keys_that_differ(before.sessions, after.sessions),
         acls=_keys_that_differ(before.acls, after.acls),
     )

@@ -23,6 +23,7 @@ from metadata_log.image import (
     Partition,
     PartitionAddition,
     PartitionRemoval,
+    Pipeline,
     Reassignment,
     ScramKey,
     Topic,
@@ -201,6 +202,7 @@ class Changes(NamedTuple):
     client_quotas: frozenset[QuotaEntity] = frozenset()
     scram: frozenset[ScramKey] = frozenset()
     tokens: frozenset[str] = frozenset()
+    pipelines: frozenset[str] = frozenset()
     sessions: frozenset[SessionId] = frozenset()
 
 
@@ -239,6 +241,7 @@ class Draft:
         )
         self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
         self.tokens: Table[str, DelegationToken] = Table(base.tokens, self._undo)
+        self.pipelines: Table[str, Pipeline] = Table(base.pipelines, self._undo)
         self.results = ResultsTable(base.results, self.sessions, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
@@ -387,6 +390,7 @@ class Draft:
             client_quotas=self.client_quotas.folded(),
             scram=self.scram.folded(),
             tokens=self.tokens.folded(),
+            pipelines=self.pipelines.folded(),
             results=self.results.folded(),
         )
 
@@ -406,6 +410,7 @@ class Draft:
             client_quotas=frozenset(self.client_quotas.written),
             scram=frozenset(self.scram.written),
             tokens=frozenset(self.tokens.written),
+            pipelines=frozenset(self.pipelines.written),
             sessions=frozenset(self.sessions.written),
         )
 

@@ -35,8 +35,11 @@ credentials; below, the broker that is asked does (F6)."""
 BRIDGE: Final = 3
 """``metadata_version``: brokers may write those at inter_broker_protocol 1, by compare-and-set."""
 
+PIPELINES: Final = 4
+"""``metadata_version``: how far pipelines are is kept."""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
-NEWEST_METADATA_VERSION: Final = 3
+NEWEST_METADATA_VERSION: Final = 4
 
 
 class Feature(NamedTuple):
@@ -67,6 +70,7 @@ FEATURES: Final[dict[str, Feature]] = {
             "topics, leadership, configuration, sessions, voters",
             "also reassignments, and partitions that are added and removed",
             "also access control, client quotas, SCRAM credentials and delegation tokens",
+            "also how far pipelines are",
         ),
     ),
 }

@@ -15,6 +15,8 @@ from metadata_log.acls import Acls
 from metadata_log.client_quotas import QuotaEntity
 from metadata_log.records import (
     BrokerRegistration,
+    PipelineRun,
+    PipelineTopic,
     QuorumVoter,
     ScramCredential,
     SessionOpened,
@@ -206,6 +208,20 @@ class DelegationToken(msgspec.Struct, frozen=True, gc=False):
         return min(self.expiry_ms, self.max_ms) < now_ms
 
 
+class Pipeline(msgspec.Struct, frozen=True, gc=False):
+    """/pipelines/NAME: the offsets done, and the run that may move them.
+
+    ``run_epoch``: metadata offset at which that run began, so that no run ever has another's.
+    """
+
+    run_epoch: int
+    sink: str
+    topics: tuple[PipelineTopic, ...]
+    run: PipelineRun
+    rewound: bool
+    version: MetadataOffset
+
+
 class VoterSet(msgspec.Struct, frozen=True, gc=False):
     """/quorum/voters: who has a vote in the metadata quorum, and who is on the way to one.
 
@@ -260,6 +276,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     scram: "immutables.Map[ScramKey, ScramCredential]" = immutables.Map()
     tokens: "immutables.Map[str, DelegationToken]" = immutables.Map()
     """Delegation tokens by id, ended ones until the controller has removed them."""
+    pipelines: "immutables.Map[str, Pipeline]" = immutables.Map()
     results: "immutables.Map[SessionId, ClientResults]" = immutables.Map()
 
     @property

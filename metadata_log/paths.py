@@ -49,6 +49,10 @@ def token_path(token_id: str) -> str:
     return f"/tokens/{token_id}"
 
 
+def pipeline_path(name: str) -> str:
+    return f"/pipelines/{name}"
+
+
 def version_at(image: Image | Draft, path: str) -> int | None:
     """Version of the record at ``path``, None if there is none.
 
@@ -99,9 +103,15 @@ def _token(image: Image | Draft, token_id: str) -> int | None:
     return None if token is None else token.version
 
 
+def _pipeline(image: Image | Draft, name: str) -> int | None:
+    pipeline = image.pipelines.get(name)
+    return None if pipeline is None else pipeline.version
+
+
 _NAMED: Final[dict[tuple[str, ...], Callable[[Image | Draft, str], int | None]]] = {
     ("admin", "delete_topics"): _deletion,
     ("tokens",): _token,
+    ("pipelines",): _pipeline,
 }
 """What has a version of its own by its name alone, by its folder."""
 

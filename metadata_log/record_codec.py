@@ -6,11 +6,13 @@ Decoded replica lists are interned, so that a hundred thousand partitions share 
 from collections.abc import Iterable
 
 from metadata_log import records as r
-from metadata_log.image import interned
+from metadata_log.image import Pipeline, interned
 from metadata_log.types import (
     BrokerId,
     Endpoint,
+    MetadataOffset,
     SessionId,
+    TopicId,
     VoterId,
 )
 from quorate_proto.v1 import metadata_pb2 as pb
@@ -110,4 +112,54 @@ def decode_voter(message: pb.QuorumVoter) -> r.QuorumVoter:
         grpc=decode_endpoint(message.grpc),
         directory_id=message.directory_id,
         observer=message.observer,
+    )
+
+
+def encode_pipeline(name: str, pipeline: Pipeline) -> pb.PipelineState:
+    run = pipeline.run
+    return pb.PipelineState(
+        name=name,
+        version=pipeline.version,
+        run_epoch=pipeline.run_epoch,
+        sink=pipeline.sink,
+        topics=[
+            pb.PipelineTopic(topic=one.topic, topic_id=one.topic_id, offsets=one.offsets)
+            for one in pipeline.topics
+        ],
+        run=pb.PipelineRun(
+            owner=run.owner,
+            started_ms=run.started_ms,
+            lease_until_ms=run.lease_until_ms,
+            commit_epoch=run.commit_epoch,
+            commit=run.commit,
+            committed_ms=run.committed_ms,
+            rows=run.rows,
+        ),
+        rewound=pipeline.rewound,
+    )
+
+
+def decode_pipeline(message: pb.PipelineState) -> Pipeline:
+    run = message.run
+    return Pipeline(
+        message.run_epoch,
+        message.sink,
+        tuple(map(decode_pipeline_topic, message.topics)),
+        r.PipelineRun(
+            owner=run.owner,
+            started_ms=run.started_ms,
+            lease_until_ms=run.lease_until_ms,
+            commit_epoch=run.commit_epoch,
+            commit=run.commit,
+            committed_ms=run.committed_ms,
+            rows=run.rows,
+        ),
+        message.rewound,
+        MetadataOffset(message.version),
+    )
+
+
+def decode_pipeline_topic(message: pb.PipelineTopic) -> r.PipelineTopic:
+    return r.PipelineTopic(
+        topic=message.topic, topic_id=TopicId(message.topic_id), offsets=tuple(message.offsets)
     )

@@ -18,6 +18,7 @@ from metadata_log.image import (
 )
 from metadata_log.partition_columns import ColumnsEncoder
 from metadata_log.record_codec import (
+    encode_pipeline,
     encode_registration,
     encode_session,
     encode_silence,
@@ -121,6 +122,8 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
         )
     yield from _admin_records(image)
     yield from _token_records(image)
+    for name, pipeline in image.pipelines.items():
+        yield pb.SnapshotRecord(pipeline=encode_pipeline(name, pipeline))
 
 
 def _topic_records(image: Image) -> Iterator[pb.SnapshotRecord]:

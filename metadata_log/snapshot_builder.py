@@ -20,6 +20,7 @@ from metadata_log.image import (
     PartitionAddition,
     PartitionRemoval,
     PastRemoval,
+    Pipeline,
     Reassignment,
     ScramKey,
     Topic,
@@ -29,6 +30,7 @@ from metadata_log.image import (
 from metadata_log.partition_columns import ColumnsDecoder
 from metadata_log.record_codec import (
     brokers,
+    decode_pipeline,
     decode_registration,
     decode_session,
     decode_silence,
@@ -76,6 +78,7 @@ class SnapshotBuilder:
         self._client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._scram: dict[ScramKey, ScramCredential] = {}
         self._tokens: dict[str, DelegationToken] = {}
+        self._pipelines: dict[str, Pipeline] = {}
         self._configs: dict[EntityKey, dict[str, str]] = {}
         self._results: dict[SessionId, tuple[int, dict[int, pb.TransactionResult]]] = {}
 
@@ -142,6 +145,7 @@ class SnapshotBuilder:
             ),
             scram=immutables.Map(self._scram),
             tokens=immutables.Map(self._tokens),
+            pipelines=immutables.Map(self._pipelines),
             results=immutables.Map(
                 {
                     client: ClientResults(
@@ -210,6 +214,9 @@ class SnapshotBuilder:
             state.max_ms,
             MetadataOffset(state.version),
         )
+
+    def _add_pipeline(self, state: pb.PipelineState) -> None:
+        self._pipelines[state.name] = decode_pipeline(state)
 
     def _add_broker(self, state: pb.BrokerState) -> None:
         registration = decode_registration(state.registration)
@@ -300,5 +307,6 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "scram": SnapshotBuilder._add_scram,
     "result": SnapshotBuilder._add_result,
     "token": SnapshotBuilder._add_token,
+    "pipeline": SnapshotBuilder._add_pipeline,
     "voter_set": SnapshotBuilder._add_voter_set,
 }

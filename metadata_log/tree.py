@@ -119,6 +119,7 @@ _PLACES: Final[dict[Below, _Place]] = {
     ("features",): _table(
         lambda image: sorted(image.features), lambda image, name: image.features.get(name)
     ),
+    ("pipelines",): _table(lambda image: sorted(image.pipelines), tree_values.pipeline_at),
     ("producer_ids",): _record(lambda image: {"next_producer_id": image.next_producer_id}),
     ("quotas", "clients"): _table(
         lambda image: tree_values.clients_with_quotas(image, None),

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from metadata_log.client_quotas import QuotaEntity
 from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment, ScramKey
+from metadata_log.readable import readable
 from metadata_log.rules.scram import MECHANISMS
 from metadata_log.types import BrokerId, SessionId, TopicPartition
 
@@ -201,6 +202,11 @@ def token_at(image: Image, token_id: str) -> Value | None:
         "max_ms": token.max_ms,
         "version": token.version,
     }
+
+
+def pipeline_at(image: Image, name: str) -> Value | None:
+    pipeline = image.pipelines.get(name)
+    return None if pipeline is None else readable(pipeline)
 
 
 def names_below_quotas_of_users(image: Image, below: Below) -> list[str] | None:

@@ -161,3 +161,13 @@ def alter_user_scram_credentials(
     answer: admin_pb2.AlterUserScramCredentialsResponse,
 ) -> Iterator[Item]:
     return (Item(f"SCRAM credentials of user {one.user}", one.error_code) for one in answer.results)
+
+
+def alter_pipeline(
+    request: admin_pb2.AlterPipelineRequest, answer: admin_pb2.AlterPipelineResponse
+) -> Iterator[Item]:
+    """A sign of life, every few seconds, is not worth a line; that a run was refused one is."""
+    action = request.WhichOneof("action") or "nothing"
+    if action == "renew" and request.renew.lease_ms and not answer.error_code:
+        return
+    yield Item(f"pipeline {request.name}: {action}", answer.error_code)

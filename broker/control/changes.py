@@ -253,6 +253,13 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
     proxied=_versions(0, 0),
     bridged=True,
 )
+ALTER_PIPELINE: Final = Change(
+    "AlterPipeline",
+    admin_pb2.AlterPipelineRequest,
+    admin_pb2.AlterPipelineResponse,
+    failed.alter_pipeline,
+    audited.alter_pipeline,
+)
 
 CHANGES: Final[tuple[Change[Any, Any], ...]] = (
     CREATE_TOPICS,
@@ -273,5 +280,6 @@ CHANGES: Final[tuple[Change[Any, Any], ...]] = (
     RENEW_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     ALTER_USER_SCRAM_CREDENTIALS,
+    ALTER_PIPELINE,
 )
 """All of them."""

@@ -171,3 +171,9 @@ def alter_user_scram_credentials(
         admin_pb2.ScramResult(user=user, error_code=code, error_message=message) for user in users
     ]
     return admin_pb2.AlterUserScramCredentialsResponse(results=results)
+
+
+def alter_pipeline(
+    _request: admin_pb2.AlterPipelineRequest, code: int, message: str
+) -> admin_pb2.AlterPipelineResponse:
+    return admin_pb2.AlterPipelineResponse(error_code=code, error_message=message)

@@ -230,6 +230,21 @@ def _creating_topics(
     return Verdict(verdict.allowed, told)
 
 
+def _altering_pipeline(
+    change: Change[Any, Any],
+    request: Any,  # noqa: ANN401 - the change's
+    rights: Rights,
+    image: Image,
+) -> Verdict:
+    """Its offsets are as those of a consumer group of its name: READ moves them, DELETE ends it."""
+    deletes = request.WhichOneof("action") == "delete"
+    operation = AclOperation.DELETE if deletes else AclOperation.READ
+    if denied := _denial(rights.require_group, operation, request.name):
+        failed = change.failed(request, *denied)
+        return Verdict(None, lambda _: failed)
+    return _everything(change, request, rights, image)
+
+
 def _creating_token(
     change: Change[Any, Any],
     request: Any,  # noqa: ANN401 - the change's
@@ -280,6 +295,7 @@ GUARDS: Final[Mapping[str, Guard]] = MappingProxyType(
         changes.RENEW_DELEGATION_TOKEN.rpc: _everything,
         changes.EXPIRE_DELEGATION_TOKEN.rpc: _everything,
         changes.ALTER_USER_SCRAM_CREDENTIALS.rpc: _with_the_cluster(AclOperation.ALTER),
+        changes.ALTER_PIPELINE.rpc: _altering_pipeline,
     }
 )
 """By the change's name. Producer ids are asked for by brokers, on their own listener alone; who

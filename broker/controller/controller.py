@@ -13,6 +13,7 @@ from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.control.changes import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_PIPELINE,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -39,8 +40,10 @@ from broker.controller.leader_elections import LeaderElections
 from broker.controller.managers.office import Office
 from broker.controller.managers.topics import NewIds
 from broker.controller.partition_counts import PartitionCounts
+from broker.controller.pipeline_requests import PipelineRequests
 from broker.controller.publisher import Publisher
 from broker.controller.reassignment_agent import ReassignmentAgent
+from broker.controller.rounds import Rounds
 from broker.controller.transport import ControlTransport
 from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
@@ -174,6 +177,7 @@ class Controller:
             publisher=self._publisher,
             candidates=self._brokers.staying,
         )
+        self._pipelines = PipelineRequests(office, Rounds(self._writer, self._events), clock_ms)
         self._bridge = bridge
         self._door = Door(
             self._implementations(),
@@ -308,5 +312,6 @@ class Controller:
         found.add(ALTER_PARTITION_REASSIGNMENTS, self._reassignments.alter)
         found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
         found.add(UPDATE_FEATURES, self._features.update)
+        found.add(ALTER_PIPELINE, self._pipelines.alter)
         self._administration.add_to(found)
         return found

@@ -232,6 +232,18 @@ class Rights:
                 "neither IDEMPOTENT_WRITE on the cluster nor WRITE on any topic is allowed",
             )
 
+    def require_group(self, operation: AclOperation, name: str) -> None:
+        """As ``may_group``.
+
+        Raises:
+            KafkaError: GROUP_AUTHORIZATION_FAILED.
+        """
+        if not self.may_group(operation, name):
+            raise KafkaError(
+                errors_pb2.GROUP_AUTHORIZATION_FAILED,
+                self.refusal(operation, ResourceType.GROUP, name),
+            )
+
     def refusal(self, operation: AclOperation, resource_type: ResourceType, name: str) -> str:
         """What somebody is told who may not."""
         return (

@@ -25,6 +25,8 @@ from metadata_log.records import (
     PartitionRemovalPending,
     PartitionsAdded,
     PartitionsRemoved,
+    PipelineRemoved,
+    PipelineSet,
     ProducerIdBlock,
     QuorumVoterSet,
     ScramCredentialRemoved,
@@ -60,6 +62,7 @@ from metadata_log.rules.partition_count import (
     partitions_added,
     partitions_removed,
 )
+from metadata_log.rules.pipelines import pipeline_removed, pipeline_set
 from metadata_log.rules.quorum_voters import quorum_voter_set
 from metadata_log.rules.reassignment import partition_reassignment
 from metadata_log.rules.requirements import NotInForce
@@ -127,6 +130,8 @@ RULES: Final[dict[type, Rule]] = {
     DelegationTokenRemoved: Rule(
         since(3, delegation_token_removed), needs_controller=True, bridged=True
     ),
+    PipelineSet: Rule(since(4, pipeline_set), needs_controller=True),
+    PipelineRemoved: Rule(since(4, pipeline_removed), needs_controller=True),
     QuorumVoterSet: Rule(quorum_voter_set),
     ClientQuotaSet: Rule(since(3, client_quota_set), needs_controller=True, bridged=True),
     ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True, bridged=True),

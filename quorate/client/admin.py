@@ -8,7 +8,17 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from quorate.client.bootstrap import discover
-from quorate.client.calls import acls, cluster, configs, quotas, replicas, tokens, topics, users
+from quorate.client.calls import (
+    acls,
+    cluster,
+    configs,
+    pipelines,
+    quotas,
+    replicas,
+    tokens,
+    topics,
+    users,
+)
 from quorate.client.connection import ClusterConnection
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.security import ClientSecurity, read_options
@@ -80,6 +90,12 @@ class AdminMethods:
     update_features = admin_method(cluster.update_features)
     alter_user_scram_credentials = admin_method(users.alter_user_scram_credentials)
     describe_user_scram_credentials = admin_method(users.describe_user_scram_credentials)
+    begin_pipeline_run = admin_method(pipelines.begin_run)
+    commit_pipeline = admin_method(pipelines.commit)
+    renew_pipeline_run = admin_method(pipelines.renew_run)
+    reset_pipeline = admin_method(pipelines.reset)
+    delete_pipeline = admin_method(pipelines.delete)
+    describe_pipelines = admin_method(pipelines.describe)
 
 
 class AdminClient(AdminMethods):

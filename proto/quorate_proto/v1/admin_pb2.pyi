@@ -9,6 +9,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
+import quorate_proto.v1.metadata_pb2
 import quorate_proto.v1.replication_pb2
 import sys
 import typing
@@ -2858,3 +2859,327 @@ class UpdateFeaturesResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "results", b"results"]) -> None: ...
 
 Global___UpdateFeaturesResponse: typing_extensions.TypeAlias = UpdateFeaturesResponse
+
+@typing.final
+class BeginPipelineRun(google.protobuf.message.Message):
+    """A run begins: those before it are out of charge."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OWNER_FIELD_NUMBER: builtins.int
+    LEASE_MS_FIELD_NUMBER: builtins.int
+    SINK_FIELD_NUMBER: builtins.int
+    TAKE_OVER_FIELD_NUMBER: builtins.int
+    owner: builtins.str
+    """Who runs it, where; for people."""
+    lease_ms: builtins.int
+    """It counts as alive for this long after each sign of life."""
+    sink: builtins.str
+    """Where its rows go; a pipeline that has begun keeps to one."""
+    take_over: builtins.bool
+    """Also from a run that is alive."""
+    def __init__(
+        self,
+        *,
+        owner: builtins.str = ...,
+        lease_ms: builtins.int = ...,
+        sink: builtins.str = ...,
+        take_over: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_ms", b"lease_ms", "owner", b"owner", "sink", b"sink", "take_over", b"take_over"]) -> None: ...
+
+Global___BeginPipelineRun: typing_extensions.TypeAlias = BeginPipelineRun
+
+@typing.final
+class PipelineStep(google.protobuf.message.Message):
+    """Offsets of one partition that are done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    FROM_FIELD_NUMBER: builtins.int
+    TO_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    topic_id: builtins.bytes
+    """Its id."""
+    partition: builtins.int
+    """Partition number."""
+    to: builtins.int
+    """The first that is not done, from now on."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        partition: builtins.int = ...,
+        to: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from", b"from", "partition", b"partition", "to", b"to", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+
+Global___PipelineStep: typing_extensions.TypeAlias = PipelineStep
+
+@typing.final
+class CommitPipeline(google.protobuf.message.Message):
+    """What a run has done: all its steps, or none."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_EPOCH_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    LEASE_MS_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    ROWS_FIELD_NUMBER: builtins.int
+    REWOUND_FIELD_NUMBER: builtins.int
+    run_epoch: builtins.int
+    """The run."""
+    commit: builtins.int
+    """Number of the commit within the run, from 1."""
+    lease_ms: builtins.int
+    """As BeginPipelineRun."""
+    rows: builtins.int
+    """Written for it."""
+    rewound: builtins.bool
+    """Whether the sink may still hold rows at and above the offsets."""
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PipelineStep]:
+        """One per partition that moves."""
+
+    def __init__(
+        self,
+        *,
+        run_epoch: builtins.int = ...,
+        commit: builtins.int = ...,
+        lease_ms: builtins.int = ...,
+        steps: collections.abc.Iterable[Global___PipelineStep] | None = ...,
+        rows: builtins.int = ...,
+        rewound: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["commit", b"commit", "lease_ms", b"lease_ms", "rewound", b"rewound", "rows", b"rows", "run_epoch", b"run_epoch", "steps", b"steps"]) -> None: ...
+
+Global___CommitPipeline: typing_extensions.TypeAlias = CommitPipeline
+
+@typing.final
+class RenewPipelineRun(google.protobuf.message.Message):
+    """A run is alive, or has ended."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_MS_FIELD_NUMBER: builtins.int
+    run_epoch: builtins.int
+    """The run."""
+    lease_ms: builtins.int
+    """As BeginPipelineRun; 0: it has ended."""
+    def __init__(
+        self,
+        *,
+        run_epoch: builtins.int = ...,
+        lease_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_ms", b"lease_ms", "run_epoch", b"run_epoch"]) -> None: ...
+
+Global___RenewPipelineRun: typing_extensions.TypeAlias = RenewPipelineRun
+
+@typing.final
+class ResetPipeline(google.protobuf.message.Message):
+    """The offsets of some partitions are put elsewhere."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: builtins.int
+    expected_version: builtins.int
+    """Only at this version; 0: at any."""
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[quorate_proto.v1.metadata_pb2.PipelineTopic]:
+        """-1: as it is."""
+
+    def __init__(
+        self,
+        *,
+        topics: collections.abc.Iterable[quorate_proto.v1.metadata_pb2.PipelineTopic] | None = ...,
+        expected_version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expected_version", b"expected_version", "topics", b"topics"]) -> None: ...
+
+Global___ResetPipeline: typing_extensions.TypeAlias = ResetPipeline
+
+@typing.final
+class DeletePipeline(google.protobuf.message.Message):
+    """How far a pipeline is is forgotten."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___DeletePipeline: typing_extensions.TypeAlias = DeletePipeline
+
+@typing.final
+class AlterPipelineRequest(google.protobuf.message.Message):
+    """Changes one pipeline."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    BEGIN_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    RENEW_FIELD_NUMBER: builtins.int
+    RESET_FIELD_NUMBER: builtins.int
+    DELETE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def begin(self) -> Global___BeginPipelineRun:
+        """A run begins."""
+
+    @property
+    def commit(self) -> Global___CommitPipeline:
+        """It has done something."""
+
+    @property
+    def renew(self) -> Global___RenewPipelineRun:
+        """It is alive, or has ended."""
+
+    @property
+    def reset(self) -> Global___ResetPipeline:
+        """Its offsets are put elsewhere."""
+
+    @property
+    def delete(self) -> Global___DeletePipeline:
+        """It is forgotten."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        name: builtins.str = ...,
+        begin: Global___BeginPipelineRun | None = ...,
+        commit: Global___CommitPipeline | None = ...,
+        renew: Global___RenewPipelineRun | None = ...,
+        reset: Global___ResetPipeline | None = ...,
+        delete: Global___DeletePipeline | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["action", b"action", "begin", b"begin", "commit", b"commit", "context", b"context", "delete", b"delete", "renew", b"renew", "reset", b"reset"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "begin", b"begin", "commit", b"commit", "context", b"context", "delete", b"delete", "name", b"name", "renew", b"renew", "reset", b"reset"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["action", b"action"]) -> typing.Literal["begin", "commit", "renew", "reset", "delete"] | None: ...
+
+Global___AlterPipelineRequest: typing_extensions.TypeAlias = AlterPipelineRequest
+
+@typing.final
+class AlterPipelineResponse(google.protobuf.message.Message):
+    """The pipeline after that."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    PIPELINE_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """NOT_CONTROLLER, or Kafka's code; 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def pipeline(self) -> quorate_proto.v1.metadata_pb2.PipelineState:
+        """As it is now; empty once deleted."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        pipeline: quorate_proto.v1.metadata_pb2.PipelineState | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["pipeline", b"pipeline"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pipeline", b"pipeline"]) -> None: ...
+
+Global___AlterPipelineResponse: typing_extensions.TypeAlias = AlterPipelineResponse
+
+@typing.final
+class DescribePipelinesRequest(google.protobuf.message.Message):
+    """Asks how far pipelines are."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    NAMES_FIELD_NUMBER: builtins.int
+    @property
+    def context(self) -> Global___RequestContext:
+        """On whose behalf."""
+
+    @property
+    def names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """None: all."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        names: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "names", b"names"]) -> None: ...
+
+Global___DescribePipelinesRequest: typing_extensions.TypeAlias = DescribePipelinesRequest
+
+@typing.final
+class DescribedPipeline(google.protobuf.message.Message):
+    """A pipeline as the answering broker knows it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: builtins.int
+    ALIVE_FIELD_NUMBER: builtins.int
+    alive: builtins.bool
+    """A run is under way."""
+    @property
+    def pipeline(self) -> quorate_proto.v1.metadata_pb2.PipelineState:
+        """How far it is."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: quorate_proto.v1.metadata_pb2.PipelineState | None = ...,
+        alive: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["pipeline", b"pipeline"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["alive", b"alive", "pipeline", b"pipeline"]) -> None: ...
+
+Global___DescribedPipeline: typing_extensions.TypeAlias = DescribedPipeline
+
+@typing.final
+class DescribePipelinesResponse(google.protobuf.message.Message):
+    """How far pipelines are."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    PIPELINES_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code, 0 for success."""
+    error_message: builtins.str
+    """Names the thing, the value and what to do."""
+    @property
+    def pipelines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DescribedPipeline]:
+        """Sorted by name; those one may not see are left out."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        pipelines: collections.abc.Iterable[Global___DescribedPipeline] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pipelines", b"pipelines"]) -> None: ...
+
+Global___DescribePipelinesResponse: typing_extensions.TypeAlias = DescribePipelinesResponse

@@ -141,6 +141,16 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
                 _registered_method=True)
+        self.AlterPipeline = channel.unary_unary(
+                '/quorate.v1.Admin/AlterPipeline',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineResponse.FromString,
+                _registered_method=True)
+        self.DescribePipelines = channel.unary_unary(
+                '/quorate.v1.Admin/DescribePipelines',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesResponse.FromString,
+                _registered_method=True)
         self.DescribeConfigs = channel.unary_unary(
                 '/quorate.v1.Admin/DescribeConfigs',
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
@@ -319,6 +329,20 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterPipeline(self, request, context):
+        """Begins, moves and ends runs of a pipeline, sets it back, deletes it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribePipelines(self, request, context):
+        """How far pipelines are; any broker answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeConfigs(self, request, context):
         """Configurations, with where each value comes from; any broker answers.
         """
@@ -461,6 +485,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.AlterUserScramCredentials,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'AlterPipeline': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPipeline,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineResponse.SerializeToString,
+            ),
+            'DescribePipelines': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribePipelines,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesResponse.SerializeToString,
             ),
             'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeConfigs,
@@ -1056,6 +1090,60 @@ class Admin(object):
             '/quorate.v1.Admin/AlterUserScramCredentials',
             quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPipeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/AlterPipeline',
+            quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.AlterPipelineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribePipelines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribePipelines',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribePipelinesResponse.FromString,
             options,
             channel_credentials,
             insecure,

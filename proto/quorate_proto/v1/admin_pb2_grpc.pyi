@@ -362,6 +362,38 @@ _AdminAlterUserScramCredentialsType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminAlterPipelineType = typing_extensions.TypeVar(
+    '_AdminAlterPipelineType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+        quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+        quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+        quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+    ],
+)
+
+_AdminDescribePipelinesType = typing_extensions.TypeVar(
+    '_AdminDescribePipelinesType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+        quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+        quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+        quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
+    ],
+)
+
 _AdminDescribeConfigsType = typing_extensions.TypeVar(
     '_AdminDescribeConfigsType',
     grpc.UnaryUnaryMultiCallable[
@@ -442,7 +474,7 @@ _AdminDescribeUserScramCredentialsType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType]):
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminAlterPipelineType, _AdminDescribePipelinesType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -530,6 +562,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
             quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+            quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+            quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
@@ -640,6 +680,14 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+            quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+            quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
             quorate_proto.v1.admin_pb2.DescribeConfigsResponse,
         ],
@@ -723,6 +771,12 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     AlterUserScramCredentials: _AdminAlterUserScramCredentialsType
     """Sets and removes SCRAM credentials."""
+
+    AlterPipeline: _AdminAlterPipelineType
+    """Begins, moves and ends runs of a pipeline, sets it back, deletes it."""
+
+    DescribePipelines: _AdminDescribePipelinesType
+    """How far pipelines are; any broker answers."""
 
     DescribeConfigs: _AdminDescribeConfigsType
     """Configurations, with where each value comes from; any broker answers."""
@@ -823,6 +877,14 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.AlterUserScramCredentialsRequest,
         quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+        quorate_proto.v1.admin_pb2.AlterPipelineResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+        quorate_proto.v1.admin_pb2.DescribePipelinesResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DescribeConfigsRequest,
@@ -1016,6 +1078,22 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterUserScramCredentialsResponse]]:
         """Sets and removes SCRAM credentials."""
+
+    @abc.abstractmethod
+    def AlterPipeline(
+        self,
+        request: quorate_proto.v1.admin_pb2.AlterPipelineRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AlterPipelineResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AlterPipelineResponse]]:
+        """Begins, moves and ends runs of a pipeline, sets it back, deletes it."""
+
+    @abc.abstractmethod
+    def DescribePipelines(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribePipelinesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribePipelinesResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribePipelinesResponse]]:
+        """How far pipelines are; any broker answers."""
 
     @abc.abstractmethod
     def DescribeConfigs(

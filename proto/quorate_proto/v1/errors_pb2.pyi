@@ -132,6 +132,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Too late."""
     INVALID_PRINCIPAL_TYPE: _ErrorCode.ValueType  # 67
     """Only "User" has tokens."""
+    NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
+    """A run of the pipeline is alive."""
     FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
     """No such fetch session."""
     INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
@@ -184,6 +186,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Not eligible for the ISR."""
     NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
     """Leadership changed meanwhile."""
+    FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
+    """Another run of the pipeline has taken over."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
     """A fault of ours; the broker's log has the details."""
 
@@ -300,6 +304,8 @@ DELEGATION_TOKEN_EXPIRED: ErrorCode.ValueType  # 66
 """Too late."""
 INVALID_PRINCIPAL_TYPE: ErrorCode.ValueType  # 67
 """Only "User" has tokens."""
+NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
+"""A run of the pipeline is alive."""
 FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
 """No such fetch session."""
 INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
@@ -352,6 +358,8 @@ INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """Not eligible for the ISR."""
 NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """Leadership changed meanwhile."""
+FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
+"""Another run of the pipeline has taken over."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
 """A fault of ours; the broker's log has the details."""
 Global___ErrorCode: typing_extensions.TypeAlias = ErrorCode

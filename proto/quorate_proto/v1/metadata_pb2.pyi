@@ -904,6 +904,123 @@ class DelegationTokenState(google.protobuf.message.Message):
 Global___DelegationTokenState: typing_extensions.TypeAlias = DelegationTokenState
 
 @typing.final
+class PipelineTopic(google.protobuf.message.Message):
+    """How far a pipeline is in one topic."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    OFFSETS_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    topic_id: builtins.bytes
+    """Its id."""
+    @property
+    def offsets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """By partition: the first that is not done; -1: not begun."""
+
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        offsets: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["offsets", b"offsets", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+
+Global___PipelineTopic: typing_extensions.TypeAlias = PipelineTopic
+
+@typing.final
+class PipelineRun(google.protobuf.message.Message):
+    """The newest run of a pipeline, and the newest commit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OWNER_FIELD_NUMBER: builtins.int
+    STARTED_MS_FIELD_NUMBER: builtins.int
+    LEASE_UNTIL_MS_FIELD_NUMBER: builtins.int
+    COMMIT_EPOCH_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    COMMITTED_MS_FIELD_NUMBER: builtins.int
+    ROWS_FIELD_NUMBER: builtins.int
+    owner: builtins.str
+    """Who runs it, where."""
+    started_ms: builtins.int
+    """Milliseconds since the epoch, as the others."""
+    lease_until_ms: builtins.int
+    """It is alive until then; 0: it has ended."""
+    commit_epoch: builtins.int
+    """The run that the newest commit is of; 0: there is none."""
+    commit: builtins.int
+    """Its number within that run, from 1."""
+    committed_ms: builtins.int
+    """When it was."""
+    rows: builtins.int
+    """Written by all runs, up to that commit."""
+    def __init__(
+        self,
+        *,
+        owner: builtins.str = ...,
+        started_ms: builtins.int = ...,
+        lease_until_ms: builtins.int = ...,
+        commit_epoch: builtins.int = ...,
+        commit: builtins.int = ...,
+        committed_ms: builtins.int = ...,
+        rows: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["commit", b"commit", "commit_epoch", b"commit_epoch", "committed_ms", b"committed_ms", "lease_until_ms", b"lease_until_ms", "owner", b"owner", "rows", b"rows", "started_ms", b"started_ms"]) -> None: ...
+
+Global___PipelineRun: typing_extensions.TypeAlias = PipelineRun
+
+@typing.final
+class PipelineState(google.protobuf.message.Message):
+    """How far a pipeline is, and who moves it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    RUN_EPOCH_FIELD_NUMBER: builtins.int
+    SINK_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    RUN_FIELD_NUMBER: builtins.int
+    REWOUND_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name."""
+    version: builtins.int
+    """Metadata offset of its last change."""
+    run_epoch: builtins.int
+    """The run in charge."""
+    sink: builtins.str
+    """Where the rows of the offsets done are."""
+    rewound: builtins.bool
+    """The sink may hold rows at and above the offsets."""
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PipelineTopic]:
+        """By topic."""
+
+    @property
+    def run(self) -> Global___PipelineRun:
+        """The newest run."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.int = ...,
+        run_epoch: builtins.int = ...,
+        sink: builtins.str = ...,
+        topics: collections.abc.Iterable[Global___PipelineTopic] | None = ...,
+        run: Global___PipelineRun | None = ...,
+        rewound: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["run", b"run"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "rewound", b"rewound", "run", b"run", "run_epoch", b"run_epoch", "sink", b"sink", "topics", b"topics", "version", b"version"]) -> None: ...
+
+Global___PipelineState: typing_extensions.TypeAlias = PipelineState
+
+@typing.final
 class VoterSetState(google.protobuf.message.Message):
     """/quorum/voters of a snapshot."""
 
@@ -1043,6 +1160,7 @@ class SnapshotRecord(google.protobuf.message.Message):
     CLIENT_QUOTA_FIELD_NUMBER: builtins.int
     SCRAM_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
+    PIPELINE_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -1119,6 +1237,10 @@ class SnapshotRecord(google.protobuf.message.Message):
     def token(self) -> Global___DelegationTokenState:
         """One per delegation token."""
 
+    @property
+    def pipeline(self) -> Global___PipelineState:
+        """One per pipeline."""
+
     def __init__(
         self,
         *,
@@ -1141,9 +1263,10 @@ class SnapshotRecord(google.protobuf.message.Message):
         client_quota: Global___ClientQuotaState | None = ...,
         scram: Global___ScramCredentialState | None = ...,
         token: Global___DelegationTokenState | None = ...,
+        pipeline: Global___PipelineState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "client_quota", "scram", "token"] | None: ...
+    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "client_quota", "scram", "token", "pipeline"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

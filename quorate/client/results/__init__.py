@@ -26,6 +26,10 @@ from quorate.client.results.partitions import ElectionType as ElectionType
 from quorate.client.results.partitions import OngoingReassignment as OngoingReassignment
 from quorate.client.results.partitions import PartitionName as PartitionName
 from quorate.client.results.partitions import PartitionResult as PartitionResult
+from quorate.client.results.pipelines import NOT_BEGUN as NOT_BEGUN
+from quorate.client.results.pipelines import Pipeline as Pipeline
+from quorate.client.results.pipelines import PipelineStep as PipelineStep
+from quorate.client.results.pipelines import PipelineTopic as PipelineTopic
 from quorate.client.results.quotas import QuotaAlteration as QuotaAlteration
 from quorate.client.results.quotas import QuotaEntity as QuotaEntity
 from quorate.client.results.quotas import QuotaEntry as QuotaEntry

@@ -123,7 +123,7 @@ class Broker:
         configs: Any = ConfigReads(lambda: log.image, None, authorizer)  # type: ignore[arg-type]
         quorum: Any = Quorum()
         controller: Any = self.controller
-        self.reads = admin_reads(follower, configs, None, authorizer)  # type: ignore[arg-type]
+        self.reads = admin_reads(follower, configs, None, authorizer, lambda: 0)  # type: ignore[arg-type]
         self.admin = AdminService(
             cluster_id=lambda: "c",
             own_epoch=lambda: BrokerEpoch(1),
@@ -292,6 +292,14 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
             reading("DescribeClientQuotas", admin_pb2.DescribeClientQuotasRequest(context=CONTEXT)),
             cluster(Op.DESCRIBE_CONFIGS),
             CLUSTER_DENIED,
+        ),
+        "Admin/DescribePipelines": (
+            reading(
+                "DescribePipelines",
+                admin_pb2.DescribePipelinesRequest(context=CONTEXT, names=["p"]),
+            ),
+            acl(WHO, Op.DESCRIBE, ResourceType.GROUP, "p"),
+            errors_pb2.GROUP_AUTHORIZATION_FAILED,
         ),
         "MetadataView/WatchMetadata": (watch, cluster(Op.CLUSTER_ACTION), CLUSTER_DENIED),
         "RangeRead/DescribeTopics": (describe_topics, topic(Op.DESCRIBE), TOPIC_DENIED),

@@ -134,6 +134,12 @@ REQUESTS: dict[str, tuple[Any, list[str]]] = {
         ),
         ["SCRAM credentials of user bob", "SCRAM credentials of user ann"],
     ),
+    "AlterPipeline": (
+        admin_pb2.AlterPipelineRequest(
+            name="lake", begin=admin_pb2.BeginPipelineRun(owner=SECRET, sink=SECRET)
+        ),
+        ["pipeline lake: begin"],
+    ),
 }
 
 BY_NOBODY = {"ListPartitionReassignments", "AllocateProducerIds"}
@@ -171,3 +177,17 @@ def test_f5_a_token_is_named_by_its_id_and_never_by_its_secret() -> None:
     answer = admin_pb2.CreateDelegationTokenResponse(token=token, hmac=SECRET.encode())
     (item,) = change.audited(admin_pb2.CreateDelegationTokenRequest(), answer)
     assert item == ("delegation token t1 of User:ann", errors_pb2.NONE)
+
+
+def test_signs_of_life_of_a_pipeline_are_not_told_one_by_one() -> None:
+    (change,) = (one for one in CHANGES if one.rpc == "AlterPipeline")
+    alive = admin_pb2.AlterPipelineRequest(
+        name="lake", renew=admin_pb2.RenewPipelineRun(run_epoch=1, lease_ms=1)
+    )
+    over = admin_pb2.AlterPipelineRequest(
+        name="lake", renew=admin_pb2.RenewPipelineRun(run_epoch=1)
+    )
+    assert not list(change.audited(alive, change.answer()))
+    assert list(change.audited(over, change.answer())) == [("pipeline lake: renew", 0)]
+    refused = change.failed(alive, REFUSED, "")
+    assert list(change.audited(alive, refused)) == [("pipeline lake: renew", REFUSED)]

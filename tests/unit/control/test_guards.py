@@ -3,13 +3,16 @@
 import time
 
 import immutables
+import pytest
 
-from broker.control.changes import DELETE_TOPICS
+from broker.control.changes import ALTER_PIPELINE, DELETE_TOPICS
 from broker.control.guards import GUARDS
 from broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
 from broker.security.principal import KafkaPrincipal
+from metadata_log.acls import AclOperation, ResourceType
 from metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.acls import acl, log_with
 
 TOPICS = 10_000
 
@@ -26,3 +29,37 @@ def test_f5_who_may_do_nothing_cannot_keep_the_controller_busy() -> None:
     assert {one.error_code for one in answer.topics} == {errors_pb2.TOPIC_AUTHORIZATION_FAILED}
     assert len(answer.topics) == TOPICS
     assert took_s < 3, "not the square of their number"
+
+
+PIPELINE_ACTIONS = {
+    "begin": AclOperation.READ,
+    "commit": AclOperation.READ,
+    "renew": AclOperation.READ,
+    "reset": AclOperation.READ,
+    "delete": AclOperation.DELETE,
+}
+
+
+@pytest.mark.parametrize("action", PIPELINE_ACTIONS)
+def test_f5_a_pipeline_takes_the_rights_of_a_group_of_its_name(action: str) -> None:
+    """Every action has a row; one that is new, and has none, fails here."""
+    known = admin_pb2.AlterPipelineRequest.DESCRIPTOR.oneofs_by_name["action"].fields
+    assert {field.name for field in known} == set(PIPELINE_ACTIONS)
+    request = admin_pb2.AlterPipelineRequest(name="p")
+    getattr(request, action).SetInParent()
+
+    def is_allowed(operation: AclOperation, group: str) -> bool:
+        log = log_with(acl("User:alice", operation, ResourceType.GROUP, group))
+        authorizer = Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True))
+        alice = Rights(authorizer, KafkaPrincipal("alice"), "10.0.0.9")
+        verdict = GUARDS[ALTER_PIPELINE.rpc](ALTER_PIPELINE, request, alice, log.image)
+        if verdict.allowed is None:
+            answer = verdict.told(ALTER_PIPELINE.answer())
+            assert answer.error_code == errors_pb2.GROUP_AUTHORIZATION_FAILED
+        return verdict.allowed is not None
+
+    needed = PIPELINE_ACTIONS[action]
+    other = {AclOperation.READ: AclOperation.DELETE, AclOperation.DELETE: AclOperation.READ}[needed]
+    assert is_allowed(needed, "p")
+    assert not is_allowed(needed, "q")
+    assert not is_allowed(other, "p")

@@ -42,6 +42,7 @@ TABLES = (
     "client_quotas",
     "scram",
     "tokens",
+    "pipelines",
 )
 CHANGED_TABLES = tuple(name for name in TABLES if name != "topic_names")
 SCALARS = ("controller", "controller_epoch", "next_producer_id", "voter_set")
@@ -238,6 +239,27 @@ records = st.one_of(
         api=st.just("AlterConfigs"),
     ),
     st.builds(r.DelegationTokenRemoved, token_id=st.sampled_from(["t", "u"])),
+    st.builds(
+        r.PipelineSet,
+        name=st.sampled_from(["", "p", "q"]),
+        expected_version=st.just(0) | versions,
+        run_epoch=st.just(0) | versions,
+        sink=st.just("s"),
+        topics=st.lists(
+            st.builds(
+                r.PipelineTopic,
+                topic=topics,
+                topic_id=topic_ids,
+                offsets=st.lists(st.integers(-2, 3), max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+        run=st.builds(r.PipelineRun),
+        rewound=st.booleans(),
+    ),
+    st.builds(
+        r.PipelineRemoved, name=st.sampled_from(["p", "q"]), expected_version=st.just(0) | versions
+    ),
     st.builds(
         r.SessionSilences,
         silences=st.lists(

@@ -199,6 +199,34 @@ records = st.one_of(
     ),
     st.builds(r.DelegationTokenRemoved, token_id=texts),
     st.builds(
+        r.PipelineSet,
+        name=texts,
+        expected_version=int63,
+        run_epoch=int63,
+        sink=texts,
+        topics=st.lists(
+            st.builds(
+                r.PipelineTopic,
+                topic=texts,
+                topic_id=ids,
+                offsets=st.lists(int63, max_size=3).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+        run=st.builds(
+            r.PipelineRun,
+            owner=texts,
+            started_ms=int63,
+            lease_until_ms=int63,
+            commit_epoch=int63,
+            commit=int63,
+            committed_ms=int63,
+            rows=int63,
+        ),
+        rewound=st.booleans(),
+    ),
+    st.builds(r.PipelineRemoved, name=texts, expected_version=int63),
+    st.builds(
         r.ChangeNote,
         principal=texts,
         client_host=texts,
@@ -544,6 +572,27 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         ),
         "9625a6557365723a61a168a163a14102",
     ),
+    38: (
+        r.PipelineSet(
+            name="p",
+            expected_version=1,
+            run_epoch=2,
+            sink="s",
+            topics=(r.PipelineTopic(topic="t", topic_id=TOPIC, offsets=(3, -1)),),
+            run=r.PipelineRun(
+                owner="o",
+                started_ms=4,
+                lease_until_ms=5,
+                commit_epoch=6,
+                commit=7,
+                committed_ms=8,
+                rows=9,
+            ),
+            rewound=True,
+        ),
+        "9826a1700102a1739193a174c410747474747474747474747474747474749203ff97a16f040506070809c3",
+    ),
+    39: (r.PipelineRemoved(name="p", expected_version=1), "9327a17001"),
 }
 
 

@@ -15,6 +15,9 @@ from metadata_log.records import (
     DelegationTokenSet,
     FeatureLevel,
     Operation,
+    PipelineRun,
+    PipelineSet,
+    PipelineTopic,
     ProducerIdBlock,
     ScramCredentialSet,
     TopicDeletionPending,
@@ -67,6 +70,27 @@ def log() -> MetadataLogBuilder:
             max_ms=3,
         )
     )
+    log.write_as_controller(
+        PipelineSet(
+            name="lake",
+            expected_version=0,
+            run_epoch=PipelineSet.BEGIN,
+            sink="/lake",
+            topics=(
+                PipelineTopic(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),
+            ),
+            run=PipelineRun(
+                owner="h:1",
+                started_ms=1,
+                lease_until_ms=2,
+                commit_epoch=3,
+                commit=4,
+                committed_ms=5,
+                rows=6,
+            ),
+            rewound=True,
+        )
+    )
     return log
 
 
@@ -114,6 +138,8 @@ def log() -> MetadataLogBuilder:
         ("/scram/a%2Fb", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
         ("/scram/a%2Fb/SCRAM-SHA-256", []),
         ("/scram/b", None),
+        ("/pipelines", ["lake"]),
+        ("/pipelines/lake", []),
         ("/tokens", ["t1"]),
         ("/tokens/t1", []),
         ("/zookeeper", None),
@@ -191,7 +217,7 @@ def test_a_token_tells_everything_but_its_secret(log: MetadataLogBuilder) -> Non
         "issue_ms": 1,
         "expiry_ms": 2,
         "max_ms": 3,
-        "version": log.image.offset,
+        "version": log.image.tokens["t1"].version,
     }
 
 
