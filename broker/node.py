@@ -18,6 +18,7 @@ from broker.config.node import (
     INTER_BROKER_PROTOCOL_VERSION,
     QUORUM_CONNECT_TIMEOUT_MS,
 )
+from broker.config.producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
 from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
@@ -222,6 +223,7 @@ class BrokerNode:
             ReplicationOptions(
                 fetch_wait_max_ms=config[REPLICA_FETCH_WAIT_MAX_MS],
                 fetch_response_max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
+                producer_check_interval_ms=config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
             ),
             quorum=self._quorum,
             metadata=self._follower,

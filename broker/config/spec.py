@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from broker.config import controller, coordinator, listeners, log, node, replication, topics
+from broker.config import (
+    controller,
+    coordinator,
+    listeners,
+    log,
+    node,
+    producers,
+    replication,
+    topics,
+)
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
 from broker.quota import config as quota_config
 from broker.security import authorizer_config, grpc_config, token_config
@@ -27,6 +36,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(controller),
         *declared(coordinator),
         *declared(log),
+        *declared(producers),
         *declared(token_config),
         *declared(security),
         *declared(quota_config),

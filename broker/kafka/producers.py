@@ -1,7 +1,8 @@
 """InitProducerId (22): an id for a producer without transactions.
 
-The id lets idempotent producers, which most are by default, start; sequences are stored with the
-batches and not yet looked at.
+Most producers are idempotent by default. Nothing is remembered of an id here: who asks again, after
+a fault or because an answer was lost, gets another one, as from Kafka. A producer that goes on with
+its own id begins its next epoch by itself (KIP-360); ``broker.log.producers`` judges both.
 """
 
 from typing import Final

@@ -13,6 +13,7 @@ from broker.log.batch_index import BatchIndex
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
+from broker.log.producers import Original, PartitionProducers
 from broker.log.record_batch import (
     Batch,
     check_produced,
@@ -68,6 +69,7 @@ class PartitionLog:
         max_batch_bytes: int,
         index: BatchIndex,
         leader_epochs: LeaderEpochHistory,
+        producers: PartitionProducers,
         log_end_offset: int,
         checkpointed_high_watermark: int,
     ) -> None:
@@ -80,6 +82,7 @@ class PartitionLog:
         self.flushed_offset = log_end_offset
         self.checkpointed_high_watermark = checkpointed_high_watermark
         self.leader_epochs = leader_epochs
+        self.producers = producers
         self.max_batch_bytes = max_batch_bytes
         self._where = str(TopicPartition(row.topic, row.partition))
         self._writer = writer
@@ -97,29 +100,47 @@ class PartitionLog:
     def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
         """Validate, give offsets from the log end on and the epoch, append all or nothing.
 
+        Batches that an idempotent producer sent before are not appended again: the answer says
+        where the first batch is, new or not, and up to where the log must reach to have them all.
+
         Raises:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
-                UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR.
+                UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR,
+                TRANSACTIONAL_ID_AUTHORIZATION_FAILED; OUT_OF_ORDER_SEQUENCE_NUMBER or
+                INVALID_PRODUCER_EPOCH from ``producers``.
         """
         self._check_writable()
         batches: list[Batch] = []
         position = 0
+        is_idempotent = False
         for batch in iterate_batches(records, self._where):
-            check_produced(batch.header, position, self.max_batch_bytes, self._where)
+            header = batch.header
+            check_produced(header, position, self.max_batch_bytes, self._where)
             batches.append(batch)
-            position += batch.header.size
+            position += header.size
+            is_idempotent |= header.producer_id >= 0
         self._check_not_empty(batches)
+        if is_idempotent:
+            return self._append_once(batches, leader_epoch)
         base_offset = self.log_end_offset
-        for header, data in batches:
-            offset = self.log_end_offset
-            self._append(
-                patched(data, offset, leader_epoch),
-                offset,
-                offset + header.last_offset_delta,
-                header.max_timestamp,
-                leader_epoch,
-            )
+        for batch in batches:
+            self._append_at_end(batch, leader_epoch)
         return self._appended(base_offset, batches)
+
+    def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
+        """Append what is new of ``batches``."""
+        first: Original | None = None
+        last_offset = -1
+        for batch, original in zip(batches, self.producers.find_originals(batches), strict=True):
+            if original is None:
+                base_offset = self.log_end_offset
+                self._append_at_end(batch, leader_epoch)
+                self.producers.record(batch.header, base_offset)
+                original = Original(base_offset, self.log_end_offset - 1)
+            first = first or original
+            last_offset = max(last_offset, original.last_offset)
+        assert first is not None
+        return Appended(first.base_offset, last_offset, _max_timestamp(batches))
 
     def append_as_follower(self, records: Records) -> Appended:
         """Append a leader's batches as they are: the first must begin at the log end.
@@ -146,6 +167,7 @@ class PartitionLog:
                 header.max_timestamp,
                 LeaderEpoch(header.leader_epoch),
             )
+            self.producers.record(header, header.base_offset)
         return self._appended(base_offset, batches)
 
     def read(self, start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
@@ -208,6 +230,7 @@ class PartitionLog:
         self.log_end_offset = self.flushed_offset = offset
         self.checkpointed_high_watermark = offset
         self.leader_epochs.clear()
+        self.producers.clear()
         truncation = Truncation(self.number, 0, self._lowest_id(forgotten), log_start_offset=offset)
         await self._writer.submit_truncation(truncation, forgotten)
 
@@ -236,7 +259,13 @@ class PartitionLog:
         index.drop_before(gone)
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
-        moved = Truncation(self.number, self.log_end_offset, _NO_SEGMENT, log_start_offset=offset)
+        moved = Truncation(
+            self.number,
+            self.log_end_offset,
+            _NO_SEGMENT,
+            log_start_offset=offset,
+            producers=self.producers.pack_before(offset),
+        )
         await self._writer.submit_truncation(moved, forgotten)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
@@ -287,9 +316,19 @@ class PartitionLog:
         self.log_end_offset = last_offset + 1
         self._writer.submit_batch(batch)
 
+    def _append_at_end(self, batch: Batch, leader_epoch: LeaderEpoch) -> None:
+        header, data = batch
+        offset = self.log_end_offset
+        self._append(
+            patched(data, offset, leader_epoch),
+            offset,
+            offset + header.last_offset_delta,
+            header.max_timestamp,
+            leader_epoch,
+        )
+
     def _appended(self, base_offset: int, batches: list[Batch]) -> Appended:
-        max_timestamp = max(batch.header.max_timestamp for batch in batches)
-        return Appended(base_offset, self.log_end_offset - 1, max_timestamp)
+        return Appended(base_offset, self.log_end_offset - 1, _max_timestamp(batches))
 
     def _chunks(self, first: int, end: int) -> list[Records]:
         """The batches at positions ``first`` to ``end``: old ones from disk, new ones from memory.
@@ -337,6 +376,7 @@ class PartitionLog:
         self.flushed_offset = min(self.flushed_offset, offset)
         self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)
+        self.producers.truncate_from_end(offset)
 
     def _check_writable(self) -> None:
         if self._deleted:
@@ -351,6 +391,10 @@ class PartitionLog:
             raise KafkaError(
                 errors_pb2.INVALID_RECORD, f"{self._where}: the request has no record batch"
             )
+
+
+def _max_timestamp(batches: list[Batch]) -> int:
+    return max(batch.header.max_timestamp for batch in batches)
 
 
 def _kept(data: memoryview) -> Records:

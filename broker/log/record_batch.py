@@ -35,6 +35,7 @@ _LEADER_EPOCH: Final = struct.Struct(">i")
 _COMPRESSION_MASK: Final = 0x07
 _LAST_COMPRESSION: Final = 4
 _LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 
 
@@ -118,7 +119,8 @@ def check_produced(header: BatchHeader, position: int, max_bytes: int, where: st
     """Refuse what a producer must not send, beyond what ``iterate_batches`` refuses.
 
     Raises:
-        KafkaError: MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_RECORD.
+        KafkaError: MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD or
+            TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
     if header.size > max_bytes:
         raise _too_large(where, position, header.size, max_bytes)
@@ -130,6 +132,20 @@ def check_produced(header: BatchHeader, position: int, max_bytes: int, where: st
         )
     if header.is_control:
         raise _invalid(where, position, "is a control batch, which clients may not write")
+    if header.attributes & _TRANSACTIONAL:
+        # Nothing would ever end its transaction.
+        raise KafkaError(
+            errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"{where}: batch at byte {position} of the request is part of a transaction; this "
+            "cluster has none",
+        )
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise _invalid(
+            where,
+            position,
+            f"of producer {header.producer_id} has epoch {header.producer_epoch} and base sequence "
+            f"{header.base_sequence}; both begin at 0",
+        )
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
             where,

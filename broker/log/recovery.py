@@ -17,6 +17,7 @@ from broker.log.batch_index import BatchIndex
 from broker.log.journal import CreateSegment, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.options import LogOptions
+from broker.log.producers import PartitionProducers
 from broker.log.segment import Segment, StoredBatch
 from broker.log.segment_files import (
     remove_segment_files,
@@ -26,6 +27,7 @@ from broker.log.segment_files import (
 )
 from broker.log.table import FILE_NAME, Run, StoreTable, Void
 from broker.log.work import PartitionRow, Truncation
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from quorum.data_folder import sync_folder
 
@@ -37,9 +39,11 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 class RecoveredLog:
     """One partition as found; ``end_offset`` grows while its batches are found."""
 
-    def __init__(self, row: PartitionRow, voids: Iterable[Void]) -> None:
+    def __init__(self, row: PartitionRow, voids: Iterable[Void], producers: bytes) -> None:
         self.row = row
         self.index = BatchIndex()
+        where = str(TopicPartition(row.topic, row.partition))
+        self.producers = PartitionProducers.unpack(where, producers)
         self.epochs: dict[int, int] = {}
         self.end_offset = row.log_start_offset
         self.has_gap = False
@@ -51,8 +55,11 @@ class RecoveredLog:
             segment_id > void.through_segment_id or offset < void.offset for void in self._voids
         )
 
-    def add(self, batch: StoredBatch, segment: Segment) -> None:
-        """Take a batch that continues the log; note a gap otherwise."""
+    def add(self, batch: StoredBatch, segment: Segment, *, is_recent: bool) -> None:
+        """Take a batch that continues the log; note a gap otherwise.
+
+        ``is_recent``: its producer may send it again.
+        """
         if batch.header.last_offset < self.row.log_start_offset:
             return
         spans_log_start = len(self.index) == 0 and batch.base_offset < self.end_offset
@@ -63,6 +70,8 @@ class RecoveredLog:
         self.index.append(batch.base_offset, batch.size, batch.header.max_timestamp)
         self.index.place(batch.base_offset, segment)
         segment.live_batches += 1
+        if is_recent:
+            self.producers.record(batch.header, batch.base_offset)
         self.end_offset = batch.header.last_offset + 1
 
     def leader_epochs(self) -> LeaderEpochHistory:
@@ -93,8 +102,8 @@ def current_boot_id() -> str:
         return ""
 
 
-def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
-    """Open what is in ``directory``; a fresh store if there is nothing.
+def recover(directory: Path, options: LogOptions, boot_id: str, now_ms: int) -> Recovered:
+    """Open what is in ``directory``; a fresh store if there is nothing. ``now_ms``: wall clock.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR; damaged or of another format, the message says which file.
@@ -109,7 +118,7 @@ def recover(directory: Path, options: LogOptions, boot_id: str) -> Recovered:
     _discard_undurable(directory, table, boot_id)
     segments = _open_segments(directory, options, table)
     create = partial(create_segment, directory, options, table)
-    return recover_logs(table, segments, options, boot_id, create)
+    return recover_logs(table, segments, options, boot_id, now_ms, create)
 
 
 def recover_logs(
@@ -117,11 +126,12 @@ def recover_logs(
     segments: dict[int, Segment],
     options: LogOptions,
     boot_id: str,
+    now_ms: int,
     create: CreateSegment,
 ) -> Recovered:
     """The logs in ``segments``, all that ``table`` knows, oldest first; voids what has a gap."""
     active, following = _choose_active(options, table, segments, create)
-    logs = _scan(table, segments.values())
+    logs = _scan(table, segments.values(), now_ms - options.producer_expiration_ms)
     _close_gaps(logs, active, table)
     _settle_durability(options, table, segments, active, following)
     table.drop_voids_before(min(segments))
@@ -216,15 +226,26 @@ def _choose_active(
     return newest, None
 
 
-def _scan(table: StoreTable, segments: Iterable[Segment]) -> list[RecoveredLog]:
-    """The log of every partition in the table, from the segments in order."""
+def _scan(
+    table: StoreTable, segments: Iterable[Segment], producers_since_ms: int
+) -> list[RecoveredLog]:
+    """The log of every partition in the table, from the segments in order.
+
+    Producers in segments that were last written before ``producers_since_ms`` have expired: there
+    may be more of them in all that is kept than memory has room for.
+    """
     voids: Mapping[int, list[Void]] = table.voids()
-    logs = {row.number: RecoveredLog(row, voids.get(row.number, ())) for row in table.partitions()}
+    producers = table.producers()
+    logs = {
+        row.number: RecoveredLog(row, voids.get(row.number, ()), producers.get(row.number, b""))
+        for row in table.partitions()
+    }
     for segment in segments:
+        is_recent = segment.written_at_ms >= producers_since_ms
         for batch in segment.scan():
             found = logs.get(batch.number)
             if found is not None and found.exists(segment.id, batch.base_offset):
-                found.add(batch, segment)
+                found.add(batch, segment, is_recent=is_recent)
         for epoch in segment.scan_epochs():
             found = logs.get(epoch.number)
             if found is not None and found.exists(segment.id, epoch.start_offset):

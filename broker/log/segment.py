@@ -132,6 +132,11 @@ class Segment:
         return (self._environment.info()["last_pgno"] + 1) * self._page_bytes
 
     @property
+    def written_at_ms(self) -> int:
+        """When it was last written, by the wall clock: no batch in it is newer."""
+        return self.path.stat().st_mtime_ns // 1_000_000
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has never held a batch, or holds none any more."""
         return self._environment.stat()["entries"] == 1

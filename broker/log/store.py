@@ -6,6 +6,7 @@ became of them. See ``segment`` for the layout, ``group_commit`` for durability.
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,11 +22,12 @@ from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
 from broker.log.partition_log import Forgotten, PartitionLog
+from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.segment import Segment
 from broker.log.table import Run
 from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
-from metadata_log.types import TopicIdPartition
+from metadata_log.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,9 @@ OnFlushed = Callable[[Sequence[PartitionLog]], None]
 """These logs' ``flushed_offset`` has moved; never called from inside an append."""
 OnFailed = Callable[[Exception], None]
 """The disk has failed: nothing can be appended any more. Called once."""
+_PRODUCERS_PER_BREATH = 10_000
+"""Some milliseconds of looking for silent ones."""
+
 CommitKind = Callable[[Journal, int, OnDone, OnFault], GroupCommit]
 """Who calls the journal, and when; the number is ``LogOptions.group_bytes``."""
 
@@ -80,7 +85,12 @@ class LogStore:
         for found in recovered.logs:
             high_watermark = self._high_watermarks.get(found.row.number)
             self._add(
-                found.row, found.index, found.leader_epochs(), found.end_offset, high_watermark
+                found.row,
+                found.index,
+                found.leader_epochs(),
+                found.producers,
+                found.end_offset,
+                high_watermark,
             )
         self._journal = Journal(
             options,
@@ -106,7 +116,12 @@ class LogStore:
         housekeeping = Housekeeping()
         try:
             recovered = await asyncio.get_running_loop().run_in_executor(
-                housekeeping.ahead, recover, directory, options, current_boot_id()
+                housekeeping.ahead,
+                recover,
+                directory,
+                options,
+                current_boot_id(),
+                time.time_ns() // 1_000_000,
             )
         except BaseException:
             housekeeping.shutdown()
@@ -152,7 +167,8 @@ class LogStore:
         )
         self._next_number += 1
         self._commit.submit(Creation(row))
-        return self._add(row, BatchIndex(), LeaderEpochHistory(), 0, 0)
+        where = str(TopicPartition(topic, tip.partition))
+        return self._add(row, BatchIndex(), LeaderEpochHistory(), PartitionProducers(where), 0, 0)
 
     async def delete(self, *tips: TopicIdPartition) -> None:
         """Remove the logs of ``tips``, durably and together, as far as there are any (C5, C8).
@@ -202,6 +218,16 @@ class LogStore:
             await room
         self.check_writable()
 
+    async def expire_producers(self, now_ms: int) -> None:
+        """Forget who was silent for long; ``now_ms`` as ``PartitionProducers.expire`` has it."""
+        looked_at = 0
+        for each in tuple(self._logs.values()):
+            looked_at += 1 + len(each.producers)
+            each.producers.expire(now_ms, self._options.producer_expiration_ms)
+            if looked_at >= _PRODUCERS_PER_BREATH:
+                looked_at = 0
+                await asyncio.sleep(0)
+
     async def close(self) -> None:
         """Flush everything and close. After a failure it only closes."""
         await self._commit.close()
@@ -250,6 +276,7 @@ class LogStore:
         row: PartitionRow,
         index: BatchIndex,
         leader_epochs: LeaderEpochHistory,
+        producers: PartitionProducers,
         log_end_offset: int,
         high_watermark: int,
     ) -> PartitionLog:
@@ -259,6 +286,7 @@ class LogStore:
             self._options.max_batch_bytes,
             index,
             leader_epochs,
+            producers,
             log_end_offset,
             max(row.log_start_offset, min(high_watermark, log_end_offset)),
         )

@@ -1,11 +1,13 @@
 """``store.mdb``: which partitions a store has, and what about them no segment can say.
 
-Small and always synced, whatever ``log.flush`` says. Four sub-databases:
+Small and always synced, whatever ``log.flush`` says. Five sub-databases:
 
     partitions  local number u32 → PartitionRow
     voids       local number u32 | through segment u64 → offset u64: batches of the partition that
                 lie in segments up to that one and begin at or beyond the offset do not exist. This
                 is how a truncation reaches sealed segments, which are never written again.
+    producers   local number u32 → what is known of idempotent producers from batches before the
+                start of the log; the rest is in the batches
     segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it
     store       format, next local number, last segment id, high watermarks, how the last run ended,
                 whether batches may be lost
@@ -63,6 +65,7 @@ class StoreTable:
         with environment.begin(write=True) as transaction:
             self._partitions = environment.open_db(b"partitions", transaction)
             self._voids = environment.open_db(b"voids", transaction)
+            self._producers = environment.open_db(b"producers", transaction)
             self._segments = environment.open_db(b"segments", transaction)
             self._store = environment.open_db(b"store", transaction)
 
@@ -76,7 +79,7 @@ class StoreTable:
         path = directory / FILE_NAME
         try:
             table = cls(
-                lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=4, readahead=False)
+                lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=5, readahead=False)
             )
         except lmdb.Error as error:
             raise KafkaError(
@@ -128,6 +131,7 @@ class StoreTable:
             has_voids = bool(transaction.stat(self._voids)["entries"])
             for number in numbers:
                 transaction.delete(_NUMBER.pack(number), db=self._partitions)
+                transaction.delete(_NUMBER.pack(number), db=self._producers)
                 if not has_voids:
                     continue
                 for void in self._voids_of(transaction, number):
@@ -164,6 +168,15 @@ class StoreTable:
                         log_start_offset=truncation.log_start_offset,
                     )
                     transaction.put(key, msgspec.msgpack.encode(row), db=self._partitions)
+                    if truncation.producers:
+                        transaction.put(key, truncation.producers, db=self._producers)
+                    else:
+                        transaction.delete(key, db=self._producers)
+
+    def producers(self) -> dict[int, bytes]:
+        """What is known of producers from batches before the start of a log, by its number."""
+        with self._environment.begin(self._producers) as transaction:
+            return {_NUMBER.unpack(key)[0]: value for key, value in transaction.cursor()}
 
     def _add_void(
         self, transaction: "lmdb.Transaction[bytes]", number: int, through: int, offset: int

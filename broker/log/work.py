@@ -75,12 +75,14 @@ class Truncation(NamedTuple):
 
     ``lowest_segment_id``: the oldest segment that may hold one, so that a sealed one is voided by
     a rule in the table. ``log_start_offset``: the log starts there from now on; None: where it did.
+    ``producers``: what is known of producers from batches before it (``producers.pack_before``).
     """
 
     number: int
     offset: int
     lowest_segment_id: int
     log_start_offset: int | None = None
+    producers: bytes = b""
 
 
 Work = PendingBatch | Creation | Deletion | Truncation

@@ -47,6 +47,7 @@ class ReplicationOptions:
     fetch_wait_max_ms: int = 500
     fetch_response_max_bytes: int = 2 << 20
     checkpoint_interval_ms: int = 5_000
+    producer_check_interval_ms: int = 600_000
 
 
 class ReplicaManager:
@@ -107,6 +108,7 @@ class ReplicaManager:
         self._spawn("isr-writer", self._isr_writer.run())
         self._spawn("isr-tick", self._tick_for_ever())
         self._spawn("high-watermark-checkpoint", self._checkpoint_for_ever())
+        self._spawn("producer-expiration", self._expire_producers_for_ever())
 
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
         """Start the replicas that the image assigns to this broker, and check strays (C10).
@@ -222,6 +224,11 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(self.options.checkpoint_interval_ms / 1000)
             self._checkpoint()
+
+    async def _expire_producers_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.producer_check_interval_ms / 1000)
+            await self.table.store.expire_producers(self.table.now_ms())
 
     def _checkpoint(self) -> None:
         changed = self.table.changed_high_watermarks()

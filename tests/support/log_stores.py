@@ -68,6 +68,7 @@ async def opened(
     tail_bytes: int = 64 << 20,
     max_batch_bytes: int = 8 << 20,
     max_pending_bytes: int = 32 << 20,
+    producer_expiration_ms: int = 86_400_000,
     new_folder_is_loss: bool = False,
 ) -> AsyncIterator[OpenStore]:
     """A store in ``directory``; closed properly at the end."""
@@ -79,6 +80,7 @@ async def opened(
         tail_bytes=tail_bytes,
         max_batch_bytes=max_batch_bytes,
         max_pending_bytes=max_pending_bytes,
+        producer_expiration_ms=producer_expiration_ms,
     )
     opened_store.store = await LogStore.open(
         directory, options, opened_store.on_flushed, opened_store.on_failed
@@ -98,8 +100,12 @@ def batch(
     base_offset: int = 0,
     timestamp_ms: int = 1000,
     seed: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A batch that says it has ``count`` records; ``size`` bytes of body that nobody looks at."""
+    """A batch that says it has ``count`` records; ``size`` bytes of body that nobody looks at.
+
+    ``producer``: as ``record_batches.assemble`` has it.
+    """
     return assemble(
         (seed.to_bytes(8, "big") * (size // 8 + 1))[:size],
         base_offset=base_offset,
@@ -107,6 +113,7 @@ def batch(
         count=count,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
+        producer=producer,
     )
 
 

@@ -9,6 +9,7 @@ import crc32c
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -69,11 +70,15 @@ def assemble(
     attributes: int = 0,
     base_timestamp: int = 0,
     max_timestamp: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A batch with a right length and checksum around any body whatsoever."""
+    """A batch with a right length and checksum around any body whatsoever.
+
+    ``producer``: its id, its epoch, and the sequence of the first record.
+    """
     header = _HEADER.pack(
         base_offset, len(body) + 49, 0, 2, 0, attributes, last_delta,
-        base_timestamp, max_timestamp, -1, -1, -1, count,
+        base_timestamp, max_timestamp, *producer, count,
     )  # fmt: skip
     batch = bytearray(header + body)
     struct.pack_into(">I", batch, 17, crc32c.crc32c(batch[21:]))

@@ -181,7 +181,7 @@ class Disk:
         known = self.table.segments()
         self.segments = {one: self.segments[one].reopened() for one in known}
         recovered = recover_logs(
-            table, cast(Any, dict(self.segments)), options, BOOT_ID, self._create
+            table, cast(Any, dict(self.segments)), options, BOOT_ID, 0, self._create
         )
         process = machine.process
         commit = InlineCommit if self._flush == "os" else partial(TimedCommit, machine)

@@ -25,6 +25,7 @@ class SimulatedSegment:
         self.path = Path(f"segment-{segment_id}")
         self.live_batches = 0
         self.used_bytes = 0
+        self.written_at_ms = 0
         self._write = on_write
         self._on_unlink = on_unlink
         self._batches: dict[int, dict[int, bytes]] = {}
@@ -99,6 +100,7 @@ class SimulatedTable:
         self._rows: dict[int, PartitionRow] = {}
         self._next_number = 0
         self._voids: dict[int, list[Void]] = {}
+        self._producers: dict[int, bytes] = {}
         self._segments: dict[int, bool] = {}
         self._last_segment_id = 0
         self._high_watermarks: dict[int, int] = {}
@@ -121,6 +123,7 @@ class SimulatedTable:
         for number in numbers:
             self._rows.pop(number, None)
             self._voids.pop(number, None)
+            self._producers.pop(number, None)
 
     def voids(self) -> dict[int, list[Void]]:
         return {number: list(voids) for number, voids in self._voids.items() if voids}
@@ -137,6 +140,10 @@ class SimulatedTable:
                 self._rows[number] = msgspec.structs.replace(
                     self._rows[number], log_start_offset=truncation.log_start_offset
                 )
+                self._producers[number] = truncation.producers
+
+    def producers(self) -> dict[int, bytes]:
+        return dict(self._producers)
 
     def drop_voids_before(self, oldest_segment_id: int) -> None:
         for number, voids in self._voids.items():

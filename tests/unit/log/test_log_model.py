@@ -27,10 +27,34 @@ _AFRESH = st.tuples(st.just("afresh"), _PARTITION, st.integers(0, 50))
 _BEGIN = st.tuples(st.just("begin"), _PARTITION, st.floats(0, 1))
 _RECREATE = st.tuples(st.just("recreate"), _PARTITION)
 _EPOCH = st.tuples(st.just("epoch"), _PARTITION)
+_SEND = st.tuples(
+    st.just("send"), _PARTITION, st.integers(0, 1), st.integers(1, 3), st.integers(0, 5)
+)
 _SIMPLE = st.sampled_from([("flush",), ("reopen",), ("crash",), ("checkpoint",)])
 _STEPS = st.lists(
-    st.one_of(_APPEND, _APPEND, _TRUNCATE, _AFRESH, _BEGIN, _RECREATE, _EPOCH, _SIMPLE), max_size=25
+    st.one_of(
+        _APPEND, _APPEND, _SEND, _SEND, _TRUNCATE, _AFRESH, _BEGIN, _RECREATE, _EPOCH, _SIMPLE
+    ),
+    max_size=25,
 )
+
+
+class Sent:
+    """The batches of one producer: what it has in flight, it sends again after the log was cut."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.offsets: list[int] = []
+        """Where those of them are that were not cut off: the first ones."""
+
+    def next(self, count: int, back: int) -> int:
+        """Which one comes next: what was cut off, or a new one, or one of the last five again."""
+        again = len(self.offsets) - back
+        if back and again >= max(0, len(self.counts) - 5):
+            return again
+        if len(self.offsets) == len(self.counts):
+            self.counts.append(count)
+        return len(self.offsets)
 
 
 class Model:
@@ -39,6 +63,7 @@ class Model:
     def __init__(self, start: int = 0) -> None:
         self.start = start
         self.batches: list[tuple[int, int, bytes, int]] = []
+        self.sent: dict[int, Sent] = {}
 
     @property
     def end(self) -> int:
@@ -46,6 +71,12 @@ class Model:
 
     def truncate(self, offset: int) -> None:
         self.batches = [one for one in self.batches if one[1] <= offset]
+        for sent in self.sent.values():
+            sent.offsets = [one for one in sent.offsets if one < self.end]
+
+    def append(self, records: bytes, count: int, epoch: int) -> None:
+        data = patched(memoryview(records), self.end, LeaderEpoch(epoch))
+        self.batches.append((self.end, self.end + count, data, epoch))
 
     def begin(self, offset: int) -> None:
         self.batches = [one for one in self.batches if one[1] > offset]
@@ -118,10 +149,10 @@ class History:
             case ("append", int(partition), int(count), int(size)):
                 self._seed += 1
                 records = batch(count, size, seed=self._seed)
-                model, epoch = self._models[partition], LeaderEpoch(self._epoch)
-                data = patched(memoryview(records), model.end, epoch)
-                model.batches.append((model.end, model.end + count, data, epoch))
-                store.log("t", partition).append_as_leader(records, epoch)
+                self._models[partition].append(records, count, self._epoch)
+                store.log("t", partition).append_as_leader(records, LeaderEpoch(self._epoch))
+            case ("send", int(partition), int(producer_id), int(count), int(back)):
+                self._send(store, partition, producer_id, count, back)
             case ("truncate", int(partition), float(where)):
                 model = self._models[partition]
                 offset = model.start + round(where * (model.end - model.start))
@@ -149,6 +180,20 @@ class History:
             case ("checkpoint",):
                 ends = {log.tip: log.log_end_offset for log in store.store.logs.values()}
                 store.store.checkpoint_high_watermarks(ends)
+
+    def _send(
+        self, store: OpenStore, partition: int, producer_id: int, count: int, back: int
+    ) -> None:
+        model = self._models[partition]
+        sent = model.sent.setdefault(producer_id, Sent())
+        which = sent.next(count, back)
+        count = sent.counts[which]
+        records = batch(count, 3000, producer=(producer_id, 0, sum(sent.counts[:which])))
+        if which == len(sent.offsets):
+            sent.offsets.append(model.end)
+            model.append(records, count, self._epoch)
+        appended = store.log("t", partition).append_as_leader(records, LeaderEpoch(self._epoch))
+        assert appended[:2] == (sent.offsets[which], sent.offsets[which] + count - 1)
 
     async def _flush_all(self, store: OpenStore) -> None:
         await store.until_flushed(*store.store.logs.values())

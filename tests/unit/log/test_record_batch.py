@@ -17,7 +17,7 @@ from broker.log.record_batch import (
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
-from tests.support.record_batches import CONTROL, Record, assemble, encode_batch
+from tests.support.record_batches import CONTROL, TRANSACTIONAL, Record, assemble, encode_batch
 
 WHERE = "orders-3"
 
@@ -107,6 +107,13 @@ def test_an_old_message_shorter_than_a_header_is_told_its_format() -> None:
             400,
             errors_pb2.INVALID_RECORD,
         ),
+        (
+            assemble(b"x", base_offset=0, last_delta=0, count=1, attributes=TRANSACTIONAL),
+            400,
+            errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        (batch(producer=(7, 0, -1)), 400, errors_pb2.INVALID_RECORD),
+        (batch(producer=(7, -1, 0)), 400, errors_pb2.INVALID_RECORD),
         (assemble(b"x", base_offset=0, last_delta=3, count=3), 400, errors_pb2.INVALID_RECORD),
         (assemble(b"", base_offset=0, last_delta=-1, count=0), 400, errors_pb2.INVALID_RECORD),
     ],

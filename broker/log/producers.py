@@ -1,0 +1,197 @@
+"""What a partition remembers of its idempotent producers: enough to tell a retry from a new batch.
+
+A producer numbers its records per partition, from 0 on, in a producer epoch. A leader takes the
+batch that continues the numbers, answers one of the last five with the offset it has, and refuses
+the rest (KIP-98, KIP-360). Followers and recovery only take note: what is in the log was checked
+when a leader took it, and counts whatever it says. So the memory is a function of the log, and a
+new leader knows what it holds.
+
+Of a producer that is unknown here any sequence is taken, as Kafka does: its batches may have been
+deleted (DeleteRecords), or it was silent for ``producer.id.expiration.ms``. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from broker.errors import KafkaError
+from broker.log.record_batch import Batch, BatchHeader
+from quorate_proto.v1 import errors_pb2
+
+REMEMBERED_BATCHES: Final = 5
+"""What a producer may have in flight (``max.in.flight.requests.per.connection``)."""
+
+_LAST_SEQUENCE: Final = 2**31 - 1
+"""Sequences go on at 0 after it."""
+_FIELDS: Final = 3
+_ACTIVE: Final = -1
+
+
+class Original(NamedTuple):
+    """Where the batch is that a producer sent again."""
+
+    base_offset: int
+    last_offset: int
+
+
+class Producer(msgspec.Struct, gc=False, array_like=True):
+    """One producer in one partition."""
+
+    epoch: int
+    last_sequence: int
+    """The next batch begins one beyond it."""
+    recent: tuple[int, ...] = ()
+    """(last sequence, last offset, offset delta) of its last batches in this epoch, oldest first,
+    in one tuple: there may be very many producers. Empty where all of them were truncated."""
+    idle_since_ms: int = _ACTIVE
+    """When it was first found to have been silent since the look before."""
+
+
+class PartitionProducers:
+    """The producers of one partition by id."""
+
+    __slots__ = ("_by_id", "_where")
+
+    def __init__(self, where: str, producers: Iterable[tuple[int, Producer]] = ()) -> None:
+        """``where`` names the partition in messages."""
+        self._where = where
+        self._by_id = dict(producers)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find_originals(self, batches: Sequence[Batch]) -> list[Original | None]:
+        """For each batch of one append: where it is already, None if it is new.
+
+        Raises:
+            KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH; nothing of the
+                append may be taken.
+        """
+        if len(batches) == 1:
+            header = batches[0].header
+            producer = self._by_id.get(header.producer_id)
+            return [None if producer is None else self._check(producer, header)]
+        originals: list[Original | None] = []
+        ahead: dict[int, Producer] = {}
+        for header, _ in batches:
+            producer_id = header.producer_id
+            producer = ahead.get(producer_id) or self._by_id.get(producer_id)
+            original = None if producer is None else self._check(producer, header)
+            if original is None and producer_id >= 0:
+                ahead[producer_id] = Producer(header.producer_epoch, _last_sequence(header))
+            originals.append(original)
+        return originals
+
+    def record(self, header: BatchHeader, base_offset: int) -> None:
+        """The log has this batch, at ``base_offset``, behind all that were recorded before."""
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return
+        delta = header.last_offset_delta
+        sequence = (header.base_sequence + delta) & _LAST_SEQUENCE
+        batch = (sequence, base_offset + delta, delta)
+        producer = self._by_id.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            self._by_id[header.producer_id] = Producer(header.producer_epoch, sequence, batch)
+            return
+        producer.last_sequence = sequence
+        producer.recent = producer.recent[-_FIELDS * (REMEMBERED_BATCHES - 1) :] + batch
+        producer.idle_since_ms = _ACTIVE
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The batches that end at or beyond ``end_offset`` are gone.
+
+        A producer can only send again what it sent before the oldest of them that is remembered,
+        since it never has more in flight: so that one is what must come next, though the one
+        before it may be remembered no more.
+        """
+        for producer in self._by_id.values():
+            recent = producer.recent
+            kept = _fields_below(recent, end_offset)
+            if kept < len(recent):
+                sequence, _, delta = recent[kept : kept + _FIELDS]
+                producer.last_sequence = (sequence - delta - 1) & _LAST_SEQUENCE
+                producer.recent = recent[:kept]
+
+    def clear(self) -> None:
+        """The log was emptied, and may go on anywhere."""
+        self._by_id.clear()
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget who has been silent since a look at least ``expiration_ms`` ago.
+
+        ``now_ms``: monotonic. Appends need no clock for it: who appended since the look before
+        begins anew.
+        """
+        expired = []
+        for producer_id, producer in self._by_id.items():
+            if producer.idle_since_ms == _ACTIVE:
+                producer.idle_since_ms = now_ms
+            elif now_ms - producer.idle_since_ms >= expiration_ms:
+                expired.append(producer_id)
+        for producer_id in expired:
+            del self._by_id[producer_id]
+
+    def pack_before(self, offset: int) -> bytes:
+        """What is known from batches that end below ``offset``, for ``unpack``; empty: nothing."""
+        older: list[tuple[int, int, int, tuple[int, ...]]] = []
+        for producer_id, producer in self._by_id.items():
+            recent = producer.recent
+            kept = _fields_below(recent, offset)
+            if kept:
+                older.append((producer_id, producer.epoch, recent[kept - _FIELDS], recent[:kept]))
+        return msgspec.msgpack.encode(older) if older else b""
+
+    @classmethod
+    def unpack(cls, where: str, packed: bytes) -> "PartitionProducers":
+        """What ``pack_before`` gave."""
+        if not packed:
+            return cls(where)
+        older = msgspec.msgpack.decode(packed, type=list[tuple[int, int, int, tuple[int, ...]]])
+        return cls(where, ((one[0], Producer(*one[1:])) for one in older))
+
+    def _check(self, producer: Producer, header: BatchHeader) -> Original | None:
+        epoch, first = header.producer_epoch, header.base_sequence
+        if epoch < producer.epoch:
+            raise KafkaError(
+                errors_pb2.INVALID_PRODUCER_EPOCH,
+                f"{self._where}: a batch of producer {header.producer_id} is of epoch {epoch}, "
+                f"epoch {producer.epoch} has begun; let the newer producer go on, or ask for a "
+                "new producer id",
+            )
+        expected = 0
+        if epoch == producer.epoch:
+            expected = (producer.last_sequence + 1) & _LAST_SEQUENCE
+            original = None if first == expected else _original(producer.recent, header)
+            if original is not None:
+                return original
+        if first != expected:
+            raise KafkaError(
+                errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{self._where}: a batch of producer {header.producer_id}, epoch {epoch}, begins "
+                f"at sequence {first}, expected is {expected}; send what is missing first, or go "
+                "on in a new epoch",
+            )
+        return None
+
+
+def _fields_below(recent: tuple[int, ...], offset: int) -> int:
+    """How much of ``recent`` is about batches that end below ``offset``."""
+    kept = len(recent)
+    while kept and recent[kept - 2] >= offset:
+        kept -= _FIELDS
+    return kept
+
+
+def _original(recent: tuple[int, ...], header: BatchHeader) -> Original | None:
+    delta = header.last_offset_delta
+    sequence = _last_sequence(header)
+    for place in range(len(recent) - _FIELDS, -1, -_FIELDS):
+        if recent[place] == sequence and recent[place + 2] == delta:
+            last_offset = recent[place + 1]
+            return Original(last_offset - delta, last_offset)
+    return None
+
+
+def _last_sequence(header: BatchHeader) -> int:
+    return (header.base_sequence + header.last_offset_delta) & _LAST_SEQUENCE
