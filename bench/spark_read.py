@@ -1,159 +1,75 @@
-"""How fast Spark reads a topic: 100-byte records, uncompressed, one broker, ``local[2]``.
+"""How fast Spark reads a topic: beside Parquet with the same rows, and beside a tuple per row.
 
-The decoder and the stream are measured alone too, so that a slow row says where it is slow. Broker,
-JVM and Python workers share this machine's cores.
+One broker, ``local[2]``. The decoder and the stream are measured alone too, so that a slow row says
+where it is slow. Broker, JVM and Python workers share this machine's cores: on two of them, CPU
+time is what limits a query, and the columns with CPU seconds say whose.
 """
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-
-from confluent_kafka import Producer
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from collections.abc import Sequence
 
 from bench._support import Bench
-from quorate.client.results import NewTopic
-from quorate.spark.cluster import ClusterClient
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.reading.frames import split_frame
-from quorate.spark.retries import Retries
-from quorate.spark.schema import source_schema
+from bench.spark_reading.decoder import measure_decoder
+from bench.spark_reading.queries import PARQUET, QUORATE, TUPLES, Queries
+from bench.spark_reading.topics import Topic, frames
 from quorate.spark.session import local_session
-from quorate.testing import running_cluster
-from quorate_proto.v1.replication_pb2 import RangeReadRequest
+from quorate.testing import RunningCluster, running_cluster
 
-TOPIC = "rows"
-PARTITIONS = 4
-VALUE_BYTES = 100
-FRAME_BYTES = 1 << 20
-
-
-def produce(bootstrap: str, rows: int) -> None:
-    """``rows`` records over all partitions, in batches of up to 1 MiB."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 50,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 0,
-        }
-    )
-    value = bytes(VALUE_BYTES)
-    for row in range(rows):
-        producer.produce(TOPIC, value, partition=row % PARTITIONS)
-    if left := producer.flush(120):
-        raise RuntimeError(f"{left} of {rows} records were not acknowledged")
+ROWS = Topic("rows", 100, partitions=4)
+TUPLE_ROWS = Topic("tuple-rows", 100, partitions=4)
+"""Fewer rows: a tuple per row takes its time."""
+LONG = Topic("long-partition", 1000)
+SHORT = Topic("short-partition", 1000)
+MEGABYTE_ROWS = 1000
+"""Rows of these two topics that make a megabyte."""
 
 
-def rate(rows: int, run: Callable[[], object]) -> dict[str, float]:
-    """Millions of rows per second."""
+def receive(bootstrap: str, rows: int) -> dict[str, float]:
+    """Frames of one partition over gRPC, thrown away: what the stream alone can carry."""
     started = time.perf_counter()
-    run()
-    return {"Mrow/s": rows / (time.perf_counter() - started) / 1e6}
+    size = sum(map(len, frames(bootstrap, ROWS, rows)))
+    seconds = time.perf_counter() - started
+    return {"Mrow/s": rows / seconds / 1e6, "GB/s": size / seconds / 1e9}
 
 
-class Stream:
-    """One partition read without Spark, in this process."""
-
-    def __init__(self, cluster: ClusterClient, rows: int) -> None:
-        self._cluster = cluster
-        self._partition = TopicPartition(TOPIC, 0)
-        self._rows = rows
-        cluster.refresh([self._partition])
-
-    def receive(self) -> None:
-        for _ in self._frames():
-            pass
-
-    def decoding(self, schema: StructType) -> Callable[[], None]:
-        """Decodes all frames of the partition, which are in memory already."""
-        frames = [split_frame(frame)[1] for frame in self._frames()]
-        arrow_schema = to_arrow_schema(schema, timezone="UTC")
-
-        def decode() -> None:
-            decoder = ArrowDecoder(self._partition, 0, self._rows, arrow_schema)
-            found = sum(batch.num_rows for frame in frames for batch in decoder.decode(frame))
-            if found != self._rows:
-                raise RuntimeError(f"decoded {found} of {self._rows} rows")
-
-        decode()
-        return decode
-
-    def _frames(self) -> Iterator[bytes]:
-        leader = self._cluster.leader_of(self._partition)
-        if leader is None:
-            raise RuntimeError(f"{self._partition} has no leader")
-        request = RangeReadRequest(
-            topic=TOPIC, start_offset=0, end_offset=self._rows, max_frame_bytes=FRAME_BYTES
-        )
-        return iter(self._cluster.open_range(leader, request))
-
-
-def measure_stream(bench: Bench, bootstrap: str, rows: int) -> None:
-    """One thread, one partition."""
-    with ClusterClient(bootstrap, lambda: Retries(10, 100)) as cluster:
-        stream = Stream(cluster, rows)
-        every = source_schema(include_headers=False)
-        offset = StructType([every["offset"]])
-        cases = {
-            "frames over gRPC, not decoded": stream.receive,
-            "decoder alone, all columns": stream.decoding(every),
-            "decoder alone, offset only": stream.decoding(offset),
-        }
-        for name, run in cases.items():
-            bench.row({"case": name}, bench.repeat(lambda run=run: rate(rows, run)))  # type: ignore[misc]
-
-
-def measure_spark(bench: Bench, spark: SparkSession, bootstrap: str, rows: int) -> None:
-    """Whole queries, planning included."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC}
-    folder = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
-
-    def load(schema: str | None = None) -> DataFrame:
-        reader = spark.read.format("quorate").options(**options)
-        return (reader.schema(schema) if schema else reader).load()
-
-    def to_parquet() -> None:
-        load().write.mode("overwrite").parquet(f"file://{folder}/out")
-
-    cases: dict[str, Callable[[], object]] = {
-        "count": lambda: load().count(),
-        "count, schema('offset bigint')": lambda: load("offset bigint").count(),
-        "sum(length(value)), max(offset)": lambda: (
-            load().agg(F.sum(F.length("value")), F.max("offset")).collect()
-        ),
-        "to Parquet": to_parquet,
-    }
+def measure_queries(bench: Bench, cluster: RunningCluster, rows: int) -> None:
+    """All that needs a Spark session."""
+    tuple_rows = bench.pick(full=500_000, quick=100_000)
+    TUPLE_ROWS.create(cluster.bootstrap, tuple_rows)
+    short_mb, long_mb = bench.pick(full=(64, 2048), quick=(16, 128))
+    SHORT.create(cluster.bootstrap, short_mb * MEGABYTE_ROWS)
+    LONG.create(cluster.bootstrap, long_mb * MEGABYTE_ROWS)
+    broker_pid = cluster.broker_pid(cluster.broker_ids[0])
+    if broker_pid is None:
+        raise RuntimeError("the broker is not running")
+    sizes = {QUORATE: rows, PARQUET: rows, TUPLES: tuple_rows}
+    spark = local_session("quorate-bench")
     try:
-        load().count()
-        for name, run in cases.items():
-            bench.row({"case": name}, bench.repeat(lambda run=run: rate(rows, run)))  # type: ignore[misc]
+        with Queries(bench, spark, cluster.bootstrap, broker_pid, sizes) as queries:
+            queries.memory(
+                {
+                    f"a partition of {short_mb} MB": SHORT.name,
+                    f"a partition of {long_mb} MB": LONG.name,
+                }
+            )
+            queries.compare(ROWS.name, TUPLE_ROWS.name)
+            queries.first_row(ROWS.name)
     finally:
-        shutil.rmtree(folder)
+        spark.stop()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     bench = Bench.from_command_line(
-        "Spark read", f"{VALUE_BYTES}-byte records, 1 broker, local[2]", arguments
+        "Spark read", "1 broker, local[2]; queries over 100-byte records", arguments
     )
-    rows = bench.pick(full=4_000_000, quick=400_000)
+    rows = bench.pick(full=5_000_000, quick=400_000)
     with running_cluster(config={"log.flush": "os"}) as cluster:
-        with cluster.admin() as admin:
-            topic = NewTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-            admin.create_topics([topic])[0].raise_for_error()
-        produce(cluster.bootstrap, rows)
-        measure_stream(bench, cluster.bootstrap, rows // PARTITIONS)
-        spark = local_session("quorate-bench")
-        try:
-            measure_spark(bench, spark, cluster.bootstrap, rows)
-        finally:
-            spark.stop()
+        measure_decoder(bench, cluster.bootstrap)
+        ROWS.create(cluster.bootstrap, rows)
+        of_partition = rows // ROWS.partitions
+        case = {"case": "frames over gRPC, not decoded"}
+        bench.row(case, bench.repeat(lambda: receive(cluster.bootstrap, of_partition)))
+        measure_queries(bench, cluster, rows)
     bench.finish()
 
 

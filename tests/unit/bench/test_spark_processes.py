@@ -1,0 +1,26 @@
+"""The Spark benchmark's look at processes."""
+
+import subprocess
+import sys
+
+from bench.spark_reading.processes import CpuClock, spark_pids
+
+BUSY = "import time\nwhile time.process_time() < 0.1: pass\nprint('done', flush=True); input()"
+
+
+def test_finds_sparks_processes_below_this_one_by_their_command() -> None:
+    worker = [sys.executable, "-c", "input()", "-m", "pyspark.daemon"]
+    with subprocess.Popen(worker, stdin=subprocess.PIPE) as process:
+        assert spark_pids() == {"JVM": [], "Python workers": [process.pid]}
+        process.kill()
+
+
+def test_the_cpu_clock_counts_what_a_process_used_since() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        clock = CpuClock({"busy": process.pid})
+        assert process.stdout
+        process.stdout.readline()
+        assert 0.05 < clock.elapsed()["busy CPU s"] < 5
+        process.kill()
