@@ -30,7 +30,6 @@ from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
 from broker.metadata_follower import MetadataFollower
-from broker.metrics import Metrics
 from broker.quota.client_usage import ClientUsage
 from broker.quota.config import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
 from broker.quota.windowed_rate import QuotaWindow
@@ -55,6 +54,8 @@ from metadata_log.configuration import Configuration
 from metadata_log.records import Listener
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint
 from quorate_proto.v1 import admin_pb2
+from quorum.metrics.endpoint import METRICS_LISTENER, MetricsEndpoint, metrics_listener
+from quorum.metrics.family import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,9 @@ class Doors:
         surroundings = self.surroundings
         config_reads = ConfigReads(lambda: self.follower.image, self.live, self.authorizer)
         producer_ids = ProducerIds(self.forwarder)
-        kafka = surroundings.kafka_listener(self._kafka_services(config_reads, producer_ids))
+        services = self._kafka_services(config_reads, producer_ids)
+        self.metrics.add(services.figures.samples)
+        kafka = surroundings.kafka_listener(services)
         brokers = surroundings.inter_broker_listener()
         logins = self._logins()
         passwords = Passwords(logins.password, lambda: self.follower.image.scram)
@@ -115,10 +118,22 @@ class Doors:
         grpc_bound = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(self.config))
         listeners = await open_listeners(kafka, self.config, logins, surroundings.random_bytes)
         on_stop(kafka.stop)
+        await self._show_metrics(on_stop)
         for server in (brokers.server, clients.server):
             await server.start()
             on_stop(partial(server.stop, STOP_GRACE_S))
         return Addresses(listeners, grpc_bound, inter_broker)
+
+    async def _show_metrics(self, on_stop: OnStop) -> None:
+        listener = metrics_listener(self.config[METRICS_LISTENER])
+        if listener is None:
+            return
+        endpoint = MetricsEndpoint(self.metrics.gathered)
+        try:
+            await endpoint.start(listener)
+        except OSError as error:
+            raise taken(METRICS_LISTENER.name, listener) from error
+        on_stop(endpoint.stop)
 
     def _kafka_services(
         self, config_reads: ConfigReads, producer_ids: ProducerIds

@@ -6,7 +6,7 @@ Stop: the leaderships move away, then the doors close, then the log, and the ses
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -37,7 +37,8 @@ from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
-from broker.metrics import Metric, Metrics
+from broker.metrics.cluster import cluster_samples
+from broker.metrics.replicas import replica_samples, store_samples
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import may_be_deleted
 from broker.security.authorizer import Authorizer, AuthorizerSettings
@@ -52,6 +53,7 @@ from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, TopicIdPartition
+from quorum.metrics.family import Metrics, Sample
 
 UNREGISTERED: Final = BrokerEpoch(-1)
 """Sent in replica fetches while this broker has no epoch: no leader admits it to an ISR then."""
@@ -74,7 +76,9 @@ class BrokerNode:
         self._channels = surroundings.peer_channels()
         self._cache = MetadataCache()
         self._metrics = Metrics()
-        self._metrics.add(self._controller_metrics)
+        self._metrics.add(self._cluster_metrics)
+        self._metrics.add(lambda: replica_samples(self._replicas.table))
+        self._metrics.add(lambda: store_samples(self._replicas.table.store))
         self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
         self._limits = LiveLimits(self._live)
         self._token_keys = TokenKeys(
@@ -235,9 +239,16 @@ class BrokerNode:
             throttles=throttles(self._live),
         )
 
-    def _controller_metrics(self) -> Iterable[Metric]:
+    def _cluster_metrics(self) -> Iterator[Sample]:
         controller = self._active_controller()
-        return () if controller is None else controller.metrics()
+        yield from cluster_samples(
+            self._follower.image,
+            is_controller=controller is not None,
+            quorum=self._quorum,
+            now_ms=self._surroundings.now_ms,
+        )
+        if controller is not None:
+            yield from controller.metrics()
 
     def _broker_epoch(self) -> BrokerEpoch | None:
         return None if self._registrar is None else self._registrar.broker_epoch

@@ -16,6 +16,7 @@ from metadata_log.configuration import (
 from metadata_log.records import QuorumVoter
 from metadata_log.types import Endpoint, VoterId
 from quorum.config_file import read_toml
+from quorum.metrics.endpoint import METRICS_LISTENER, metrics_listener
 from quorum.raft.options import RaftOptions
 from quorum.security import Role, Security
 from quorum.security_config import VOTER_SECURITY, check_security, configured_security
@@ -114,6 +115,7 @@ QUORUM_SPEC: Final = ConfigSpec(
         RETAINED_RECORDS,
         RETAINED_BYTES,
         *VOTER_SECURITY,
+        METRICS_LISTENER,
         LOG_LEVEL,
     ),
 )
@@ -196,6 +198,7 @@ def quorum_config(values: Mapping[str, object]) -> QuorumConfig:
         raise ConfigError(f"node.id={config.voter_id} is not among quorum.voters")
     endpoints = [end for voter in config.voters for end in (voter.raft, voter.grpc)]
     check_security(VOTER_SECURITY, parsed, QUORUM_VOTERS.name, endpoints)
+    metrics_listener(parsed[METRICS_LISTENER])
     if parsed[RAFT_TIMEOUT_MAX_MS] <= parsed[RAFT_TIMEOUT_MIN_MS]:
         raise ConfigError(
             f"{RAFT_TIMEOUT_MAX_MS.name}={parsed[RAFT_TIMEOUT_MAX_MS]}: must be greater than "

@@ -23,6 +23,8 @@ from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
 from quorum.data_folder import REPLACE, DataFolderError, claimed_data_folder
 from quorum.first_start import read_first_voters, write_first_voters
 from quorum.grpc_log import divert_grpc_log
+from quorum.metrics.endpoint import METRICS_LISTENER, MetricsEndpoint, metrics_listener
+from quorum.metrics.voter import voter_samples
 from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
 from quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
 from quorum.raft.driver import RaftDriver
@@ -150,6 +152,7 @@ async def _serve(
     peers = Peers(voter.members, security)
     server = _bind_server(config, QuorumService(voter, peers), security, refusals)
     _listen(config, node)
+    endpoint = await _show_metrics(config, voter)
     driver = RaftDriver(
         node, lambda done, leadership: voter.on_round(node, done, leadership), on_failed
     )
@@ -169,6 +172,8 @@ async def _serve(
         node.journal.last_index,
     )
     await stop.wait()
+    if endpoint is not None:
+        await endpoint.stop()
     await server.stop(_GRACE_S)
     await voter.stop()
     await peers.close()
@@ -178,6 +183,21 @@ async def _serve(
         if isinstance(failure, (LeavesQuorum, *_FOR_PEOPLE)):
             raise failure
     return EXIT_FAILED if failures else 0
+
+
+async def _show_metrics(config: QuorumConfig, voter: Voter) -> MetricsEndpoint | None:
+    listener = metrics_listener(config.values[METRICS_LISTENER])
+    if listener is None:
+        return None
+    endpoint = MetricsEndpoint(partial(voter_samples, voter))
+    try:
+        await endpoint.start(listener)
+    except OSError as error:
+        raise CannotStart(
+            f"cannot listen on {listener} ({METRICS_LISTENER.name}): {error.strerror}; choose "
+            "another port, or stop what uses it"
+        ) from error
+    return endpoint
 
 
 def first_journal(folder: Path) -> None:

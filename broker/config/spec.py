@@ -23,6 +23,7 @@ from broker.security.grpc_config import check_grpc_security
 from metadata_log.configuration import ConfigSpec, Configuration, declared, parse_endpoint
 from quorum.config import LOG_LEVEL
 from quorum.config_file import read_toml
+from quorum.metrics.endpoint import METRICS_LISTENER, metrics_listener
 from quorum.security import Role, Security
 from quorum.security_config import BROKER_SECURITY, check_security, configured_security
 
@@ -43,6 +44,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(grpc_config),
         *declared(authorizer_config),
         *BROKER_SECURITY,
+        METRICS_LISTENER,
         LOG_LEVEL,
     ],
 )
@@ -59,6 +61,7 @@ def load_config(path: Path, overrides: Mapping[str, object]) -> Configuration:
     voters = [parse_endpoint(key, address) for address in quorum_addresses(config)]
     check_security(BROKER_SECURITY, config, key, voters)
     check_listeners(config)
+    metrics_listener(config[METRICS_LISTENER])
     check_grpc_security(config)
     return config
 

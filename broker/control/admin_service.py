@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from broker.control.changes import ADMIN_SERVICE, CHANGES, A, Change, Q
 from broker.control.cluster_status import broker_endpoints, cluster_status
 from broker.control.ports import ActiveController, CurrentController, Images, QuorumView, in_office
-from broker.metrics import Metric
+from broker.metrics.on_the_wire import encode_metrics
 from broker.security.authorizer import Authorizer, Rights, caller_of
 from metadata_log.acls import AclOperation
 from metadata_log.types import BrokerEpoch
@@ -24,6 +24,7 @@ from quorate_proto.v1 import (
     errors_pb2,
 )
 from quorum.errors import QuorumError
+from quorum.metrics.family import Sample
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class AdminService:
         authorizer: Authorizer,
         min_insync_replicas: Callable[[str], int] = lambda _: 1,
         broker_alerts: Callable[[], list[str]] = list,
-        metrics: Iterable[Metric] = (),
+        metrics: Iterable[Sample] = (),
         reads: Mapping[str, Read] = MappingProxyType({}),
     ) -> None:
         self._cluster_id = cluster_id
@@ -158,8 +159,9 @@ class AdminService:
         status.alerts.extend(controller.alerts if controller is not None else ())
         status.alerts.extend(self._broker_alerts())
         status.metrics.extend(
-            admin_pb2.Metric(group=one.group, name=one.name, tags=dict(one.tags), value=one.value)
-            for one in self._metrics
+            metric
+            for sample in (self._metrics if request.with_metrics else ())
+            for metric in encode_metrics(sample)
         )
         return status
 

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.control.changes import A, Change, Q
-from broker.metrics import Metric
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.records import Operation, TransactionResult
 from metadata_log.types import ControllerEpoch, MetadataOffset, SessionId
 from quorate_proto.v1 import admin_pb2, control_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
+from quorum.metrics.family import Sample
 
 
 class Images(Protocol):
@@ -113,7 +113,7 @@ class ActiveController(Carrier, Protocol):
     @property
     def controller_epoch(self) -> ControllerEpoch: ...
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Sample]:
         """How busy it is, and what clients have it do (Q9)."""
 
     @property

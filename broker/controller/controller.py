@@ -49,7 +49,6 @@ from broker.controller.watchdog import Watchdog
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import CODE_OF_RESULT
-from broker.metrics import Metric
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.token_keys import Keys
 from metadata_log.draft import Changes
@@ -60,6 +59,7 @@ from metadata_log.records import OperationResult
 from metadata_log.types import BrokerId, ControllerEpoch
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorum.errors import QuorumError
+from quorum.metrics.family import Sample
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Controller:
         """Control requests without an answer (C18)."""
         return sorted(self._correspondence.alerts.values())
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Sample]:
         """How busy it is, and what clients have it do (Q9)."""
         return self._administration.quotas.metrics()
 

@@ -9,7 +9,6 @@ from broker.controller.managers import client_quotas
 from broker.controller.managers.office import Office
 from broker.controller.rounds import Rounds
 from broker.controller.writer import Writer
-from broker.metrics import Metric
 from broker.quota.controller_mutations import (
     GROUP,
     ControllerMutationQuota,
@@ -18,9 +17,15 @@ from broker.quota.controller_mutations import (
 from broker.quota.windowed_rate import QuotaWindow
 from broker.security.principal import ANONYMOUS
 from quorate_proto.v1 import admin_pb2
+from quorum.metrics.family import Family, Kind, Sample
 
-QUEUED: Final = "events-queued"
-"""Metric: events that the controller has not got to yet."""
+QUEUED: Final = Family(
+    "quorate_controller_events_queued",
+    Kind.GAUGE,
+    GROUP,
+    "events-queued",
+    "Events that the controller has not got to yet: quotas are sized by it.",
+)
 
 
 class ChangeRequest(Protocol):
@@ -77,9 +82,9 @@ class QuotaRequests:
         )
         return RequestQuota(quota)
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Sample]:
         """What clients have used, and how busy the controller is: quotas are sized by it (Q9)."""
-        yield Metric(GROUP, QUEUED, len(self._events))
+        yield Sample(QUEUED, len(self._events))
         yield from self._manager.metrics(_now_ms())
 
     async def alter(

@@ -2,6 +2,7 @@
 
 import functools
 import struct
+import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
@@ -76,12 +77,15 @@ class Dispatcher:
         return throttled(self._services.usage, api, context, frame_bytes, handling)
 
     async def _answer(self, api: Api, context: RequestContext, body: object) -> Buffers:
+        begun_s = time.perf_counter()
         try:
             return await api.handle(self._services, context, body)
         except KafkaError as error:
             if not codec.response_has_error_code(api.name, context.version):
                 raise CloseConnection(f"{api.name}: {error}") from error
             return [codec.encode_failure(api.name, context.version, error.code, error.message)]
+        finally:
+            self._services.figures.served(api.name, time.perf_counter() - begun_s)
 
     def _unsupported(self, key: int, version: int, correlation_id: int) -> Request:
         name = api_key_map.get(key)

@@ -28,6 +28,7 @@ class KafkaServer:
     """All listeners of one broker."""
 
     def __init__(self, services: KafkaServices) -> None:
+        self._figures = services.figures
         self._dispatcher = Dispatcher(services, api_table())
         self._limits = ConnectionLimits(frame_bytes=services.config[SOCKET_REQUEST_MAX_BYTES])
         self._connections: set[KafkaConnection] = set()
@@ -79,6 +80,7 @@ class KafkaServer:
 
     def _remember(self, connection: KafkaConnection) -> None:
         self._connections.add(connection)
+        self._figures.accepted()
         self._by_host[connection.host] += 1
         self._all_closed.clear()
         if self._stopping:
@@ -96,6 +98,7 @@ class KafkaServer:
 
     def _forget(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
+        self._figures.closed()
         self._by_host[connection.host] -= 1
         if not self._by_host[connection.host]:
             del self._by_host[connection.host]

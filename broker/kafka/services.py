@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from broker.control.changes import A, Change, Q
+from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
     DeleteOutcome,
@@ -133,6 +134,7 @@ class KafkaServices:
     image: Callable[[], Image] = Image
     """The newest one that the watch brought: administrative state comes by it alone (F3)."""
     usage: ClientUsage = field(default_factory=unlimited)
+    figures: ClientFigures = field(default_factory=ClientFigures)
     """What clients use of this broker, of all its listeners together."""
     quorum_status: Callable[[], Awaitable[QuorumStatusResponse]] = no_quorum
     wall_clock_ms: Callable[[], int] = lambda: 0

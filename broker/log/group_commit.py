@@ -11,6 +11,7 @@ trying again could acknowledge what is not there.
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Final
 from broker.log.journal import Journal
 from broker.log.segment import Segment
 from broker.log.work import PendingBatch, Work
+from quorum.metrics.family import Timings
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class GroupCommit(ABC):
         self._on_fault = on_fault
         self._queue: deque[Work] = deque()
         self._loop = asyncio.get_running_loop()
+        self.times = Timings()
 
     @abstractmethod
     def submit(self, work: Work) -> None:
@@ -51,6 +54,12 @@ class GroupCommit(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Return when all that was submitted is done, or has failed."""
+
+    def _perform(self, group: list[Work]) -> Segment:
+        begun_s = time.perf_counter()
+        segment = self._journal.perform(group)
+        self.times.observe(time.perf_counter() - begun_s)
+        return segment
 
     def _take_group(self) -> list[Work]:
         """The next works of one kind, about ``group_bytes`` of batches."""
@@ -100,7 +109,7 @@ class ThreadedCommit(GroupCommit):
             while self._queue:
                 group = self._take_group()
                 try:
-                    segment = self._journal.perform(group)
+                    segment = self._perform(group)
                 except Exception as error:  # noqa: BLE001 - told on the loop, which stops the store
                     self._loop.call_soon_threadsafe(self._on_fault, error)
                     return
@@ -134,7 +143,7 @@ class InlineCommit(GroupCommit):
         self._scheduled = False
         group = self._take_group()
         try:
-            segment = self._journal.perform(group)
+            segment = self._perform(group)
         except Exception as error:  # noqa: BLE001 - told to the store, which stops
             self._failed = True
             self._on_fault(error)

@@ -29,6 +29,7 @@ from broker.log.table import Run
 from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
 from metadata_log.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
+from quorum.metrics.family import Timings
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,16 @@ class LogStore:
             "; batches may be lost" if store.log_may_be_lost else "",
         )
         return store
+
+    @property
+    def commit_times(self) -> Timings:
+        """How long each group of work took on disk."""
+        return self._commit.times
+
+    @property
+    def segment_count(self) -> int:
+        """Segment files, the one being written included."""
+        return len(self._segments)
 
     @property
     def logs(self) -> Mapping[TopicIdPartition, PartitionLog]:

@@ -6,7 +6,6 @@ The quota is enforced on the token bucket alone; the rate beside it is for peopl
 from collections.abc import Iterator
 from typing import Final
 
-from broker.metrics import Metric
 from broker.quota.errors import ThrottlingQuotaExceededError
 from broker.quota.token_bucket import TokenBucket
 from broker.quota.windowed_rate import QuotaWindow, WindowedRate
@@ -17,8 +16,22 @@ from metadata_log.client_quotas import (
     QuotaInForce,
     quota_in_force,
 )
+from quorum.metrics.family import Family, Kind, Sample
 
 GROUP: Final = "ControllerMutation"
+_WHOSE: Final = ("user", "client_id")
+
+
+def _mutation(name: str, kafka_name: str, doc: str) -> Family:
+    name = f"quorate_controller_mutation_{name}"
+    return Family(name, Kind.GAUGE, GROUP, kafka_name, doc, _WHOSE)
+
+
+RATE: Final = _mutation("rate", "rate", "Partitions created, added and deleted per second.")
+TOKENS: Final = _mutation("tokens", "tokens", "Left in the bucket; below 0 while throttled.")
+THROTTLE_TIME: Final = _mutation(
+    "throttle_time_ms", "throttle-time", "Average time that a client was told to wait."
+)
 
 KEPT_MAX: Final = 10_000
 """Clients can make up client ids without end: from here on what says nothing is forgotten first."""
@@ -127,13 +140,13 @@ class ControllerMutationQuotaManager:
         usage = None if quota is None else self._usage(quota, now_ms)
         return ControllerMutationQuota(usage, quota, strict=strict)
 
-    def metrics(self, now_ms: float) -> Iterator[Metric]:
+    def metrics(self, now_ms: float) -> Iterator[Sample]:
         """Rate, tokens and average throttle-time of each that has used its quota (Q9)."""
         for shared_by, usage in self._usages.items():
-            tags = (("user", shared_by.user or ""), ("client-id", shared_by.client_id or ""))
-            yield Metric(GROUP, "rate", usage.rate.per_second(now_ms), tags)
-            yield Metric(GROUP, "tokens", usage.bucket.tokens(now_ms), tags)
-            yield Metric(GROUP, "throttle-time", usage.throttle_times_ms.value, tags)
+            whose = (shared_by.user or "", shared_by.client_id or "")
+            yield Sample(RATE, usage.rate.per_second(now_ms), whose)
+            yield Sample(TOKENS, usage.bucket.tokens(now_ms), whose)
+            yield Sample(THROTTLE_TIME, usage.throttle_times_ms.value, whose)
 
     def _usage(self, quota: QuotaInForce, now_ms: float) -> _Usage:
         burst = quota.limit * self._window.span_ms / 1_000

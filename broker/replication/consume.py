@@ -124,6 +124,7 @@ class Consuming:
             read = partition_log.read(want.fetch_offset, min(want.max_bytes, room), high_watermark)
         except KafkaError as error:
             return FetchOutcome(error.code, high_watermark, start)
+        hosted.traffic.bytes_out += read.size
         return FetchOutcome(errors_pb2.NONE, high_watermark, start, read.chunks, read.size)
 
 

@@ -295,6 +295,7 @@ class FetchSession:
             return 0
         if self._is_throttled(hosted):
             self._table.throttles.leader.take(read.size, self._table.now_ms())
+        self._table.traffic.replicated_out_bytes += read.size
         position.sent = True
         chunks.extend(read.chunks)
         _add_partition(response, position, read.size)

@@ -340,6 +340,7 @@ class ReplicaFetcher:
                         throttled_bytes += end - begin
                     self._append(following, records[begin:end], fetched.high_watermark)
             begin = end
+        self._table.traffic.replicated_in_bytes += begin
         self._took_in(throttled_bytes)
 
     def _append(self, following: Following, records: memoryview, high_watermark: int) -> None:

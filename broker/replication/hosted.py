@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import PartitionLog
+from broker.metrics.traffic import TopicTraffic
 from broker.replication.partition.effects import Role
 from broker.replication.partition.replica import PartitionReplica
 from broker.replication.waiters import OffsetWaiters, Wakeup
@@ -49,17 +50,19 @@ class HostedPartition:
         "restless",
         "tip",
         "tp",
+        "traffic",
         "truncation",
         "waiting_for_commit",
         "waiting_for_flush",
         "watchers",
     )
 
-    def __init__(self, log: PartitionLog, replica: PartitionReplica) -> None:
+    def __init__(self, log: PartitionLog, replica: PartitionReplica, traffic: TopicTraffic) -> None:
         self.tip: TopicIdPartition = log.tip
         self.tp: TopicPartition = replica.tp
         self.log = log
         self.replica = replica
+        self.traffic = traffic
         self.metadata_offset = -1
         self.checkpointed_high_watermark = log.checkpointed_high_watermark
         self.waiting_for_commit = OffsetWaiters()

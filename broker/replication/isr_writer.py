@@ -153,6 +153,7 @@ class IsrWriter:
             replica = hosted.replica
             if outcome.ok:
                 log.log(level, "%s", _change(item))
+                self._count(item)
                 effects = replica.isr_committed(proposal.attempt, outcome.version, now_ms)
                 self._table.run(hosted, effects)
             elif outcome.code in CONFLICTS:
@@ -161,9 +162,17 @@ class IsrWriter:
                 self._table.run(hosted, replica.isr_unknown(proposal.attempt, now_ms))
             else:
                 _log_refused(item, outcome)
+                self._table.traffic.isr_changes_refused += 1
                 self._table.run(hosted, replica.isr_refused(proposal.attempt, now_ms))
         if conflicts:
             await self._resolve(conflicts, result.offset)
+
+    def _count(self, item: _Proposed) -> None:
+        grown = len(item.proposal.members) - len(item.hosted.replica.isr.committed)
+        if grown < 0:
+            self._table.traffic.isr_shrinks += 1
+        elif grown > 0:
+            self._table.traffic.isr_expands += 1
 
     async def _resolve(self, conflicts: list[_Proposed], offset: MetadataOffset) -> None:
         """Read the records as they were after the conflict, and let the leaders decide again."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Protocol
 
 from broker.log import LogStore, PartitionLog
+from broker.metrics.traffic import Traffic
 from broker.replication.hosted import HostedPartition
 from broker.replication.limits import Limits
 from broker.replication.partition.effects import (
@@ -42,6 +43,7 @@ class PartitionTable:
         self.now_ms = now_ms
         self.isr_proposals: IsrProposals | None = None
         self.throttles = throttles or unthrottled()
+        self.traffic = Traffic()
         self._limits = limits
         self._store: LogStore | None = None
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
@@ -189,7 +191,7 @@ class PartitionTable:
             flushed_offset=partition_log.flushed_offset,
             lag_time_max_ms=self._limits.lag_time_max_ms(),
         )
-        hosted = HostedPartition(partition_log, replica)
+        hosted = HostedPartition(partition_log, replica, self.traffic.by_topic[tp.topic])
         self._by_id[hosted.tip] = hosted
         self._by_name.setdefault(tp, hosted)
         return hosted

@@ -62,11 +62,13 @@ class Producing:
                 f"the ISR of {entry.tp} is {list(replica.isr.committed)}, below "
                 f"min.insync.replicas={replica.min_insync_replicas}"
             )
+            hosted.traffic.produces_refused += 1
             pending.outcomes.append(ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message))
             return
         try:
             appended = hosted.log.append_as_leader(entry.records, replica.leader_epoch)
         except KafkaError as error:
+            hosted.traffic.produces_refused += 1
             pending.outcomes.append(ProduceOutcome(error.code, error.message))
             return
         pending.outcomes.append(
@@ -75,6 +77,8 @@ class Producing:
             )
         )
         needed = appended.last_offset + 1
+        hosted.traffic.bytes_in += len(entry.records)
+        hosted.traffic.records_in += needed - appended.base_offset
         if acks == ACKS_ALL and replica.high_watermark < needed:
             hosted.waiting_for_commit.add(needed, pending, pending.expect())
         elif acks == ACKS_LEADER and hosted.log.flushed_offset < needed:

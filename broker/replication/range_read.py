@@ -167,6 +167,7 @@ class RangeReadService:
                 f"{hosted.tp} has no batch at offset {position}, below its high watermark "
                 f"{high_watermark}: look into the broker's log",
             )
+        hosted.traffic.bytes_out += read.size
         header = replication_pb2.RangeHeader(log_start_offset=start, high_watermark=high_watermark)
         return pack_frame(header.SerializeToString(), read.chunks), read.next_offset
 

@@ -16,6 +16,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("quorate.cli.up:up", "Start a local cluster of real processes."),
     "down": ("quorate.cli.down:down", "Stop the local cluster."),
     "status": ("quorate.cli.status:status", "Show controller, brokers and partitions in trouble."),
+    "top": ("quorate.cli.top:top", "Show traffic, leaders and trouble, live."),
     "topics": ("quorate.cli.topics:topics", "Create, alter, list, describe and delete topics."),
     "configs": (
         "quorate.cli.configs:configs",

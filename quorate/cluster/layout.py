@@ -26,6 +26,7 @@ from quorate.cluster.settings import Settings
 from quorum.certificate_authority import TRUSTSTORE_FILE
 from quorum.config import CLUSTER_ID, DATA_DIR, NODE_ID, QUORUM_VOTERS, Voter, parse_voters
 from quorum.config_file import read_toml
+from quorum.metrics.endpoint import METRICS_LISTENER
 from quorum.security import Role
 from quorum.security_config import BROKER_SECURITY, SSL, VOTER_SECURITY, SecurityKeys
 
@@ -79,9 +80,17 @@ class Node:
             ports = {"Kafka": _port(self.kafka_address), "gRPC": _port(self.grpc_address)}
             if INTER_BROKER_LISTENER.name in self.config:
                 ports["inter-broker"] = _port(str(self.config[INTER_BROKER_LISTENER.name]))
-            return ports
-        voter = self._voter()
-        return {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
+        else:
+            voter = self._voter()
+            ports = {"Raft": voter.raft.port, "gRPC": voter.grpc.port}
+        if self.metrics_address:
+            ports["metrics"] = _port(self.metrics_address)
+        return ports
+
+    @property
+    def metrics_address(self) -> str:
+        """Where it shows its figures: host:port; empty: nowhere."""
+        return str(self.config.get(METRICS_LISTENER.name, ""))
 
     def _voter(self) -> Voter:
         for voter in parse_voters(str(self.config[QUORUM_VOTERS.name])):
@@ -118,30 +127,35 @@ def plan_cluster(
         grpc_ports = [internal() for _ in range(brokers)]
         voter_ports = [(internal(), internal()) for _ in range(voters)]
         broker_ports = [internal() for _ in range(brokers)]
+        voter_metrics = [internal() for _ in range(voters)]
+        broker_metrics = [internal() for _ in range(brokers)]
     voter_list = ",".join(
         f"{voter}@{HOST}:{raft}/{grpc}" for voter, (raft, grpc) in enumerate(voter_ports, 1)
     )
     bootstrap = ",".join(f"{HOST}:{grpc}" for _, grpc in voter_ports)
     return [
         *(
-            _voter_node(folder, voter, voter_list, cluster_id, settings)
-            for voter in range(1, voters + 1)
+            _voter_node(folder, voter, voter_list, cluster_id, metrics, settings)
+            for voter, metrics in enumerate(voter_metrics, 1)
         ),
         *(
             _broker_node(folder, broker, ports, bootstrap, settings)
             for broker, ports in enumerate(
-                zip(kafka_ports, grpc_ports, broker_ports, strict=True), 1
+                zip(kafka_ports, grpc_ports, broker_ports, broker_metrics, strict=True), 1
             )
         ),
     ]
 
 
-def _voter_node(folder: Path, voter: int, voters: str, cluster_id: str, settings: Settings) -> Node:
+def _voter_node(
+    folder: Path, voter: int, voters: str, cluster_id: str, metrics_port: int, settings: Settings
+) -> Node:
     config = {
         NODE_ID.name: voter,
         CLUSTER_ID.name: cluster_id,
         DATA_DIR.name: str(folder / f"quorum-{voter}"),
         QUORUM_VOTERS.name: voters,
+        METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
         **_security(VOTER_SECURITY, folder, Role.VOTER, voter),
         **settings.quorum,
     }
@@ -149,10 +163,10 @@ def _voter_node(folder: Path, voter: int, voters: str, cluster_id: str, settings
 
 
 def _broker_node(
-    folder: Path, broker: int, ports: tuple[int, int, int], bootstrap: str, settings: Settings
+    folder: Path, broker: int, ports: tuple[int, int, int, int], bootstrap: str, settings: Settings
 ) -> Node:
-    """``ports``: for Kafka clients, for clients over gRPC, for brokers."""
-    kafka_port, grpc_port, broker_port = ports
+    """``ports``: for Kafka clients, for clients over gRPC, for brokers, for metrics."""
+    kafka_port, grpc_port, broker_port, metrics_port = ports
     config = {
         BROKER_ID.name: broker,
         LOG_DIR.name: str(folder / f"broker-{broker}"),
@@ -160,6 +174,7 @@ def _broker_node(
         LISTENERS.name: f"PLAINTEXT://{HOST}:{kafka_port}",
         GRPC_LISTENER.name: f"{HOST}:{grpc_port}",
         INTER_BROKER_LISTENER.name: f"{HOST}:{broker_port}",
+        METRICS_LISTENER.name: f"{HOST}:{metrics_port}",
         **_security(BROKER_SECURITY, folder, Role.BROKER, broker),
         **settings.broker,
     }

@@ -1,4 +1,5 @@
 """``DIR/cluster.json``: the processes of a running cluster. Scripts read it: its shape is fixed.
+Beside it ``DIR/prometheus.json``: where their figures are, for Prometheus' ``file_sd_configs``.
 
 {"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address"}],
  "brokers": [{"id", "pid", "kafka", "grpc", "log_dir"}]}
@@ -15,6 +16,7 @@ from quorate.cluster.state_file import STATE_NAME, read_state
 
 __all__ = ["STATE_NAME", "read_pids", "remove_state", "write_state"]
 
+TARGETS_NAME: Final = "prometheus.json"
 _LISTS: Final[Mapping[Kind, str]] = {"quorum": "quorum", "broker": "brokers"}
 
 
@@ -40,6 +42,12 @@ def write_state(folder: Path, nodes: Sequence[Node], pids: Mapping[tuple[Kind, i
             for node in brokers
         ],
     }
+    targets = [
+        {"targets": [node.metrics_address], "labels": {"kind": node.kind, "id": str(node.id)}}
+        for node in running
+        if node.metrics_address
+    ]
+    write_atomically(folder / TARGETS_NAME, json.dumps(targets, indent=2) + "\n")
     write_atomically(folder / STATE_NAME, json.dumps(state, indent=2) + "\n")
 
 
@@ -55,4 +63,5 @@ def read_pids(folder: Path) -> dict[tuple[Kind, int], int]:
 
 def remove_state(folder: Path) -> None:
     """Says that the cluster is down."""
-    (folder / STATE_NAME).unlink(missing_ok=True)
+    for name in (STATE_NAME, TARGETS_NAME):
+        (folder / name).unlink(missing_ok=True)

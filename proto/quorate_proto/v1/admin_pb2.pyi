@@ -2459,9 +2459,15 @@ class ClusterStatusRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    WITH_METRICS_FIELD_NUMBER: builtins.int
+    with_metrics: builtins.bool
+    """Also what the broker tells of itself."""
     def __init__(
         self,
+        *,
+        with_metrics: builtins.bool = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["with_metrics", b"with_metrics"]) -> None: ...
 
 Global___ClusterStatusRequest: typing_extensions.TypeAlias = ClusterStatusRequest
 

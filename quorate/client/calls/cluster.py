@@ -36,7 +36,7 @@ def metrics() -> Steps[list[Metric]]:
     """What every live broker tells of itself; those that do not answer are left out."""
     status = yield from cluster_status()
     brokers = {broker.grpc: broker for broker in status.brokers}
-    request = admin_pb2.ClusterStatusRequest()
+    request = admin_pb2.ClusterStatusRequest(with_metrics=True)
     answers = yield ToEachBroker(list(brokers), "ClusterStatus", request)
     return [
         Metric.from_proto(brokers[address].id, metric)

@@ -159,8 +159,13 @@ def test_cluster_json_has_the_shape_that_scripts_read(tmp_path: Path) -> None:
         ],
     }
     assert read_pids(tmp_path) == {("quorum", 1): 11, ("broker", 1): 21, ("broker", 2): 22}
+    assert json.loads((tmp_path / "prometheus.json").read_text()) == [
+        {"targets": [node.metrics_address], "labels": {"kind": node.kind, "id": str(node.id)}}
+        for node in cluster.nodes
+    ]
     remove_state(tmp_path)
     assert read_pids(tmp_path) == {}
+    assert not (tmp_path / "prometheus.json").exists()
 
 
 def test_a_broken_cluster_json_is_named(tmp_path: Path) -> None:

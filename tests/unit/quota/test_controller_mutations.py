@@ -1,5 +1,6 @@
 import pytest
 
+from broker.metrics.on_the_wire import encode_metrics
 from broker.quota import controller_mutations
 from broker.quota.controller_mutations import (
     ControllerMutationQuota,
@@ -42,7 +43,8 @@ class Clients:
     def metric(self, name: str, user: str = "alice", client_id: str = "") -> float:
         (value,) = (
             metric.value
-            for metric in self.manager.metrics(self.now_ms)
+            for sample in self.manager.metrics(self.now_ms)
+            for metric in encode_metrics(sample)
             if (metric.group, metric.name) == ("ControllerMutation", name)
             and dict(metric.tags) == {"user": user, "client-id": client_id}
         )
@@ -153,5 +155,5 @@ def test_q9_clients_that_make_up_ids_do_not_fill_the_memory_nor_get_others_off(
         clients.now_ms += 1_000
         clients.ask(1, client_id=f"made up {number}")
 
-    assert len({metric.tags for metric in clients.manager.metrics(clients.now_ms)}) <= 11
+    assert len({metric.labels for metric in clients.manager.metrics(clients.now_ms)}) <= 11
     assert clients.refused(1, client_id="in debt") > 0

@@ -1,0 +1,193 @@
+"""What ``quorate top`` shows of two looks at a cluster: pure, from figures to lines."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quorate.client.results import ClusterStatus, Metric
+
+Key = tuple[int, str, tuple[tuple[str, str], ...]]
+"""(broker, figure, tags)."""
+
+_HEAD = ("broker", "leaders", "replicas", "under-repl", "in", "out", "records", "requests", "p.avg")
+_TOPIC_HEAD = ("topic", "in", "out", "records")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All figures at one time, in seconds of any clock."""
+
+    at_s: float
+    figures: Mapping[Key, float]
+
+    @classmethod
+    def of(cls, at_s: float, metrics: Iterable[Metric]) -> "Look":
+        return cls(
+            at_s, {(m.broker_id, m.name, tuple(sorted(m.tags.items()))): m.value for m in metrics}
+        )
+
+    def value(self, broker_id: int, name: str) -> float:
+        """A figure without tags; 0 where the broker does not tell it."""
+        return self.figures.get((broker_id, name, ()), 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRates:
+    """A broker between two looks; rates per second, sizes in bytes."""
+
+    id: int
+    leaders: int
+    replicas: int
+    under_replicated: int
+    bytes_in: float
+    bytes_out: float
+    records_in: float
+    requests: float
+    produce_ms: float
+    """Mean time of a Produce, since the broker started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRates:
+    """A topic between two looks, over all brokers; rates per second, sizes in bytes."""
+
+    topic: str
+    bytes_in: float
+    bytes_out: float
+    records_in: float
+
+
+def broker_rates(status: ClusterStatus, before: Look, after: Look) -> list[BrokerRates]:
+    """One for each live broker."""
+    rates = _Rates(before, after)
+    produce = (("request", "Produce"),)
+    return [
+        BrokerRates(
+            id=broker.id,
+            leaders=int(after.value(broker.id, "LeaderCount")),
+            replicas=int(after.value(broker.id, "PartitionCount")),
+            under_replicated=int(after.value(broker.id, "UnderReplicatedPartitions")),
+            bytes_in=rates.of_broker(broker.id, "BytesInPerSec"),
+            bytes_out=rates.of_broker(broker.id, "BytesOutPerSec"),
+            records_in=rates.of_broker(broker.id, "MessagesInPerSec"),
+            requests=rates.of_broker(broker.id, "TotalTimeMs.Count"),
+            produce_ms=1000 * after.figures.get((broker.id, "TotalTimeMs.Mean", produce), 0.0),
+        )
+        for broker in status.brokers
+    ]
+
+
+def topic_rates(before: Look, after: Look, limit: int) -> list[TopicRates]:
+    """The busiest topics, at most ``limit``; those without traffic are left out."""
+    rates = _Rates(before, after)
+    found = [
+        TopicRates(
+            topic=topic,
+            bytes_in=rates.of_topic(topic, "BytesInPerSec"),
+            bytes_out=rates.of_topic(topic, "BytesOutPerSec"),
+            records_in=rates.of_topic(topic, "MessagesInPerSec"),
+        )
+        for topic in rates.topics
+    ]
+    busy = [one for one in found if one.bytes_in or one.bytes_out]
+    return sorted(busy, key=lambda one: (-one.bytes_in - one.bytes_out, one.topic))[:limit]
+
+
+class _Rates:
+    """Per second, by broker and by topic."""
+
+    def __init__(self, before: Look, after: Look) -> None:
+        seconds = max(after.at_s - before.at_s, 1e-9)
+        self._by_broker: defaultdict[tuple[int, str], float] = defaultdict(float)
+        self._by_topic: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.topics: set[str] = set()
+        for key, value in after.figures.items():
+            broker_id, name, tags = key
+            # What is less than before has begun anew: its broker was restarted.
+            earlier = before.figures.get(key, 0.0)
+            rate = (value - earlier if value >= earlier else value) / seconds
+            self._by_broker[broker_id, name] += rate
+            if (topic := dict(tags).get("topic")) is not None:
+                self.topics.add(topic)
+                self._by_topic[topic, name] += rate
+
+    def of_broker(self, broker_id: int, name: str) -> float:
+        return self._by_broker[broker_id, name]
+
+    def of_topic(self, topic: str, name: str) -> float:
+        return self._by_topic[topic, name]
+
+
+def as_document(
+    status: ClusterStatus, brokers: Sequence[BrokerRates], topics: Sequence[TopicRates]
+) -> dict[str, Any]:
+    """What scripts get."""
+    return {
+        "controller_id": status.controller_id,
+        "quorum_leader": status.quorum_leader,
+        "offline_partitions": len(status.offline_partitions),
+        "under_replicated_partitions": len(status.under_replicated_partitions),
+        "brokers": [asdict(one) for one in brokers],
+        "topics": [asdict(one) for one in topics],
+    }
+
+
+def lines(
+    status: ClusterStatus, brokers: Sequence[BrokerRates], topics: Sequence[TopicRates]
+) -> list[str]:
+    """What people see."""
+    controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
+    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
+    return [
+        f"controller {controller} (epoch {status.controller_epoch})   quorum leader {leader}   "
+        f"{status.topics} topics, {status.partitions} partitions",
+        f"offline {len(status.offline_partitions)}   "
+        f"under-replicated {len(status.under_replicated_partitions)}   "
+        f"under min ISR {len(status.under_min_isr_partitions)}",
+        "",
+        *_table(_HEAD, [_broker_row(one) for one in brokers]),
+        "",
+        *_table(_TOPIC_HEAD, [_topic_row(one) for one in topics]),
+        *(f"alert: {alert}" for alert in status.alerts),
+    ]
+
+
+def _broker_row(one: BrokerRates) -> tuple[str, ...]:
+    return (
+        str(one.id),
+        str(one.leaders),
+        str(one.replicas),
+        str(one.under_replicated),
+        f"{size(one.bytes_in)}/s",
+        f"{size(one.bytes_out)}/s",
+        f"{one.records_in:,.0f}/s",
+        f"{one.requests:,.0f}/s",
+        f"{one.produce_ms:.1f} ms",
+    )
+
+
+def _topic_row(one: TopicRates) -> tuple[str, ...]:
+    rates = (f"{size(one.bytes_in)}/s", f"{size(one.bytes_out)}/s", f"{one.records_in:,.0f}/s")
+    return (one.topic, *rates)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first column to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        )
+        for row in (head, *rows)
+    ]
+
+
+def size(count: float) -> str:
+    """12.3 MB."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"

@@ -1,0 +1,71 @@
+"""The page that Prometheus scrapes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from metadata_log.configuration import ConfigError
+from metadata_log.types import Endpoint
+from quorum.metrics.endpoint import REQUEST_BYTES_MAX, MetricsEndpoint, metrics_listener
+from quorum.metrics.family import Family, Kind, Metrics, Sample
+
+FAMILY = Family("quorate_answer", Kind.GAUGE, "Test", "Answer", "Of everything.")
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[Endpoint]:
+    metrics = Metrics()
+    metrics.add(lambda: [Sample(FAMILY, 42)])
+    endpoint = MetricsEndpoint(metrics.gathered)
+    yield await endpoint.start(Endpoint("127.0.0.1", 0))
+    await endpoint.stop()
+
+
+async def ask(address: Endpoint, request: bytes) -> tuple[bytes, bytes]:
+    """The status line and the body."""
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.partition(b"\r\n")[0], body
+
+
+async def test_figures_are_at_metrics(address: Endpoint) -> None:
+    status, body = await ask(address, b"GET /metrics?x=1 HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert status == b"HTTP/1.1 200 OK"
+    assert b"\nquorate_answer 42.0\n" in body
+
+
+async def test_a_head_has_no_body(address: Endpoint) -> None:
+    assert await ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n") == (b"HTTP/1.1 200 OK", b"")
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed"),
+    ],
+)
+async def test_anything_else_is_told_where_they_are(
+    address: Endpoint, request_head: bytes, status: bytes
+) -> None:
+    assert await ask(address, request_head) == (status, b"figures are at /metrics\n")
+
+
+@pytest.mark.parametrize("junk", [b"x" * (2 * REQUEST_BYTES_MAX), b"\x16\x03\x01\r\n\r\n"])
+async def test_junk_costs_nothing_but_its_connection(address: Endpoint, junk: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        await ask(address, junk)
+    status, _ = await ask(address, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert status == b"HTTP/1.1 200 OK"
+
+
+def test_a_listener_that_is_no_address_is_refused() -> None:
+    assert metrics_listener("") is None
+    assert metrics_listener("127.0.0.1:9464") == Endpoint("127.0.0.1", 9464)
+    with pytest.raises(ConfigError, match=r"metrics\.listener=9464: must be host:port"):
+        metrics_listener("9464")

@@ -1,0 +1,63 @@
+"""What a broker tells of its partitions, as things happen to them."""
+
+import asyncio
+
+from broker.metrics import replicas
+from broker.metrics.replicas import replica_samples
+from broker.replication.api import FetchWant
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+from quorum.metrics.family import Family
+from tests.support.broker_replicas import BrokerReplicas
+from tests.support.replica_cluster import batch
+
+
+def figure(broker: BrokerReplicas, family: Family, *labels: str) -> object:
+    (value,) = (
+        sample.value
+        for sample in replica_samples(broker.manager.table)
+        if sample.family is family and sample.labels == labels
+    )
+    return value
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_traffic_is_counted_by_topic() -> None:
+    broker = await BrokerReplicas().start()
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    records = batch("a", "b", "c")
+    waiting = asyncio.ensure_future(broker.produce("orders", records))
+    await settle()
+    broker.store.flush()
+    await waiting
+    want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
+    (fetched,) = await broker.manager.fetch([want], max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+    assert figure(broker, replicas.BYTES_IN, "orders") == len(records)
+    assert figure(broker, replicas.RECORDS_IN, "orders") == 3
+    assert figure(broker, replicas.BYTES_OUT, "orders") == fetched.size == len(records)
+    assert figure(broker, replicas.LOG_END, "orders", "0") == 3
+    assert figure(broker, replicas.HIGH_WATERMARK, "orders", "0") == 3
+    assert figure(broker, replicas.LOG_SIZE, "orders", "0") == len(records)
+    await broker.close()
+
+
+async def test_partitions_in_trouble_are_counted() -> None:
+    broker = await BrokerReplicas(min_insync_replicas=2).start()
+    await broker.lead("whole")
+    await broker.lead("small", isr=(1, 2))
+    await broker.lead("refuses", isr=(1,))
+    await broker.command("followed", leader=2)
+    outcome = await broker.produce("refuses", batch("a"))
+    assert outcome.error_code == errors_pb2.NOT_ENOUGH_REPLICAS
+    assert figure(broker, replicas.PARTITIONS) == 4
+    assert figure(broker, replicas.LEADERS) == 3
+    assert figure(broker, replicas.UNDER_REPLICATED) == 2
+    assert figure(broker, replicas.AT_MIN_ISR) == 1
+    assert figure(broker, replicas.UNDER_MIN_ISR) == 1
+    assert figure(broker, replicas.PRODUCES_REFUSED, "refuses") == 1
+    assert figure(broker, replicas.PRODUCES_REFUSED, "whole") == 0
+    await broker.close()
