@@ -18,6 +18,7 @@ from quorate.spark.reading.planning import (
     check_partitions_named,
     plan_ranges,
     select_partitions,
+    spread_over_leaders,
 )
 from quorate.spark.reading.resolving import Resolver, questions_for
 
@@ -45,7 +46,9 @@ class QuorateReader(DataSourceReader):
             check_partitions_named(partitions, options)
             questions = questions_for(partitions, now_ms, options.starting, options.ending)
             resolver = Resolver(ask_offsets(cluster, questions), now_ms)
-            ranges = plan_ranges(partitions, topics, options, resolver)
+            ranges = spread_over_leaders(
+                plan_ranges(partitions, topics, options, resolver), cluster.leader_of
+            )
         return [InputPartition(offsets) for offsets in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

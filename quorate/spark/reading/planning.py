@@ -5,10 +5,11 @@ log is to be refused here, on the driver, with a message that names partition an
 not after half a job.
 """
 
+import heapq
 import itertools
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
@@ -106,20 +107,40 @@ def split_ranges(
 ) -> list[OffsetRange]:
     """Split evenly until no range is larger than ``max_size`` and there are ``min_ranges``.
 
-    The number of ranges for ``min_ranges`` is approximate: each is split in proportion to its size.
+    What has the largest pieces is split further first, so that no task has much more to do than
+    the others. There are fewer than ``min_ranges`` only if there are fewer offsets.
     """
     pieces = [-(-offsets.size // max_size) if max_size else 1 for offsets in ranges]
-    if min_ranges is not None and sum(pieces) < min_ranges:
-        total = sum(offsets.size for offsets in ranges)
-        pieces = [
-            min(offsets.size, max(count, round(min_ranges * offsets.size / total)))
-            for offsets, count in zip(ranges, pieces, strict=True)
-        ]
+    largest_first = [
+        (-offsets.size / count, index)
+        for index, (offsets, count) in enumerate(zip(ranges, pieces, strict=True))
+    ]
+    heapq.heapify(largest_first)
+    missing = min(min_ranges or 0, sum(offsets.size for offsets in ranges)) - sum(pieces)
+    for _ in range(missing):
+        _, index = largest_first[0]
+        pieces[index] += 1
+        heapq.heapreplace(largest_first, (-ranges[index].size / pieces[index], index))
     return [
         piece
         for offsets, count in zip(ranges, pieces, strict=True)
         for piece in _split(offsets, count)
     ]
+
+
+def spread_over_leaders(
+    ranges: Sequence[OffsetRange], leader_of: Callable[[TopicPartition], str | None]
+) -> list[OffsetRange]:
+    """Neighbours from different leaders, as far as it goes; the largest of each leader first.
+
+    Spark starts tasks in this order: those that run at the same time then ask different brokers,
+    and the one that takes longest is not the last to start.
+    """
+    by_leader: dict[str | None, list[OffsetRange]] = {}
+    for offsets in sorted(ranges, key=lambda offsets: -offsets.size):
+        by_leader.setdefault(leader_of(offsets.topic_partition), []).append(offsets)
+    turns = itertools.zip_longest(*by_leader.values())
+    return [offsets for turn in turns for offsets in turn if offsets is not None]
 
 
 def _split(offsets: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
@@ -135,25 +156,32 @@ def _range_of(
     starting, ending = options.starting.at(partition), options.ending.at(partition)
     start = resolver.resolve(starting, partition, absent_is_latest=options.absent_start_is_latest)
     end = resolver.resolve(ending, partition, absent_is_latest=True)
+    if not (first <= start <= behind_last and first <= end <= behind_last):
+        if options.fail_on_data_loss:
+            raise RangeUnavailable(
+                f"{_refusal(partition, start, end, first, behind_last)}. Choose offsets within it, "
+                "or set failOnDataLoss=false to read what is left"
+            )
+        _logger.warning(
+            "%s; reading what is left (failOnDataLoss=false)",
+            _refusal(partition, start, end, first, behind_last),
+        )
+        start = min(max(start, first), behind_last)
+        end = min(max(end, start), behind_last)
     if start > end:
         if not (is_relative(starting) or is_relative(ending)):
             raise OptionError(
                 f"the range of {partition} would start at {start}, after its end {end}"
             )
         start = end
-    if first <= start and end <= behind_last:
-        return OffsetRange(partition, start, end, topic_id)
-    refusal = (
+    return OffsetRange(partition, start, end, topic_id)
+
+
+def _refusal(partition: TopicPartition, start: int, end: int, first: int, behind_last: int) -> str:
+    return (
         f"range [{start}, {end}) of topic {partition.topic} partition {partition.partition} is "
         f"not available: the log holds [{first}, {behind_last})"
     )
-    if options.fail_on_data_loss:
-        raise RangeUnavailable(
-            f"{refusal}. Choose offsets within it, or set failOnDataLoss=false to read what is left"
-        )
-    _logger.warning("%s; reading what is left (failOnDataLoss=false)", refusal)
-    start = min(max(start, first), behind_last)
-    return OffsetRange(partition, start, min(max(end, start), behind_last), topic_id)
 
 
 def _assigned_partitions(

@@ -16,6 +16,7 @@ from quorate.spark.reading.planning import (
     plan_ranges,
     select_partitions,
     split_ranges,
+    spread_over_leaders,
 )
 from quorate.spark.reading.resolving import Resolver, questions_for
 
@@ -100,8 +101,23 @@ def test_d2_ranges_are_exactly_what_the_options_say(
     assert plan(given) == expected
 
 
-@pytest.mark.parametrize(("start", "end"), [(9, 50), (0, 100), (10, 101), (101, 102)])
-def test_a_range_outside_the_log_names_partition_and_available_range(start: int, end: int) -> None:
+@pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [
+        (9, 50, (10, 50)),
+        (0, 100, (10, 100)),
+        (0, 10, None),
+        (3, 7, None),
+        (10, 101, (10, 100)),
+        (60, 200, (60, 100)),
+        (100, 101, None),
+        (101, 102, None),
+        (5, 300, (10, 100)),
+    ],
+)
+def test_a_range_outside_the_log_names_partition_and_available_range(
+    start: int, end: int, left: tuple[int, int] | None
+) -> None:
     given = {
         "assign": '{"a":[0]}',
         "startingOffsets": f'{{"a":{{"0":{start}}}}}',
@@ -110,14 +126,28 @@ def test_a_range_outside_the_log_names_partition_and_available_range(start: int,
     message = rf"range \[{start}, {end}\) of topic a partition 0 .* the log holds \[10, 100\)"
     with pytest.raises(RangeUnavailable, match=message):
         plan(given)
-    clipped = [(A0, max(start, 10), min(end, 100))] if start < 100 else []
-    assert plan({**given, "failOnDataLoss": "false"}) == clipped
+    assert plan({**given, "failOnDataLoss": "false"}) == ([(A0, *left)] if left else [])
 
 
-def test_start_behind_the_end_of_the_log_is_refused() -> None:
+def test_a_start_behind_the_log_is_outside_of_it() -> None:
     given = {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":101}}'}
-    with pytest.raises(OptionError, match="a-0 would start at 101, after its end 100"):
+    with pytest.raises(RangeUnavailable, match=r"range \[101, 100\) .* the log holds \[10, 100\)"):
         plan(given)
+    assert plan({**given, "failOnDataLoss": "false"}) == []
+
+
+def test_an_end_before_the_log_is_outside_of_it() -> None:
+    given = {"assign": '{"a":[0]}', "endingOffsets": '{"a":{"0":5}}'}
+    with pytest.raises(RangeUnavailable, match=r"range \[10, 5\) .* the log holds \[10, 100\)"):
+        plan(given)
+    assert plan({**given, "failOnDataLoss": "false"}) == []
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_start_after_the_end_is_a_mistake_whatever_is_lost(fail: str) -> None:
+    given = {"subscribe": "b", "startingTimestamp": "9", "endingTimestamp": "5"}
+    with pytest.raises(OptionError, match="b-0 would start at 30, after its end 20"):
+        plan({**given, "failOnDataLoss": fail}, {(B0, 5): 20, (B0, 9): 30})
 
 
 @pytest.mark.parametrize(
@@ -191,6 +221,10 @@ def test_offsets_name_exactly_the_partitions_subscribed_to(starting: str, messag
         ([10, 1], None, 4, [3, 3, 4, 1]),
         ([10, 10], 4, None, [5, 5, 5, 5]),
         ([90, 10], 10, None, [10] * 10),
+        ([10, 10, 10], 5, None, [5, 5, 5, 5, 10]),
+        ([100, 1], 4, None, [33, 33, 34, 1]),
+        ([1000, 7, 3], 9, 400, [142, 143, 143, 143, 143, 143, 143, 7, 3]),
+        ([3, 2], 99, None, [1] * 5),
         ([2], 10, None, [1, 1]),
         ([10, 10], 1, None, [10, 10]),
         ([8], 2, 2, [2, 2, 2, 2]),
@@ -208,3 +242,22 @@ def test_splitting(
         assert own[0].start == whole.start
         assert own[-1].end == whole.end
         assert all(a.end == b.start for a, b in itertools.pairwise(own))
+
+
+@pytest.mark.parametrize(
+    ("leaders", "sizes", "expected"),
+    [
+        ("AB", [5, 5, 5, 5], [0, 1, 2, 3]),
+        ("A", [5, 9, 5], [1, 0, 2]),
+        ("AABB", [5, 5, 5, 5], [0, 2, 1, 3]),
+        ("AABB", [1, 9, 5, 2], [1, 2, 0, 3]),
+        ("AAAB", [1, 1, 1, 1], [0, 3, 1, 2]),
+        ("", [], []),
+    ],
+)
+def test_neighbours_have_different_leaders_and_the_largest_come_first(
+    leaders: str, sizes: list[int], expected: list[int]
+) -> None:
+    ranges = [OffsetRange(TopicPartition("a", n), 0, size) for n, size in enumerate(sizes)]
+    spread = spread_over_leaders(ranges, lambda tp: leaders[tp.partition % len(leaders)])
+    assert [offsets.topic_partition.partition for offsets in spread] == expected
