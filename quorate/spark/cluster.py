@@ -13,6 +13,7 @@ import grpc
 
 from quorate.client.bootstrap import BootstrapError, discover, format_address
 from quorate.client.security import Securities
+from quorate.spark.errors import CallRefused
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.retries import Retries
 from quorate_proto.v1.errors_pb2 import (
@@ -82,6 +83,11 @@ class OffsetQuestion(NamedTuple):
     timestamp_ms: int
 
 
+class _Topic(NamedTuple):
+    topic_id: bytes
+    partitions: int
+
+
 class RangeCall(Protocol):
     """A running ``RangeRead.Read``: its raw frames."""
 
@@ -104,7 +110,7 @@ class ClusterClient:
         self._addresses: list[str] = []
         self._channels: dict[str, grpc.Channel] = {}
         self._leaders: dict[TopicPartition, str] = {}
-        self._topic_ids: dict[str, bytes] = {}
+        self._topics: dict[str, _Topic] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +177,13 @@ class ClusterClient:
 
     def topic_id(self, topic: str) -> bytes | None:
         """The id of the topic of that name as last heard; None if there is none."""
-        return self._topic_ids.get(topic)
+        known = self._topics.get(topic)
+        return None if known is None else known.topic_id
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether the cluster has the partition, as last heard from a broker that should know."""
+        known = self._topics.get(partition.topic)
+        return known is not None and partition.partition < known.partitions
 
     def open_range(self, leader: str, request: RangeReadRequest) -> RangeCall:
         """The raw frames of ``RangeRead.Read``; cancel it when done."""
@@ -221,9 +233,9 @@ class ClusterClient:
         # Who answered is asked first the next time: not a broker that hangs, again and again.
         self._addresses = [responder, *others]
         for topic in response.topics:
-            self._topic_ids.pop(topic.topic, None)
+            self._topics.pop(topic.topic, None)
             if not topic.error_code:
-                self._topic_ids[topic.topic] = topic.topic_id
+                self._topics[topic.topic] = _Topic(topic.topic_id, len(topic.partitions))
             for described in topic.partitions:
                 partition = TopicPartition(topic.topic, described.partition)
                 self._leaders.pop(partition, None)
@@ -305,6 +317,10 @@ def reason_of(error: Exception) -> str:
 
 
 def raise_if_permanent(error: Exception) -> None:
-    """Pass on a failure that no retry can heal."""
+    """Pass on a failure that no retry can heal.
+
+    Raises:
+        CallRefused: who we are, what we may, or what we asked for.
+    """
     if isinstance(error, grpc.Call) and error.code() in PERMANENT_STATUSES:
-        raise error
+        raise CallRefused(reason_of(error)) from error

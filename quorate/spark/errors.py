@@ -18,7 +18,7 @@ class SchemaError(QuorateSourceError, ValueError):
 
 
 class UnknownTopic(QuorateSourceError, LookupError):
-    """A topic or partition that the cluster does not have."""
+    """A topic or partition that the cluster does not have, or no longer."""
 
 
 class RangeUnavailable(QuorateSourceError, LookupError):
@@ -39,3 +39,7 @@ class CorruptBatch(QuorateSourceError, ValueError):
 
 class ClusterUnavailable(QuorateSourceError, ConnectionError):
     """No answer within the retries allowed; the message names who was asked, and for what."""
+
+
+class CallRefused(QuorateSourceError, PermissionError):
+    """A broker refused a call for good: certificates, user, rights, or what it does not serve."""

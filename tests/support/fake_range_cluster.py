@@ -79,6 +79,8 @@ class FakeRangeCluster:
         """Called whenever a broker is asked for topics and leaders."""
         self.uninformed: set[int] = set()
         """Brokers that have just started: they know of no topic and no broker yet."""
+        self.removed: set[TopicPartition] = set()
+        """Partitions that are there no longer, though their log still is."""
         self._batches_per_frame = batches_per_frame
         self._servers: dict[int, grpc.Server] = {}
         self._ports: dict[int, int] = {}
@@ -187,7 +189,7 @@ class FakeRangeCluster:
             partitions=[
                 PartitionDescription(partition=tp.partition, leader=log.leader)
                 for tp, log in sorted(self.logs.items())
-                if tp.topic == name
+                if tp.topic == name and tp not in self.removed
             ],
         )
 

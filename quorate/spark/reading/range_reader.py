@@ -70,17 +70,19 @@ class RangeReader:
 
         Raises:
             RangeUnavailable: the log no longer holds all of it (and failOnDataLoss is on).
-            UnknownTopic: the topic was deleted and created anew since the range was planned.
+            UnknownTopic: the topic was deleted since the range was planned, and perhaps created
+                anew (and failOnDataLoss is on).
             ClusterUnavailable: no leader answered within the retries.
             CorruptBatch: names topic, partition and offset.
         """
         partition = self._range.topic_partition
         while self._decoder.next_offset < self._end:
-            self._refuse_another_topic()
+            if self._is_another_topic():
+                return
             leader = self._cluster.leader_of(partition)
             try:
                 if leader is None:
-                    raise _TryAgain("the partition has no leader, or no longer exists")
+                    raise _TryAgain("the partition has no leader")
                 yield from self._read_from(leader)
             except (_TryAgain, TimeoutError, grpc.RpcError) as error:
                 raise_if_permanent(error)
@@ -89,18 +91,33 @@ class RangeReader:
     def _try_again(self, leader: str | None, reason: str) -> None:
         attempt = f"reading {self._range} at offset {self._decoder.next_offset} from {leader}"
         _logger.info("%s: %s; asking again", attempt, reason)
-        self._retries.pause(attempt, reason)
-        self._cluster.refresh([self._range.topic_partition])
+        try:
+            self._retries.pause(attempt, reason)
+        except ClusterUnavailable:
+            # A broker that has just started knows no topic: only patience tells that one is gone.
+            if self._cluster.exists(self._range.topic_partition):
+                raise
+            self._lose_topic(f"{self._range.topic_partition} is no longer there ({reason})")
+        else:
+            self._cluster.refresh([self._range.topic_partition])
 
-    def _refuse_another_topic(self) -> None:
+    def _is_another_topic(self) -> bool:
         """A topic of the same name but another id holds other records at the same offsets."""
         topic, planned = self._range.topic_partition.topic, self._range.topic_id
         current = self._cluster.topic_id(topic)
-        if planned and current is not None and current != planned:
-            raise UnknownTopic(
-                f"topic {topic} was deleted and created anew since the query was planned: its id "
-                f"was {planned.hex()} and is {current.hex()}"
-            )
+        if not planned or current in (None, planned):
+            return False
+        self._lose_topic(
+            f"topic {topic} was deleted and created anew since the query was planned: its id "
+            f"was {planned.hex()} and is {current and current.hex()}"
+        )
+        return True
+
+    def _lose_topic(self, refusal: str) -> None:
+        if self._policy.fail_on_data_loss:
+            raise UnknownTopic(f"{refusal}. failOnDataLoss=false reads on without it")
+        _logger.warning("%s; nothing more of %s (failOnDataLoss=false)", refusal, self._range)
+        self._end = self._decoder.next_offset
 
     def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
         """One stream, until its end; whether the range is complete is for the caller to see."""

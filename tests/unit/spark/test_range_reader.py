@@ -27,7 +27,7 @@ from quorate_proto.v1.errors_pb2 import (
 )
 from quorate_proto.v1.replication_pb2 import RangeHeader
 from tests.support.fake_range_cluster import EndStream, FakeRangeCluster, FrameAbout
-from tests.support.record_batches import Record
+from tests.support.record_batches import Record, encode_batch
 
 ORDERS = TopicPartition("orders", 0)
 SCHEMA = pa.schema([("offset", pa.int64())])
@@ -242,6 +242,45 @@ def test_a_topic_created_anew_is_noticed(cluster: FakeRangeCluster) -> None:
     cluster.before_frame = fail_once_at(3, recreate)  # type: ignore[assignment]
     with pytest.raises(UnknownTopic, match="orders was deleted and created anew"):
         Reading(cluster).offsets(0, 100, topic_id=planned)
+    recreated = Reading(cluster, fail_on_data_loss=False)
+    assert recreated.offsets(0, 100, topic_id=planned) == []
+
+
+def test_a_topic_deleted_during_the_read_is_data_loss(cluster: FakeRangeCluster) -> None:
+    planned = cluster.topic_ids["orders"]
+
+    def delete() -> RangeHeader:
+        del cluster.topic_ids["orders"]
+        return RangeHeader(error_code=UNKNOWN_TOPIC_OR_PARTITION)
+
+    cluster.before_frame = fail_once_at(3, delete)  # type: ignore[assignment]
+    reading = Reading(cluster, fail_on_data_loss=False)
+    assert reading.offsets(0, 100, topic_id=planned) == list(range(30))
+    assert reading.pauses == [0.1, 0.2, 0.4]
+    with pytest.raises(UnknownTopic, match=r"orders-0 is no longer there .*failOnDataLoss=false"):
+        Reading(cluster).offsets(0, 100, topic_id=planned)
+
+
+def test_a_partition_that_was_removed_is_data_loss(cluster: FakeRangeCluster) -> None:
+    def remove() -> RangeHeader:
+        cluster.logs[TopicPartition("orders", 0)].leader = 7
+        cluster.removed.add(ORDERS)
+        return RangeHeader(error_code=UNKNOWN_TOPIC_OR_PARTITION)
+
+    cluster.before_frame = fail_once_at(3, remove)  # type: ignore[assignment]
+    assert Reading(cluster, fail_on_data_loss=False).offsets(0, 100) == list(range(30))
+
+
+def test_a_topic_that_grows_during_the_read_is_the_same(cluster: FakeRangeCluster) -> None:
+    def grow() -> RangeHeader:
+        log = cluster.logs[ORDERS]
+        cluster.add("orders", 1, [[Record(0)]])
+        log.batches.append((100, 101, encode_batch([Record(100)])))
+        log.high_watermark = 101
+        return RangeHeader(error_code=NOT_LEADER_OR_FOLLOWER)
+
+    cluster.before_frame = fail_once_at(3, grow)  # type: ignore[assignment]
+    assert Reading(cluster).offsets(0, 100) == list(range(100))
 
 
 def test_other_errors_are_told_at_once(cluster: FakeRangeCluster) -> None:
