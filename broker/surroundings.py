@@ -61,13 +61,6 @@ class Quorum(Sessions, QuorumView, Protocol):
     async def close(self) -> None:
         """End the session."""
 
-    async def read_offset(self) -> MetadataOffset:
-        """An offset that covers everything acknowledged before this call.
-
-        Raises:
-            QuorumUnavailable: no voter could tell.
-        """
-
     def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
         """Events from ``from_offset`` on, in order, reconnecting by itself."""
 

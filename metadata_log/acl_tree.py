@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import TypedDict
 
 from metadata_log.acls import AclOperation, AclPattern, AclPermission, PatternType, ResourceType
+from metadata_log.draft import Draft
 from metadata_log.image import Image
 
 
@@ -21,13 +22,13 @@ def names_below(
     """Names below ``/acls`` and ``below``: types, then kinds of pattern, then resources."""
     if len(below) > 2:
         return None
-    paths = {_path(pattern, quoted) for pattern in image.acls}
+    paths = {parts_of(pattern, quoted) for pattern in image.acls}
     found = {path[len(below)] for path in paths if path[: len(below)] == below}
     return sorted(found) or (None if below else [])
 
 
 def value_below(
-    image: Image, below: tuple[str, ...], unquoted: Callable[[str], str]
+    image: Image | Draft, below: tuple[str, ...], unquoted: Callable[[str], str]
 ) -> AclNode | None:
     """Kafka's content of the node."""
     if len(below) != 3:
@@ -51,7 +52,8 @@ def value_below(
     }
 
 
-def _path(pattern: AclPattern, quoted: Callable[[str], str]) -> tuple[str, str, str]:
+def parts_of(pattern: AclPattern, quoted: Callable[[str], str]) -> tuple[str, str, str]:
+    """The way to a pattern's entries, below ``/acls``."""
     return (
         _name(ResourceType, pattern.resource_type),
         _name(PatternType, pattern.pattern_type),

@@ -460,6 +460,10 @@ _KINDS: Final = {
 }
 
 
+KINDS: Final = frozenset(_KINDS.values())
+"""All there are, by name."""
+
+
 def kind_of(record: Record) -> str:
     """Its kind as watches name it: "isr_change"."""
     return _KINDS[type(record)]

@@ -26,6 +26,7 @@ from metadata_log.record_codec import (
 )
 from metadata_log.records import SessionSilence
 from metadata_log.snapshot_builder import FORMAT, InvalidSnapshot, SnapshotBuilder
+from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import metadata_pb2 as pb
 
 _LENGTH_BYTES: Final = 4
@@ -55,6 +56,19 @@ def decode_snapshot(chunks: Iterable[bytes]) -> Image:
     for record in _unframed(chunks):
         builder.add(record)
     return builder.finish()
+
+
+def snapshot_offset(chunks: Iterable[bytes]) -> MetadataOffset:
+    """Of which offset the snapshot in ``chunks`` is, from its beginning: the rest is not looked at.
+
+    Raises:
+        InvalidSnapshot: it does not begin as one.
+    """
+    for record in _unframed(chunks):
+        if record.HasField("header"):
+            return MetadataOffset(record.header.offset)
+        break
+    raise InvalidSnapshot("the snapshot does not begin with its header")
 
 
 def _frame(chunk: bytearray, record: pb.SnapshotRecord) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from metadata_log import acl_tree, tree_values
 from metadata_log.client_quotas import QuotaEntity
 from metadata_log.image import Image
-from metadata_log.tree_values import Below, Value
+from metadata_log.tree_values import Below, Readable, Value
 
 
 def children(image: Image, path: str) -> list[str] | None:
@@ -25,7 +25,7 @@ def children(image: Image, path: str) -> list[str] | None:
     return sorted(between) or None
 
 
-def value_at(image: Image, path: str) -> Value | None:
+def value_at(image: Readable, path: str) -> Value | None:
     """What is recorded at ``path``; None: nothing, or only a place for what lies below."""
     place, below = _place(_parts(path))
     return None if place is None else place.value(image, below)
@@ -51,16 +51,16 @@ class _Place(NamedTuple):
     """A part of the tree that is filled in one way."""
 
     names: Callable[[Image, Below], list[str] | None]
-    value: Callable[[Image, Below], Value | None]
+    value: Callable[[Readable, Below], Value | None]
 
 
-def _record(value: Callable[[Image], Value | None]) -> _Place:
+def _record(value: Callable[[Readable], Value | None]) -> _Place:
     """One record, with nothing below."""
     return _Place(lambda image, below: None, lambda image, below: None if below else value(image))
 
 
 def _table(
-    names: Callable[[Image], Iterable[str]], value: Callable[[Image, str], Value | None]
+    names: Callable[[Image], Iterable[str]], value: Callable[[Readable, str], Value | None]
 ) -> _Place:
     """Records by name."""
     return _Place(
@@ -72,7 +72,7 @@ def _table(
 def _tables(
     outer: Callable[[Image], Iterable[str]],
     inner: Callable[[Image, str], Iterable[str]],
-    value: Callable[[Image, str, str], Value | None],
+    value: Callable[[Readable, str, str], Value | None],
 ) -> _Place:
     """Tables by name."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from metadata_log.client_quotas import QuotaEntity
+from metadata_log.draft import Draft
 from metadata_log.image import Broker, EntityKey, Image, Partition, Reassignment, ScramKey
 from metadata_log.readable import readable
 from metadata_log.rules.scram import MECHANISMS
@@ -21,6 +22,9 @@ Value = Any
 
 Below = tuple[str, ...]
 """Parts of a path below the place in question."""
+
+Readable = Image | Draft
+"""What lies at a place is told of an image, and of one that is still being drafted."""
 
 
 def numbers(keys: Iterable[int]) -> list[str]:
@@ -35,11 +39,11 @@ def unquoted(name: str) -> str:
     return "" if name == DEFAULT_ENTITY else unquote(name)
 
 
-def partition_at(image: Image, name: str, number: str) -> Partition | None:
+def partition_at(image: Readable, name: str, number: str) -> Partition | None:
     return image.partition(TopicPartition(name, int(number))) if number.isdecimal() else None
 
 
-def controller(image: Image) -> Value | None:
+def controller(image: Readable) -> Value | None:
     """Kafka's content of the node, timestamp as text (E1)."""
     holder = image.controller
     if holder is None:
@@ -47,7 +51,7 @@ def controller(image: Image) -> Value | None:
     return {"version": 1, "brokerid": holder.broker_id, "timestamp": str(holder.timestamp_ms)}
 
 
-def broker_at(image: Image, number: str) -> Value | None:
+def broker_at(image: Readable, number: str) -> Value | None:
     broker = image.brokers.get(BrokerId(int(number))) if number.isdecimal() else None
     return None if broker is None else _broker(broker)
 
@@ -70,7 +74,7 @@ def _broker(broker: Broker) -> Value:
     }
 
 
-def _topic(image: Image, name: str) -> Value | None:
+def _topic(image: Readable, name: str) -> Value | None:
     topic = image.topics.get(name)
     if topic is None:
         return None
@@ -97,17 +101,17 @@ def names_below_topics(image: Image, below: Below) -> list[str] | None:
     return None
 
 
-def value_below_topics(image: Image, below: Below) -> Value | None:
+def value_below_topics(image: Readable, below: Below) -> Value | None:
     match below:
         case (name,):
             return _topic(image, name)
         case (name, number, "leaderAndISR"):
             partition = partition_at(image, name, number)
-            return None if partition is None else _leader_and_isr(partition)
+            return None if partition is None else leader_and_isr(partition)
     return None
 
 
-def _leader_and_isr(partition: Partition) -> Value:
+def leader_and_isr(partition: Partition) -> Value:
     return {
         "leader": partition.leader,
         "leader_epoch": partition.leader_epoch,
@@ -118,7 +122,7 @@ def _leader_and_isr(partition: Partition) -> Value:
     }
 
 
-def deletion_at(image: Image, name: str) -> Value | None:
+def deletion_at(image: Readable, name: str) -> Value | None:
     deletion = image.deletions.get(name)
     if deletion is None:
         return None
@@ -133,12 +137,14 @@ def added_numbers(image: Image, name: str) -> list[str]:
     return numbers(range(first, first + len(pending.replicas)))
 
 
-def addition(image: Image, name: str, number: str) -> Value | None:
-    if number not in added_numbers(image, name):
+def addition(image: Readable, name: str, number: str) -> Value | None:
+    pending = image.additions.get(name)
+    if pending is None or not number.isdecimal():
         return None
-    pending = image.additions[name]
-    replicas = pending.replicas[int(number) - pending.first_partition]
-    return {"replicas": replicas, "version": pending.version}
+    place = int(number) - pending.first_partition
+    if not 0 <= place < len(pending.replicas):
+        return None
+    return {"replicas": pending.replicas[place], "version": pending.version}
 
 
 def removed_numbers(image: Image, name: str) -> list[str]:
@@ -148,13 +154,14 @@ def removed_numbers(image: Image, name: str) -> list[str]:
     return numbers(range(pending.first_partition, len(topic.partitions)))
 
 
-def removal(image: Image, name: str, number: str) -> Value | None:
-    if number not in removed_numbers(image, name):
+def removal(image: Readable, name: str, number: str) -> Value | None:
+    pending = image.removals.get(name)
+    if pending is None or partition_at(image, name, number) is None:
         return None
-    return {"version": image.removals[name].version}
+    return {"version": pending.version} if int(number) >= pending.first_partition else None
 
 
-def reassignment_at(image: Image, name: str, number: str) -> Value | None:
+def reassignment_at(image: Readable, name: str, number: str) -> Value | None:
     if not number.isdecimal():
         return None
     pending = image.reassignment(TopicPartition(name, int(number)))
@@ -165,7 +172,7 @@ def config_names(image: Image, entity_type: str) -> list[str]:
     return sorted(quoted(name) for one, name in image.configs if one == entity_type)
 
 
-def config(image: Image, entity_type: str, name: str) -> Value | None:
+def config(image: Readable, entity_type: str, name: str) -> Value | None:
     values = image.configs.get(EntityKey((entity_type, unquoted(name))))
     return None if values is None else dict(sorted(values.items()))
 
@@ -179,7 +186,7 @@ def scram_mechanisms(image: Image, user: str) -> list[str]:
     return [MECHANISMS[mechanism] for mechanism in sorted(own)]
 
 
-def scram(image: Image, user: str, mechanism: str) -> Value | None:
+def scram(image: Readable, user: str, mechanism: str) -> Value | None:
     """No more than that it is there: what is stored is as good as a password to a guesser."""
     known = [number for number, name in MECHANISMS.items() if name == mechanism]
     for number in known:
@@ -189,7 +196,7 @@ def scram(image: Image, user: str, mechanism: str) -> Value | None:
     return None
 
 
-def token_at(image: Image, token_id: str) -> Value | None:
+def token_at(image: Readable, token_id: str) -> Value | None:
     token = image.tokens.get(token_id)
     if token is None:
         return None
@@ -204,7 +211,7 @@ def token_at(image: Image, token_id: str) -> Value | None:
     }
 
 
-def pipeline_at(image: Image, name: str) -> Value | None:
+def pipeline_at(image: Readable, name: str) -> Value | None:
     pipeline = image.pipelines.get(name)
     return None if pipeline is None else readable(pipeline)
 
@@ -228,7 +235,7 @@ def clients_with_quotas(image: Image, user: str | None) -> list[str]:
     return sorted(map(quoted, clients))
 
 
-def value_below_quotas_of_users(image: Image, below: Below) -> Value | None:
+def value_below_quotas_of_users(image: Readable, below: Below) -> Value | None:
     match below:
         case (user,):
             return quotas_of(image, QuotaEntity(user=unquoted(user)))
@@ -237,12 +244,12 @@ def value_below_quotas_of_users(image: Image, below: Below) -> Value | None:
     return None
 
 
-def quotas_of(image: Image, entity: QuotaEntity) -> Value | None:
+def quotas_of(image: Readable, entity: QuotaEntity) -> Value | None:
     values = image.client_quotas.get(entity)
     return None if values is None else dict(sorted(values.items()))
 
 
-def quorum_voters(image: Image) -> Value | None:
+def quorum_voters(image: Readable) -> Value | None:
     voter_set = image.voter_set
     if not voter_set.version:
         return None
@@ -259,7 +266,7 @@ def quorum_voters(image: Image) -> Value | None:
     return {"version": voter_set.version, "voters": voters}
 
 
-def session_at(image: Image, hexed: str) -> Value | None:
+def session_at(image: Readable, hexed: str) -> Value | None:
     try:
         session = image.sessions.get(SessionId(bytes.fromhex(hexed)))
     except ValueError:

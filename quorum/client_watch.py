@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import grpc
@@ -82,29 +83,46 @@ async def read_events(call: Any, start: MetadataOffset) -> AsyncIterator[WatchEv
         grpc.aio.AioRpcError: the voter is gone.
         TimeoutError: it is silent, as no voter that lives is.
     """
-    told_offset = start - 1
-    chunks: list[bytes] = []
     try:
-        while True:
-            async with asyncio.timeout(SILENCE_S):
-                event: Any = await call.read()
-            if not isinstance(event, pb.WatchEvent):
-                return
-            if event.snapshot_chunk:
-                chunks.append(event.snapshot_chunk)
-            elif event.snapshot_done:
-                # Not on the loop: 200,000 partitions hold up everything else for 0.1 s.
-                yield SnapshotLoaded(await asyncio.to_thread(decode_snapshot, chunks))
-                told_offset = event.applied_offset
-                chunks = []
-            elif event.transactions or event.applied_offset > told_offset:
-                told_offset = event.applied_offset
-                yield TransactionsApplied(
-                    [
-                        (MetadataOffset(item.offset), decode_transaction(item.transaction))
-                        for item in event.transactions
-                    ],
-                    MetadataOffset(event.applied_offset),
-                )
+        async with (
+            aclosing(_received(call)) as received,
+            aclosing(decoded(received, start)) as events,
+        ):
+            async for event in events:
+                yield event
     finally:
         call.cancel()
+
+
+async def _received(call: Any) -> AsyncGenerator[pb.WatchEvent, None]:  # noqa: ANN401 - as above
+    while True:
+        async with asyncio.timeout(SILENCE_S):
+            event: Any = await call.read()
+        if not isinstance(event, pb.WatchEvent):
+            return
+        yield event
+
+
+async def decoded(
+    events: AsyncIterator[pb.WatchEvent], start: MetadataOffset
+) -> AsyncGenerator[WatchEvent, None]:
+    """What the events of a watch from ``start`` on mean; heartbeats are left out."""
+    told_offset = start - 1
+    chunks: list[bytes] = []
+    async for event in events:
+        if event.snapshot_chunk:
+            chunks.append(event.snapshot_chunk)
+        elif event.snapshot_done:
+            # Not on the loop: 200,000 partitions hold up everything else for 0.1 s.
+            yield SnapshotLoaded(await asyncio.to_thread(decode_snapshot, chunks))
+            told_offset = event.applied_offset
+            chunks = []
+        elif event.transactions or event.applied_offset > told_offset:
+            told_offset = event.applied_offset
+            yield TransactionsApplied(
+                [
+                    (MetadataOffset(item.offset), decode_transaction(item.transaction))
+                    for item in event.transactions
+                ],
+                MetadataOffset(event.applied_offset),
+            )

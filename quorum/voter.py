@@ -27,7 +27,7 @@ from metadata_log.types import ID_BYTES, MetadataOffset, SessionId
 from quorum.config import QuorumConfig
 from quorum.journal_reading import JournalRange, journal_reader, transactions
 from quorum.log_tail import LogTail
-from quorum.raft.clock import clock_s
+from quorum.raft.clock import clock_s, wall_clock_ms
 from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
 from quorum.raft.node import RaftNode
 from quorum.sessions import HANDOVER_MARGIN_MS, TICK_MS, KeepAlive, SessionTable
@@ -179,7 +179,10 @@ class Voter:
             NotLeader: surely not applied.
             OutcomeLost: may or may not be applied.
         """
-        command = encode_transaction(Transaction(operations=(Operation(records=records),)))
+        operation = Operation(records=records)
+        command = encode_transaction(
+            Transaction(operations=(operation,), timestamp_ms=wall_clock_ms())
+        )
         result: TransactionResult = await self._committed(command)
         return result.offset, result
 

@@ -1,20 +1,31 @@
 """The MetadataView service: a voter's metadata log, for people who reach brokers only.
 
-Passed on as it comes: nothing is decoded here, and what a voter has to say about an offset that it
-no longer keeps reaches whoever asked.
+Passed on as it comes, so that what a voter has to say about an offset that it no longer keeps
+reaches whoever asked; or as changes, for those who do not know how to apply it.
 """
 
-from collections.abc import AsyncIterator, Callable
+import difflib
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc.aio
 
+from broker.control.metadata_changes import changes_between, readable_offsets
 from broker.control.ports import QuorumView
 from broker.errors import KafkaError
 from broker.security.authorizer import Rights
 from metadata_log.acls import AclOperation
+from metadata_log.history import Kinds
+from metadata_log.records import KINDS
+from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import admin_pb2_grpc
+from quorate_proto.v1.admin_pb2 import (
+    MetadataChanges,
+    MetadataChangesRequest,
+    MetadataOffsetsRequest,
+    MetadataOffsetsResponse,
+)
 from quorate_proto.v1.quorum_pb2 import WatchEvent, WatchRequest
 from quorum.errors import QuorumError
 
@@ -35,16 +46,56 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
     async def WatchMetadata(
         self, request: WatchRequest, context: Context
     ) -> AsyncIterator[WatchEvent]:
-        try:
-            self._rights().require_cluster(AclOperation.CLUSTER_ACTION)
-        except KafkaError as error:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.message)
+        await self._require_right(context)
         try:
             async with aclosing(self._quorum.relay_watch(request)) as events:
                 async for event in events:
                     yield event
         except QuorumError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    async def MetadataOffsets(
+        self, request: MetadataOffsetsRequest, context: Context
+    ) -> MetadataOffsetsResponse:
+        await self._require_right(context)
+        await _kinds(request.record_types, context)
+        try:
+            return await readable_offsets(self._quorum)
+        except QuorumError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            raise
+
+    async def ReadMetadataChanges(
+        self, request: MetadataChangesRequest, context: Context
+    ) -> AsyncIterator[MetadataChanges]:
+        await self._require_right(context)
+        kinds = await _kinds(request.record_types, context)
+        start, end = MetadataOffset(request.start_offset), MetadataOffset(request.end_offset)
+        try:
+            async with aclosing(changes_between(self._quorum, start, end, kinds)) as frames:
+                async for frame in frames:
+                    yield frame
+        except QuorumError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    async def _require_right(self, context: Context) -> None:
+        try:
+            self._rights().require_cluster(AclOperation.CLUSTER_ACTION)
+        except KafkaError as error:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.message)
+
+
+async def _kinds(names: Iterable[str], context: Context) -> Kinds:
+    """Kinds of record by name; the call ends if there is none of a name."""
+    kinds = frozenset(names)
+    for name in sorted(kinds - KINDS):
+        nearest = difflib.get_close_matches(name, sorted(KINDS), n=1, cutoff=0)[0]
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"unknown record type {name!r}: did you mean {nearest!r}? "
+            f"The types are {', '.join(sorted(KINDS))}",
+        )
+    return kinds
 
 
 def add_metadata_view_to_server(

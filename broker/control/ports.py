@@ -78,6 +78,13 @@ class QuorumView(Protocol):
 
     async def status(self) -> QuorumStatusResponse: ...
 
+    async def read_offset(self) -> MetadataOffset:
+        """An offset that covers everything acknowledged before this call.
+
+        Raises:
+            quorum.errors.QuorumUnavailable: no voter could tell.
+        """
+
     def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
         """What a voter sends for ``request``, as it comes.
 

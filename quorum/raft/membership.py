@@ -20,7 +20,7 @@ from metadata_log.codec import encode_transaction
 from metadata_log.features import NEWEST_METADATA_VERSION
 from metadata_log.image import VoterSet
 from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
-from quorum.raft.clock import clock_s
+from quorum.raft.clock import clock_s, wall_clock_ms
 from quorum.raft.compaction import CompactingVoter
 from quorum.raft.lease import NEVER
 from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferNotYet, TransferRefused
@@ -100,7 +100,10 @@ class MemberVoter(CompactingVoter):
         record = QuorumVoterSet(
             expected_version=0, voters=voters, metadata_version=NEWEST_METADATA_VERSION
         )
-        return encode_transaction(Transaction(operations=(Operation(records=(record,)),)))
+        operation = Operation(records=(record,))
+        return encode_transaction(
+            Transaction(operations=(operation,), timestamp_ms=wall_clock_ms())
+        )
 
     # -- leadership ------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ def simulated(world: World) -> Iterator[None]:
         (pysyncobj.syncobj, "monotonicTime", clock),
         (pysyncobj.syncobj, "random", draw),
         (quorum.raft.clock, "monotonic", clock),
+        (quorum.raft.clock, "time_ns", lambda: int(clock() * 1e9)),
         (quorum.raft.elections, "random", draw),
         (quorum.raft.snapshot_file, "_make_durable", make_durable),
         (quorum.raft.snapshot_file, "sync_folder", sync_folder),

@@ -42,6 +42,339 @@ ELECTION_UNCLEAN: ElectionType.ValueType  # 1
 Global___ElectionType: typing_extensions.TypeAlias = ElectionType
 
 @typing.final
+class MetadataOffsetsRequest(google.protobuf.message.Message):
+    """Asks for offsets."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECORD_TYPES_FIELD_NUMBER: builtins.int
+    @property
+    def record_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Those that will be asked for: INVALID_ARGUMENT if one is unknown."""
+
+    def __init__(
+        self,
+        *,
+        record_types: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["record_types", b"record_types"]) -> None: ...
+
+Global___MetadataOffsetsRequest: typing_extensions.TypeAlias = MetadataOffsetsRequest
+
+@typing.final
+class MetadataOffsetsResponse(google.protobuf.message.Message):
+    """Offsets that can be read."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EARLIEST_OFFSET_FIELD_NUMBER: builtins.int
+    LATEST_OFFSET_FIELD_NUMBER: builtins.int
+    earliest_offset: builtins.int
+    """First offset whose changes can be told: older ones are in a snapshot alone."""
+    latest_offset: builtins.int
+    """Behind the newest: everything acknowledged before the call lies below."""
+    def __init__(
+        self,
+        *,
+        earliest_offset: builtins.int = ...,
+        latest_offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["earliest_offset", b"earliest_offset", "latest_offset", b"latest_offset"]) -> None: ...
+
+Global___MetadataOffsetsResponse: typing_extensions.TypeAlias = MetadataOffsetsResponse
+
+@typing.final
+class MetadataChangesRequest(google.protobuf.message.Message):
+    """Asks for changes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    START_OFFSET_FIELD_NUMBER: builtins.int
+    END_OFFSET_FIELD_NUMBER: builtins.int
+    RECORD_TYPES_FIELD_NUMBER: builtins.int
+    start_offset: builtins.int
+    """First metadata offset wanted."""
+    end_offset: builtins.int
+    """Behind the last one; waited for if it is not written yet."""
+    @property
+    def record_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Only of these, as "partition_change"; none: of all."""
+
+    def __init__(
+        self,
+        *,
+        start_offset: builtins.int = ...,
+        end_offset: builtins.int = ...,
+        record_types: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["end_offset", b"end_offset", "record_types", b"record_types", "start_offset", b"start_offset"]) -> None: ...
+
+Global___MetadataChangesRequest: typing_extensions.TypeAlias = MetadataChangesRequest
+
+@typing.final
+class PartitionLeaves(google.protobuf.message.Message):
+    """A leaderAndISR with its assigned replicas, before and after changes; in columns of one length."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: builtins.int
+    LEADERS_FIELD_NUMBER: builtins.int
+    LEADER_EPOCHS_FIELD_NUMBER: builtins.int
+    LISTS_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    ISRS_FIELD_NUMBER: builtins.int
+    @property
+    def rows(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which rows of the frame these are of, ascending."""
+
+    @property
+    def leaders(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """-1: none."""
+
+    @property
+    def leader_epochs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Leader epochs."""
+
+    @property
+    def lists(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[quorate_proto.v1.metadata_pb2.BrokerIds]:
+        """Replica lists and ISRs, each once."""
+
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """AR, as its place in lists."""
+
+    @property
+    def isrs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """ISR, as its place in lists."""
+
+    def __init__(
+        self,
+        *,
+        rows: collections.abc.Iterable[builtins.int] | None = ...,
+        leaders: collections.abc.Iterable[builtins.int] | None = ...,
+        leader_epochs: collections.abc.Iterable[builtins.int] | None = ...,
+        lists: collections.abc.Iterable[quorate_proto.v1.metadata_pb2.BrokerIds] | None = ...,
+        replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        isrs: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["isrs", b"isrs", "leader_epochs", b"leader_epochs", "leaders", b"leaders", "lists", b"lists", "replicas", b"replicas", "rows", b"rows"]) -> None: ...
+
+Global___PartitionLeaves: typing_extensions.TypeAlias = PartitionLeaves
+
+@typing.final
+class MetadataAuthor(google.protobuf.message.Message):
+    """Who wrote something, and for whom; few different ones are in a frame."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIMESTAMP_MS_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    WRITER_FIELD_NUMBER: builtins.int
+    WRITER_BROKER_FIELD_NUMBER: builtins.int
+    PRINCIPAL_FIELD_NUMBER: builtins.int
+    CLIENT_HOST_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
+    API_FIELD_NUMBER: builtins.int
+    FORWARDED_BY_FIELD_NUMBER: builtins.int
+    timestamp_ms: builtins.int
+    """The writer's wall clock; 0: it did not say."""
+    controller_epoch: builtins.int
+    """Of the controller that wrote it; absent: it was none."""
+    writer: builtins.str
+    """What it calls itself, "broker 2"; or "quorum"."""
+    writer_broker: builtins.int
+    """The broker that it is; absent: none."""
+    principal: builtins.str
+    """On whose behalf; absent, as the next ones: on its own."""
+    client_host: builtins.str
+    """Where the request came from."""
+    client_id: builtins.str
+    """The client's id."""
+    api: builtins.str
+    """What was asked for: "CreateTopics"."""
+    forwarded_by: builtins.int
+    """The broker that passed it on; -1: none."""
+    def __init__(
+        self,
+        *,
+        timestamp_ms: builtins.int = ...,
+        controller_epoch: builtins.int | None = ...,
+        writer: builtins.str = ...,
+        writer_broker: builtins.int | None = ...,
+        principal: builtins.str | None = ...,
+        client_host: builtins.str = ...,
+        client_id: builtins.str = ...,
+        api: builtins.str = ...,
+        forwarded_by: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_controller_epoch", b"_controller_epoch", "_principal", b"_principal", "_writer_broker", b"_writer_broker", "controller_epoch", b"controller_epoch", "principal", b"principal", "writer_broker", b"writer_broker"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_controller_epoch", b"_controller_epoch", "_principal", b"_principal", "_writer_broker", b"_writer_broker", "api", b"api", "client_host", b"client_host", "client_id", b"client_id", "controller_epoch", b"controller_epoch", "forwarded_by", b"forwarded_by", "principal", b"principal", "timestamp_ms", b"timestamp_ms", "writer", b"writer", "writer_broker", b"writer_broker"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_controller_epoch", b"_controller_epoch"]) -> typing.Literal["controller_epoch"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_principal", b"_principal"]) -> typing.Literal["principal"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_writer_broker", b"_writer_broker"]) -> typing.Literal["writer_broker"] | None: ...
+
+Global___MetadataAuthor: typing_extensions.TypeAlias = MetadataAuthor
+
+@typing.final
+class ConfigKeyChange(google.protobuf.message.Message):
+    """One key of a configuration that was set or removed."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROW_FIELD_NUMBER: builtins.int
+    ENTITY_TYPE_FIELD_NUMBER: builtins.int
+    ENTITY_NAME_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    OLD_FIELD_NUMBER: builtins.int
+    NEW_FIELD_NUMBER: builtins.int
+    row: builtins.int
+    """The row of the frame."""
+    entity_type: builtins.str
+    """"topic", "broker"."""
+    entity_name: builtins.str
+    """Empty: the default of the type."""
+    key: builtins.str
+    """The key."""
+    old: builtins.str
+    """Absent: it was not set."""
+    new: builtins.str
+    """Absent: it was removed."""
+    def __init__(
+        self,
+        *,
+        row: builtins.int = ...,
+        entity_type: builtins.str = ...,
+        entity_name: builtins.str = ...,
+        key: builtins.str = ...,
+        old: builtins.str | None = ...,
+        new: builtins.str | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_new", b"_new", "_old", b"_old", "new", b"new", "old", b"old"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_new", b"_new", "_old", b"_old", "entity_name", b"entity_name", "entity_type", b"entity_type", "key", b"key", "new", b"new", "old", b"old", "row", b"row"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_new", b"_new"]) -> typing.Literal["new"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_old", b"_old"]) -> typing.Literal["old"] | None: ...
+
+Global___ConfigKeyChange: typing_extensions.TypeAlias = ConfigKeyChange
+
+@typing.final
+class MetadataChanges(google.protobuf.message.Message):
+    """A frame of rows, in columns: what has no rows of its own has one entry for each."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: builtins.int
+    OFFSETS_FIELD_NUMBER: builtins.int
+    RECORD_INDEXES_FIELD_NUMBER: builtins.int
+    RECORD_TYPES_FIELD_NUMBER: builtins.int
+    RECORD_TYPE_OF_FIELD_NUMBER: builtins.int
+    AUTHORS_FIELD_NUMBER: builtins.int
+    AUTHOR_OF_FIELD_NUMBER: builtins.int
+    KEYS_FIELD_NUMBER: builtins.int
+    OLDS_FIELD_NUMBER: builtins.int
+    NEWS_FIELD_NUMBER: builtins.int
+    TOPICS_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    BROKERS_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
+    AFTER_FIELD_NUMBER: builtins.int
+    CONFIGS_FIELD_NUMBER: builtins.int
+    first_offset: builtins.int
+    """Of the first frame: where reading began, above what was asked for if that is not kept."""
+    next_offset: builtins.int
+    """Everything below was sent. Rows of this offset may have been, and more follow."""
+    @property
+    def offsets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Metadata offset of the transaction."""
+
+    @property
+    def record_indexes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of the record in its transaction."""
+
+    @property
+    def record_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names that the next column points at."""
+
+    @property
+    def record_type_of(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Place in record_types."""
+
+    @property
+    def authors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MetadataAuthor]:
+        """What the next column points at."""
+
+    @property
+    def author_of(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Place in authors."""
+
+    @property
+    def keys(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Path, as `quorate metadata ls` shows it."""
+
+    @property
+    def olds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """JSON before; empty: nothing was there."""
+
+    @property
+    def news(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """JSON after; empty: nothing is there."""
+
+    @property
+    def topics(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What it is about; empty: no topic."""
+
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """-1: no partition."""
+
+    @property
+    def brokers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The broker that it is about; -1: none."""
+
+    @property
+    def before(self) -> Global___PartitionLeaves:
+        """Of rows that change a leaderAndISR, and where it was there before."""
+
+    @property
+    def after(self) -> Global___PartitionLeaves:
+        """Where it is there after."""
+
+    @property
+    def configs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConfigKeyChange]:
+        """Of rows that set configuration keys."""
+
+    def __init__(
+        self,
+        *,
+        first_offset: builtins.int = ...,
+        next_offset: builtins.int = ...,
+        offsets: collections.abc.Iterable[builtins.int] | None = ...,
+        record_indexes: collections.abc.Iterable[builtins.int] | None = ...,
+        record_types: collections.abc.Iterable[builtins.str] | None = ...,
+        record_type_of: collections.abc.Iterable[builtins.int] | None = ...,
+        authors: collections.abc.Iterable[Global___MetadataAuthor] | None = ...,
+        author_of: collections.abc.Iterable[builtins.int] | None = ...,
+        keys: collections.abc.Iterable[builtins.str] | None = ...,
+        olds: collections.abc.Iterable[builtins.str] | None = ...,
+        news: collections.abc.Iterable[builtins.str] | None = ...,
+        topics: collections.abc.Iterable[builtins.str] | None = ...,
+        partitions: collections.abc.Iterable[builtins.int] | None = ...,
+        brokers: collections.abc.Iterable[builtins.int] | None = ...,
+        before: Global___PartitionLeaves | None = ...,
+        after: Global___PartitionLeaves | None = ...,
+        configs: collections.abc.Iterable[Global___ConfigKeyChange] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["after", b"after", "before", b"before"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "author_of", b"author_of", "authors", b"authors", "before", b"before", "brokers", b"brokers", "configs", b"configs", "first_offset", b"first_offset", "keys", b"keys", "news", b"news", "next_offset", b"next_offset", "offsets", b"offsets", "olds", b"olds", "partitions", b"partitions", "record_indexes", b"record_indexes", "record_type_of", b"record_type_of", "record_types", b"record_types", "topics", b"topics"]) -> None: ...
+
+Global___MetadataChanges: typing_extensions.TypeAlias = MetadataChanges
+
+@typing.final
 class RequestContext(google.protobuf.message.Message):
     """On whose behalf, and until when. Honoured only from an authenticated broker (F5)."""
 

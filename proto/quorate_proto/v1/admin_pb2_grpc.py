@@ -1305,6 +1305,16 @@ class MetadataViewStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.FromString,
                 _registered_method=True)
+        self.MetadataOffsets = channel.unary_unary(
+                '/quorate.v1.MetadataView/MetadataOffsets',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsResponse.FromString,
+                _registered_method=True)
+        self.ReadMetadataChanges = channel.unary_stream(
+                '/quorate.v1.MetadataView/ReadMetadataChanges',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataChangesRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataChanges.FromString,
+                _registered_method=True)
 
 
 class MetadataViewServicer(object):
@@ -1318,6 +1328,20 @@ class MetadataViewServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MetadataOffsets(self, request, context):
+        """Which metadata offsets can be read as changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadMetadataChanges(self, request, context):
+        """What each record of a range of metadata offsets changed that took effect, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MetadataViewServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1325,6 +1349,16 @@ def add_MetadataViewServicer_to_server(servicer, server):
                     servicer.WatchMetadata,
                     request_deserializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.SerializeToString,
+            ),
+            'MetadataOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.MetadataOffsets,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsResponse.SerializeToString,
+            ),
+            'ReadMetadataChanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadMetadataChanges,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataChangesRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.MetadataChanges.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1355,6 +1389,60 @@ class MetadataView(object):
             '/quorate.v1.MetadataView/WatchMetadata',
             quorate__proto_dot_v1_dot_quorum__pb2.WatchRequest.SerializeToString,
             quorate__proto_dot_v1_dot_quorum__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MetadataOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.MetadataView/MetadataOffsets',
+            quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.MetadataOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadMetadataChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quorate.v1.MetadataView/ReadMetadataChanges',
+            quorate__proto_dot_v1_dot_admin__pb2.MetadataChangesRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.MetadataChanges.FromString,
             options,
             channel_credentials,
             insecure,

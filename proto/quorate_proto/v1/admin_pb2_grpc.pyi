@@ -1153,7 +1153,39 @@ _MetadataViewWatchMetadataType = typing_extensions.TypeVar(
     ],
 )
 
-class MetadataViewStub(typing.Generic[_MetadataViewWatchMetadataType]):
+_MetadataViewMetadataOffsetsType = typing_extensions.TypeVar(
+    '_MetadataViewMetadataOffsetsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+        quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+        quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+        quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+    ],
+)
+
+_MetadataViewReadMetadataChangesType = typing_extensions.TypeVar(
+    '_MetadataViewReadMetadataChangesType',
+    grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+        quorate_proto.v1.admin_pb2.MetadataChanges,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+        quorate_proto.v1.admin_pb2.MetadataChanges,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+        quorate_proto.v1.admin_pb2.MetadataChanges,
+    ],
+)
+
+class MetadataViewStub(typing.Generic[_MetadataViewWatchMetadataType, _MetadataViewMetadataOffsetsType, _MetadataViewReadMetadataChangesType]):
     """Served by every broker for people who cannot reach the quorum."""
 
     @typing.overload
@@ -1161,6 +1193,14 @@ class MetadataViewStub(typing.Generic[_MetadataViewWatchMetadataType]):
         grpc.UnaryStreamMultiCallable[
             quorate_proto.v1.quorum_pb2.WatchRequest,
             quorate_proto.v1.quorum_pb2.WatchEvent,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+            quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+            quorate_proto.v1.admin_pb2.MetadataChanges,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -1170,15 +1210,37 @@ class MetadataViewStub(typing.Generic[_MetadataViewWatchMetadataType]):
             quorate_proto.v1.quorum_pb2.WatchRequest,
             quorate_proto.v1.quorum_pb2.WatchEvent,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+            quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+        ],
+        grpc.aio.UnaryStreamMultiCallable[
+            quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+            quorate_proto.v1.admin_pb2.MetadataChanges,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     WatchMetadata: _MetadataViewWatchMetadataType
     """The metadata log as a voter shows it, passed on."""
 
+    MetadataOffsets: _MetadataViewMetadataOffsetsType
+    """Which metadata offsets can be read as changes."""
+
+    ReadMetadataChanges: _MetadataViewReadMetadataChangesType
+    """What each record of a range of metadata offsets changed that took effect, in order."""
+
 MetadataViewAsyncStub: typing_extensions.TypeAlias = MetadataViewStub[
     grpc.aio.UnaryStreamMultiCallable[
         quorate_proto.v1.quorum_pb2.WatchRequest,
         quorate_proto.v1.quorum_pb2.WatchEvent,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+        quorate_proto.v1.admin_pb2.MetadataOffsetsResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+        quorate_proto.v1.admin_pb2.MetadataChanges,
     ],
 ]
 
@@ -1192,5 +1254,21 @@ class MetadataViewServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[quorate_proto.v1.quorum_pb2.WatchEvent], collections.abc.AsyncIterator[quorate_proto.v1.quorum_pb2.WatchEvent]]:
         """The metadata log as a voter shows it, passed on."""
+
+    @abc.abstractmethod
+    def MetadataOffsets(
+        self,
+        request: quorate_proto.v1.admin_pb2.MetadataOffsetsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.MetadataOffsetsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.MetadataOffsetsResponse]]:
+        """Which metadata offsets can be read as changes."""
+
+    @abc.abstractmethod
+    def ReadMetadataChanges(
+        self,
+        request: quorate_proto.v1.admin_pb2.MetadataChangesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[quorate_proto.v1.admin_pb2.MetadataChanges], collections.abc.AsyncIterator[quorate_proto.v1.admin_pb2.MetadataChanges]]:
+        """What each record of a range of metadata offsets changed that took effect, in order."""
 
 def add_MetadataViewServicer_to_server(servicer: MetadataViewServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -25,6 +25,8 @@ from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.grpc_caller import Caller, set_caller
 from broker.security.principal import KafkaPrincipal
 from metadata_log.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
+from metadata_log.image import Image
+from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import BrokerEpoch
 from quorate_proto.v1 import admin_pb2, errors_pb2, quorum_pb2, replication_pb2
 from tests.support.acls import Binding, acl, log_with
@@ -77,9 +79,15 @@ class Controller:
 class Quorum:
     def relay_watch(self, request: quorum_pb2.WatchRequest) -> Any:  # noqa: ANN401 - a generator
         async def events() -> Any:  # noqa: ANN401 - as above
+            if request.from_oldest:
+                yield quorum_pb2.WatchEvent(snapshot_chunk=b"".join(encode_snapshot(Image())))
+                yield quorum_pb2.WatchEvent(snapshot_done=True)
             yield quorum_pb2.WatchEvent(applied_offset=5)
 
         return events()
+
+    async def read_offset(self) -> int:
+        return 5
 
     async def status(self) -> quorum_pb2.QuorumStatusResponse:
         return quorum_pb2.QuorumStatusResponse(leader_id=1)
@@ -195,6 +203,25 @@ async def watch(broker: Broker) -> int:
     return 0
 
 
+async def metadata_offsets(broker: Broker) -> int:
+    try:
+        answer = await broker.view.MetadataOffsets(admin_pb2.MetadataOffsetsRequest(), CALL)
+    except Refused:
+        return CLUSTER_DENIED
+    assert (answer.earliest_offset, answer.latest_offset) == (1, 6)
+    return 0
+
+
+async def metadata_changes(broker: Broker) -> int:
+    request = admin_pb2.MetadataChangesRequest(start_offset=1, end_offset=6)
+    try:
+        frames = [frame async for frame in broker.view.ReadMetadataChanges(request, CALL)]
+    except Refused:
+        return CLUSTER_DENIED
+    assert frames[-1].next_offset == 6
+    return 0
+
+
 async def describe_topics(broker: Broker) -> int:
     named = await broker.ranges.describe_topics(
         replication_pb2.DescribeTopicsRequest(topics=["t"]), CALL
@@ -302,6 +329,16 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
             errors_pb2.GROUP_AUTHORIZATION_FAILED,
         ),
         "MetadataView/WatchMetadata": (watch, cluster(Op.CLUSTER_ACTION), CLUSTER_DENIED),
+        "MetadataView/MetadataOffsets": (
+            metadata_offsets,
+            cluster(Op.CLUSTER_ACTION),
+            CLUSTER_DENIED,
+        ),
+        "MetadataView/ReadMetadataChanges": (
+            metadata_changes,
+            cluster(Op.CLUSTER_ACTION),
+            CLUSTER_DENIED,
+        ),
         "RangeRead/DescribeTopics": (describe_topics, topic(Op.DESCRIBE), TOPIC_DENIED),
         "RangeRead/ListOffsets": (list_offsets, topic(Op.DESCRIBE), TOPIC_DENIED),
         "RangeRead/Read": (read, topic(Op.READ), TOPIC_DENIED),
