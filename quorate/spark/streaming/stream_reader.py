@@ -58,13 +58,12 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             QuorateSourceError: the checkpoint is no good, records are lost, or nobody answers.
         """
-        before = parse_offsets(start)
         end = self._planner.next(
-            before,
+            parse_offsets(start),
             limited=not isinstance(limit, ReadAllAvailable),
             at_most=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
         )
-        return start if end is before else end.to_json()
+        return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The ends of the logs, for the query's progress."""

@@ -96,6 +96,11 @@ def test_a_topic_created_anew_begins_at_its_earliest() -> None:
     )
 
 
+def test_a_topic_created_anew_with_as_many_records_is_something_new() -> None:
+    start, logs = at({A0: 9}), view({A0: (0, 9)}, NEW)
+    assert next_offsets(start, take_up(start, logs), logs, at_most=None) == at({A0: 9}, NEW)
+
+
 @pytest.mark.parametrize(
     ("at_most", "ends"),
     [(None, {A0: 100, A1: 30}), (130, {A0: 100, A1: 30}), (13, {A0: 22, A1: 21})],

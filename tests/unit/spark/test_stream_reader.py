@@ -193,8 +193,9 @@ def test_the_engine_may_lift_the_limits(query: Callable[..., Query]) -> None:
     assert plain(end) == {"orders": {"0": 100, "1": 60}}
 
 
-def test_ranges_are_split(query: Callable[..., Query]) -> None:
-    reader = query(startingOffsets="earliest", maxRecordsPerPartition=40, minPartitions=4).start()
+@pytest.mark.parametrize("options", [{"maxRecordsPerPartition": 40}, {"minPartitions": 4}])
+def test_ranges_are_split(query: Callable[..., Query], options: dict[str, object]) -> None:
+    reader = query(startingOffsets="earliest", **options).start()
     start = reader.initialOffset()
     assert ranges(reader, start, batch(reader, start)) == [
         ("orders-0", 0, 33), ("orders-0", 33, 66), ("orders-0", 66, 100), ("orders-1", 20, 60),
@@ -268,7 +269,12 @@ def test_minimum_and_delay(cluster: FakeRangeCluster) -> None:
         assert planner.next(second, limited=True) is second
         assert planner.next(second, limited=False) is not second  # say, for Trigger.Once
         grow(cluster, 120)
-        assert planner.next(second, limited=True) is not second
+        third = planner.next(second, limited=True)
+        assert third is not second
+        now[0] += 30
+        assert planner.next(third, limited=True) is third
+        grow(cluster, 121)
+        assert planner.next(third, limited=True) is not third  # the wait is over already
     finally:
         planner.close()
 
@@ -378,9 +384,31 @@ def test_without_fail_on_data_loss_a_deleted_topic_may_come_back(
     deletion(cluster)
     end = batch(reader, start)
     assert plain(end) == {"other": {"0": 1}}
+    looks: list[None] = []
+    cluster.on_describe = lambda: looks.append(None)
     assert batch(reader, end) == end
+    assert len(looks) == 2  # each broker is asked, and no try is repeated
     cluster.add("orders", 0, [[Record(n) for n in range(7)]])
     assert ranges(reader, end, batch(reader, end)) == [("orders-0", 0, 7)]
+
+
+def test_a_topic_may_be_deleted_while_its_offsets_are_asked_for(
+    query: Callable[..., Query], cluster: FakeRangeCluster
+) -> None:
+    cluster.add("other", 0, [[Record(0)]])
+    reader = query(subscribe="orders,other", failOnDataLoss=False).start()
+    start = reader.initialOffset()
+    looks: list[None] = []
+
+    def lose_the_leader_and_then_the_topic() -> None:
+        looks.append(None)
+        for log in cluster.logs.values():
+            log.leader = 7 if len(looks) == 1 else 0
+        if len(looks) == 2:
+            deletion(cluster)
+
+    cluster.on_describe = lose_the_leader_and_then_the_topic
+    assert plain(batch(reader, start)) == {"other": {"0": 1}}
 
 
 def test_a_subscription_may_shrink_and_grow_between_runs(
