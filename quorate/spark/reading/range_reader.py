@@ -114,10 +114,12 @@ class RangeReader:
         return True
 
     def _lose_topic(self, refusal: str) -> None:
+        position = self._decoder.next_offset
+        refusal = f"{refusal}; {self._range} was read up to offset {position}"
         if self._policy.fail_on_data_loss:
-            raise UnknownTopic(f"{refusal}. failOnDataLoss=false reads on without it")
-        _logger.warning("%s; nothing more of %s (failOnDataLoss=false)", refusal, self._range)
-        self._end = self._decoder.next_offset
+            raise UnknownTopic(f"{refusal}. failOnDataLoss=false goes on without the rest")
+        _logger.warning("%s, and ends there (failOnDataLoss=false)", refusal)
+        self._end = position
 
     def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
         """One stream, until its end; whether the range is complete is for the caller to see."""

@@ -240,7 +240,7 @@ def test_a_topic_created_anew_is_noticed(cluster: FakeRangeCluster) -> None:
 
     planned = cluster.topic_ids["orders"]
     cluster.before_frame = fail_once_at(3, recreate)  # type: ignore[assignment]
-    with pytest.raises(UnknownTopic, match="orders was deleted and created anew"):
+    with pytest.raises(UnknownTopic, match=r"orders was deleted and created anew.* offset 30\."):
         Reading(cluster).offsets(0, 100, topic_id=planned)
     recreated = Reading(cluster, fail_on_data_loss=False)
     assert recreated.offsets(0, 100, topic_id=planned) == []
@@ -269,6 +269,21 @@ def test_a_partition_that_was_removed_is_data_loss(cluster: FakeRangeCluster) ->
 
     cluster.before_frame = fail_once_at(3, remove)  # type: ignore[assignment]
     assert Reading(cluster, fail_on_data_loss=False).offsets(0, 100) == list(range(30))
+
+
+def test_a_topic_that_nobody_knows_for_a_while_is_waited_for(cluster: FakeRangeCluster) -> None:
+    topic_id = cluster.topic_ids["orders"]
+
+    def forget() -> RangeHeader:
+        del cluster.topic_ids["orders"]
+        return RangeHeader(error_code=UNKNOWN_TOPIC_OR_PARTITION)
+
+    def learn() -> None:
+        cluster.topic_ids["orders"] = topic_id
+
+    cluster.before_frame = fail_once_at(3, forget)  # type: ignore[assignment]
+    reading = Reading(cluster, on_pause=learn)
+    assert reading.offsets(0, 100, topic_id=topic_id) == list(range(100))
 
 
 def test_a_topic_that_grows_during_the_read_is_the_same(cluster: FakeRangeCluster) -> None:
