@@ -55,6 +55,9 @@ def check_projection(schema: StructType, *, include_headers: bool) -> None:
         SchemaError: names the column, and the nearest one or the type it has.
     """
     known = source_schema(include_headers=include_headers)
+    if not schema.fields:
+        # Spark takes such rows for none at all, and counts 0.
+        raise SchemaError("the schema has no column: name one, such as 'offset bigint'")
     for field in schema.fields:
         if field.name == HEADERS and not include_headers:
             raise SchemaError("column 'headers' needs option includeHeaders=true")

@@ -1,6 +1,7 @@
 """What a Spark user sees, against brokers inside this process."""
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER
 from quorate_proto.v1.replication_pb2 import RangeHeader
 from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
-from tests.support.record_batches import Record
+from tests.support.record_batches import Record, encode_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -150,8 +152,61 @@ def test_splitting_reads_everything_once(spark: SparkSession, cluster: FakeRange
     assert sorted(row[1:] for row in rows) == [(p, n) for p in range(5) for n in range(100)]
 
 
-def test_limit_stops_in_the_middle(spark: SparkSession, cluster: FakeRangeCluster) -> None:
-    assert len(load(spark, cluster).limit(3).collect()) == 3
+def test_limit_stops_in_the_middle_and_leaves_no_stream_open(
+    spark: SparkSession, cluster: FakeRangeCluster
+) -> None:
+    large = [[Record(n, TIME_MS, value=bytes(500_000))] for n in range(100)]
+    cluster.add("large", 0, large)
+    sent: list[FrameAbout] = []
+    cluster.before_frame = sent.append
+    assert len(load(spark, cluster, subscribe="large").select("offset").limit(3).collect()) == 3
+    assert len(sent) < 50
+    deadline = time.monotonic() + 20
+    while cluster.open_reads and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert cluster.open_reads == 0
+
+
+def test_filters_give_the_right_rows_again_and_again(
+    spark: SparkSession, cluster: FakeRangeCluster
+) -> None:
+    frame = load(spark, cluster)
+    at_the_end = frame.filter("partition = 1 AND offset >= 90").select("offset")
+    without_key = frame.filter(F.col("key").isNull() & (F.col("offset") < 6)).select("partition")
+    for _ in range(2):
+        assert sorted(row.offset for row in at_the_end.collect()) == list(range(90, 100))
+        assert sorted(row.partition for row in without_key.collect()) == sorted([*range(5)] * 2)
+    assert frame.filter("topic = 'other'").count() == 0
+    assert frame.count() == 500
+
+
+def test_latest_is_the_moment_of_the_first_action(
+    spark: SparkSession, cluster: FakeRangeCluster
+) -> None:
+    log = cluster.add("growing", 0, [[Record(n, TIME_MS) for n in range(10)]])
+    frame = load(spark, cluster, subscribe="growing")
+    assert frame.count() == 10
+    log.batches.append((10, 11, encode_batch([Record(10, TIME_MS)])))
+    log.high_watermark = 11
+    cluster.add("growing", 1, [[Record(0, TIME_MS)]])
+    assert frame.count() == frame.select("offset").count() == 10
+    assert load(spark, cluster, subscribe="growing").count() == 12
+
+
+def test_relative_starts(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    frame = load(spark, cluster, startingOffsets="latest-3", endingOffsets="latest-1")
+    assert sorted({row.offset for row in frame.collect()}) == [97, 98]
+
+
+def test_a_deleted_topic_is_data_loss(spark: SparkSession, cluster: FakeRangeCluster) -> None:
+    cluster.add("short", 0, [[Record(0, TIME_MS)]])
+    impatient = {"subscribe": "short", "fetchOffset.numRetries": 1}
+    frames = [load(spark, cluster, failOnDataLoss=fail, **impatient) for fail in ("true", "false")]
+    assert [frame.count() for frame in frames] == [1, 1]
+    del cluster.topic_ids["short"]
+    with pytest.raises(PythonException, match="short-0 is no longer there"):
+        frames[0].count()
+    assert frames[1].count() == 0
 
 
 def test_the_installed_package_registers_the_format(
@@ -185,9 +240,19 @@ def test_refusals_reach_the_user(
     assert message in str(refusal.value)
 
 
-def test_unknown_columns_are_refused(spark: SparkSession, cluster: FakeRangeCluster) -> None:
-    with pytest.raises(AnalysisException, match="unknown column 'ofset': did you mean 'offset'"):
-        reader(spark, cluster).schema("ofset bigint").load().count()
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("ofset bigint", "unknown column 'ofset': did you mean 'offset'"),
+        ("offset string", "column 'offset' is bigint, not string: select it as it is and cast it"),
+        (StructType([]), "the schema has no column"),
+    ],
+)
+def test_schemas_that_are_no_selection_are_refused(
+    spark: SparkSession, cluster: FakeRangeCluster, schema: str | StructType, message: str
+) -> None:
+    with pytest.raises(AnalysisException, match=message):
+        reader(spark, cluster).schema(schema).load().count()
 
 
 def test_a_corrupt_batch_names_its_place(spark: SparkSession, cluster: FakeRangeCluster) -> None:

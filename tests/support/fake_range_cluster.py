@@ -5,6 +5,7 @@ hook may change the cluster, return the header of an error, raise `EndStream` to
 if all were well, or raise anything else to break it.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -74,6 +75,8 @@ class FakeRangeCluster:
         self.topic_ids: dict[str, bytes] = {}
         self.reads: list[tuple[int, int]] = []
         """(broker id, start offset) of every Read so far."""
+        self.open_reads = 0
+        """Streams that have neither ended nor been given up by who asked for them."""
         self.before_frame: Callable[[FrameAbout], RangeHeader | None] = lambda about: None
         self.on_describe: Callable[[], None] = lambda: None
         """Called whenever a broker is asked for topics and leaders."""
@@ -82,6 +85,7 @@ class FakeRangeCluster:
         self.removed: set[TopicPartition] = set()
         """Partitions that are there no longer, though their log still is."""
         self._batches_per_frame = batches_per_frame
+        self._counting = threading.Lock()
         self._servers: dict[int, grpc.Server] = {}
         self._ports: dict[int, int] = {}
         for broker_id in range(brokers):
@@ -209,6 +213,15 @@ class FakeRangeCluster:
 
     def _read(self, broker_id: int, request: RangeReadRequest) -> Iterator[bytes]:
         self.reads.append((broker_id, request.start_offset))
+        with self._counting:
+            self.open_reads += 1
+        try:
+            yield from self._frames(broker_id, request)
+        finally:
+            with self._counting:
+                self.open_reads -= 1
+
+    def _frames(self, broker_id: int, request: RangeReadRequest) -> Iterator[bytes]:
         log = self.logs[TopicPartition(request.topic, request.partition)]
         wanted = [
             encoded
