@@ -50,11 +50,17 @@ class AckedLoad:
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str | int]
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        settings: Mapping[str, str | int],
+        every_s: float = PRODUCE_EVERY_S,
     ) -> None:
         self.acknowledged = Acknowledged()
         self._topic = topic
         self._partitions = partitions
+        self._every_s = every_s
         self._stop = threading.Event()
         self._producer = Producer(
             {
@@ -105,7 +111,7 @@ class AckedLoad:
             )
             number += 1
             self._producer.poll(0)
-            time.sleep(PRODUCE_EVERY_S)
+            time.sleep(self._every_s)
         self._left = self._producer.flush(FLUSH_TIMEOUT_S)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -119,14 +125,19 @@ class AckedLoad:
 
 @contextmanager
 def acked_load(
-    bootstrap: str, topic: str, partitions: int, **settings: str | int
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    *,
+    every_s: float = PRODUCE_EVERY_S,
+    **settings: str | int,
 ) -> Iterator[AckedLoad]:
     """A running load; stopped at the end, if the test has not stopped it.
 
     ``settings`` are librdkafka's, with ``_`` for ``.``.
     """
     named = {key.replace("_", "."): value for key, value in settings.items()}
-    load = AckedLoad(bootstrap, topic, partitions, named)
+    load = AckedLoad(bootstrap, topic, partitions, named, every_s)
     load.start()
     try:
         yield load
@@ -194,10 +205,16 @@ def assert_nothing_lost(acknowledged: Acknowledged, consumed: Consumed) -> None:
     )
 
 
+def assert_nothing_twice(consumed: Consumed) -> None:
+    """Every record is in one place. Only where the load was idempotent."""
+    twice = {key: places for key, places in consumed.items() if len(places) > 1}
+    assert not twice, f"{len(twice)} of {len(consumed)} were stored twice: {min(twice.items())}"
+
+
 def assert_order_kept(acknowledged: Acknowledged) -> None:
     """Of each partition, what was sent later lies behind what was sent before it.
 
-    Only where the load had one request in flight at a time: without idempotence a record that is
+    Only where the load was idempotent, or had one request in flight at a time: a record that is
     sent again may otherwise be overtaken.
     """
     last: dict[int, tuple[bytes, int]] = {}

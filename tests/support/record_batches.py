@@ -44,6 +44,7 @@ def encode_batch(
     attributes: int = 0,
     base_offset: int | None = None,
     last_offset: int | None = None,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
     """One batch of ``records``, which are in order of offsets; compaction may have left gaps."""
     base = records[0].offset if base_offset is None else base_offset
@@ -58,6 +59,7 @@ def encode_batch(
         attributes=attributes | CODECS[codec],
         base_timestamp=base_timestamp,
         max_timestamp=max((record.timestamp_ms for record in records), default=0),
+        producer=producer,
     )
 
 

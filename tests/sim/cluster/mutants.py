@@ -4,6 +4,7 @@ As in ``tests.sim.mutants``: only ever by replacing a function while a simulatio
 removal of each must be noticed within ``WITHIN_SEEDS`` seeds.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,10 @@ import metadata_log.rules.topics as topic_rules
 from broker.control.fencing import ControlFence
 from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
+from broker.log.producers import PartitionProducers
+from broker.log.record_batch import Batch
+from broker.log.recovery import RecoveredLog
+from broker.log.segment import Segment, StoredBatch
 from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
 from broker.replication.partition.isr import IsrState
@@ -146,6 +151,27 @@ def _epoch_floor() -> list[Replacement]:
     return [(count_rules, "_without", _without)]
 
 
+def _producer_check() -> list[Replacement]:
+    def find_nothing(_: PartitionProducers, batches: Sequence[Batch]) -> list[None]:
+        return [None] * len(batches)
+
+    return [(PartitionProducers, "find_originals", find_nothing)]
+
+
+def _recovered_producers() -> list[Replacement]:
+    def add_alone(
+        self: RecoveredLog, batch: StoredBatch, segment: Segment, *, is_recent: bool
+    ) -> None:
+        add(self, batch, segment, is_recent=False)
+
+    add = RecoveredLog.add
+    return [(RecoveredLog, "add", add_alone)]
+
+
+def _truncated_producers() -> list[Replacement]:
+    return [(PartitionProducers, "truncate_from_end", nothing)]
+
+
 def _offset_not_available() -> list[Replacement]:
     return [(ReplicaState, "knows_what_is_committed", property(lambda _: True))]
 
@@ -162,5 +188,8 @@ MUTANTS: Final = [
     Mutant("former-log", "the end of a removed partition's log", _former_log),
     Mutant("epoch-floor", "leader epochs above those of removed partitions", _epoch_floor),
     Mutant("latest-offset", "OFFSET_NOT_AVAILABLE at new leaders", _offset_not_available),
+    Mutant("producer-check", "the check of idempotent producers' sequences", _producer_check),
+    Mutant("recovered-producers", "what a restart learns of producers", _recovered_producers),
+    Mutant("truncated-producers", "what a truncation takes back of them", _truncated_producers),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
 ]

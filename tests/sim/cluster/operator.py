@@ -20,7 +20,7 @@ from metadata_log.records import (
 )
 from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import admin_pb2, admin_pb2_grpc
-from tests.sim.cluster.clients import CALL_TIMEOUT_S, Client
+from tests.sim.cluster.client import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.cluster.rpc_frames import endpoint_of
 

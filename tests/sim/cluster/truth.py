@@ -2,6 +2,7 @@
 
 from broker.log.record_batch import read_header
 from metadata_log.types import LeaderEpoch, TopicIdPartition
+from tests.sim.cluster.producer_order import ProducerOrder
 from tests.sim.world import Violation
 
 
@@ -20,6 +21,7 @@ class Truth:
         self.lossy_from = LeaderEpoch(-1)
         self._batches: dict[int, bytes] = {}
         self._ends: dict[int, int] = {}
+        self._producers = ProducerOrder(name)
 
     @property
     def is_lossy(self) -> bool:
@@ -65,6 +67,8 @@ class Truth:
         elif header.base_offset != self.end:
             raise Violation(f"{who} commits offset {header.base_offset} of {self.name} after a gap")
         else:
+            if not self.is_lossy:
+                self._producers.committed(header, who)
             self._batches[header.base_offset] = batch
             self.end = header.last_offset + 1
         self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), header.last_offset + 1)

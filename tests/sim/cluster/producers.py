@@ -1,0 +1,122 @@
+"""Producers: those that give a retry no thought, and those that number their batches (KIP-98)."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from metadata_log.types import TopicIdPartition
+from quorate_proto.v1 import errors_pb2
+from tests.sim.cluster.client import Client, TopicPart
+from tests.sim.cluster.lives import Life
+from tests.sim.world import Violation
+from tests.support.record_batches import assemble
+
+if TYPE_CHECKING:
+    from tests.sim.cluster.clients import Clients
+
+_FIRST_ID: Final = 1_000
+_TRIES: Final = 8
+
+
+class Producer(Client):
+    """One record at a time, each a value of its own, until it is acknowledged."""
+
+    def __init__(self, clients: "Clients", number: int, pace_s: float) -> None:
+        super().__init__(clients, number)
+        self._pace_s = pace_s
+        self._sent = 0
+        self._last: dict[Life, int] = {}
+
+    async def run(self) -> None:
+        while not self.clients.is_stopping:
+            await self.pause(self._pace_s)
+            if not self.leaders or self.world.chance(0.02):
+                await self.look()
+            if self.leaders:
+                await self._produce(self.world.random.choice(sorted(self.leaders)))
+        self.is_idle = True
+
+    async def _produce(self, tp: TopicPart) -> None:
+        self._sent += 1
+        value = b"<%d.%d>" % (self.number, self._sent)
+        acks = 1 if self.world.chance(0.1) else -1
+        records = 1 + (self.world.random.random() < 0.2)
+        batch = assemble(value, base_offset=0, last_delta=records - 1, count=records)
+        for _ in range(6):
+            known = self.leaders.get(tp)
+            if known is None:
+                return
+            answer = None
+            if known[1] >= 0:
+                answer = await self.call(known[1], "Produce", (tp, batch, acks, 1_500))
+            if answer is not None and answer[0] == errors_pb2.NONE:
+                if acks == -1:
+                    self._acknowledged(TopicIdPartition(*answer[2]), answer[1], value, answer[3])
+                return
+            if answer is not None:
+                self.check_code(answer[0], "Produce")
+            await self.pause(0.1)
+            await self.look()
+
+    def _acknowledged(self, tip: TopicIdPartition, offset: int, value: bytes, epoch: int) -> None:
+        checker = self.clients.checker
+        checker.acked(tip, offset, value, epoch)
+        life = checker.truths.lives.of(tip, epoch)
+        if offset <= self._last.get(life, -1) and not checker.truths.of(tip, epoch).is_lossy:
+            raise Violation(f"{value!r} was acknowledged at {offset}, behind an earlier one")
+        self._last[life] = offset
+
+
+class IdempotentProducer(Producer):
+    """Up to five batches in flight; sends again, in order, what was not acknowledged.
+
+    It may well find out that a batch was taken at the first try. When it gives up it does not know
+    what became of a batch: then it goes on in a new epoch.
+    """
+
+    def __init__(self, clients: "Clients", number: int, pace_s: float) -> None:
+        super().__init__(clients, number, pace_s)
+        self._epoch = 0
+        self._sequences: dict[TopicIdPartition, int] = {}
+
+    async def _produce(self, tp: TopicPart) -> None:
+        topic_id, leader, _ = self.leaders[tp]
+        if leader < 0:
+            return
+        tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
+        first = self._sequences.get(tip, 0)
+        in_flight = 1 if first == 0 else self.world.random.choice([1, 1, 2, 5])
+        batches = [self._next_batch(first + number) for number in range(in_flight)]
+        answers = await asyncio.gather(
+            *(self.call(leader, "Produce", (tp, batch, -1, 1_500)) for _, batch in batches)
+        )
+        for (value, batch), answer in zip(batches, answers, strict=True):
+            if not await self._settle(tp, tip, value, batch, answer):
+                self._epoch += 1
+                self._sequences.clear()
+                return
+        self._sequences[tip] = first + in_flight
+
+    def _next_batch(self, sequence: int) -> tuple[bytes, bytes]:
+        self._sent += 1
+        value = b"<%d.%d>" % (self.number, self._sent)
+        producer = (_FIRST_ID + self.number, self._epoch, sequence)
+        batch = assemble(value, base_offset=0, last_delta=0, count=1, producer=producer)
+        return value, batch
+
+    async def _settle(
+        self, tp: TopicPart, tip: TopicIdPartition, value: bytes, batch: bytes, answer: Any
+    ) -> bool:
+        """Whether the batch is acknowledged, after as many tries as it takes, or too many."""
+        for _ in range(_TRIES):
+            if answer is not None and answer[0] == errors_pb2.NONE:
+                told = TopicIdPartition(*answer[2])
+                self._acknowledged(told, answer[1], value, answer[3])
+                return told == tip
+            if answer is not None:
+                self.check_code(answer[0], "Produce")
+            await self.pause(0.1)
+            await self.look()
+            known, answer = self.leaders.get(tp), None
+            if known is not None and known[1] >= 0:
+                answer = await self.call(known[1], "Produce", (tp, batch, -1, 1_500))
+        return False
