@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from quorate.client.bootstrap import parse_servers
 from quorate.spark.errors import OptionError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -127,7 +128,7 @@ def _parse_text(text: str) -> str:
     return text
 
 
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_duration_ms(text: str) -> int:
@@ -136,13 +137,19 @@ def parse_duration_ms(text: str) -> int:
     Raises:
         ValueError: anything else.
     """
-    digits = text.rstrip("dhms ")
+    digits = text.rstrip("dhimns ")
     unit = text[len(digits) :].strip() or "ms"
     if not (digits.isascii() and digits.isdecimal()) or unit not in _UNIT_MS:
         raise ValueError(text)
     return int(digits) * _UNIT_MS[unit]
 
 
+def _parse_servers(text: str) -> str:
+    parse_servers(text)
+    return text
+
+
+SERVERS = kind_of("host:port, or several with commas between", _parse_servers)
 BOOLEAN = kind_of("true or false", _parse_boolean)
 TEXT = kind_of("text", _parse_text)
 DURATION = kind_of("a duration such as 500ms, 30s, 10m, 2h or 1d", parse_duration_ms)

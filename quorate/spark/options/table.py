@@ -10,6 +10,7 @@ from quorate.spark.options.declaration import (
     DURATION,
     EVERYWHERE,
     READ,
+    SERVERS,
     TEXT,
     WRITE,
     AnyOption,
@@ -29,11 +30,11 @@ _STREAM: Final = frozenset({Scope.STREAM})
 BOOTSTRAP_SERVERS: Final[Option[str | None]] = Option(
     name="kafka.bootstrap.servers",
     also="bootstrap.servers",
-    kind=TEXT,
+    kind=SERVERS,
     default=None,
     default_says="required",
     scopes=EVERYWHERE,
-    doc="Some brokers of the cluster, as `host:port,…`.",
+    doc="Some brokers of the cluster.",
 )
 RETRIES_MAX: Final = Option(
     name="fetchOffset.numRetries",

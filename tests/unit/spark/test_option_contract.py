@@ -125,7 +125,13 @@ def boolean(option: AnyOption, scopes: set[Scope], *, default: bool) -> Row:
 
 
 ROWS = [
-    text(table.BOOTSTRAP_SERVERS, set(Scope)),
+    Row(
+        table.BOOTSTRAP_SERVERS,
+        set(Scope),
+        None,
+        {one: one for one in ("b:9092", "a:1, b:2", "b", "[::1]:9092")},
+        dict.fromkeys(("", " , ", "b:x", ":1", "b:70000"), "it must be host:port"),
+    ),
     number(table.RETRIES_MAX, set(Scope), 10, at_least=0),
     number(table.RETRY_INTERVAL_MS, set(Scope), 100, at_least=1),
     number(table.FRAME_TIMEOUT_MS, READ, 120_000, at_least=1),
@@ -180,7 +186,7 @@ ROWS = [
         table.MAX_TRIGGER_DELAY_MS,
         {Scope.STREAM},
         15 * 60_000,
-        {"15m": 900_000, "500": 500, "2 h": 7_200_000, "1d": 86_400_000, "7ms": 7},
+        {"15m": 900_000, "500": 500, "2 h": 7_200_000, "3min": 180_000, "1d": 86_400_000, "7ms": 7},
         dict.fromkeys(("m", "-5m", "5y", "1.5h", ""), "a duration such as 500ms"),
     ),
     text(table.GROUP_ID_PREFIX, set()),
