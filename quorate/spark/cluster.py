@@ -185,9 +185,19 @@ class ClusterClient:
         known = self._topics.get(partition.topic)
         return known is not None and partition.partition < known.partitions
 
+    def any_broker(self) -> str:
+        """The gRPC address of a broker: the one that answered last, if any did.
+
+        Raises:
+            ClusterUnavailable: no broker answered within the retries.
+        """
+        if not self._addresses:
+            self.describe_topics()
+        return self._addresses[0]
+
     def open_range(self, leader: str, request: RangeReadRequest) -> RangeCall:
         """The raw frames of ``RangeRead.Read``; cancel it when done."""
-        read: Callable[[RangeReadRequest], RangeCall] = self._channel(leader).unary_stream(
+        read: Callable[[RangeReadRequest], RangeCall] = self.channel(leader).unary_stream(
             READ_METHOD, request_serializer=RangeReadRequest.SerializeToString
         )
         return read(request)
@@ -199,7 +209,7 @@ class ClusterClient:
         failure: grpc.RpcError | None = None
         for address in list(self._addresses):
             try:
-                response = RangeReadStub(self._channel(address)).DescribeTopics(
+                response = RangeReadStub(self.channel(address)).DescribeTopics(
                     request, timeout=CALL_TIMEOUT_SECONDS
                 )
             except grpc.RpcError as error:
@@ -279,12 +289,13 @@ class ClusterClient:
             OffsetQuery(topic=partition.topic, partition=partition.partition, timestamp_ms=time_ms)
             for partition, time_ms in questions
         ]
-        response = RangeReadStub(self._channel(leader)).ListOffsets(
+        response = RangeReadStub(self.channel(leader)).ListOffsets(
             ListOffsetsRequest(queries=queries), timeout=CALL_TIMEOUT_SECONDS
         )
         return response.answers
 
-    def _channel(self, address: str) -> grpc.Channel:
+    def channel(self, address: str) -> grpc.Channel:
+        """The connection to a broker's gRPC address, opened on the first call."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = self._open(address)

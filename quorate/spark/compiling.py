@@ -3,7 +3,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import cgutils, types
@@ -26,6 +26,12 @@ def compiled(signature: Any) -> Callable[[F], F]:
         return kernel
 
     return decorate
+
+
+def inlined(function: F) -> F:
+    """Made part of the kernels that call it: arrays that are passed cost reference counts."""
+    inlinable: Any = numba.njit(inline="always")(function)
+    return cast(F, inlinable)
 
 
 def _memcpy(

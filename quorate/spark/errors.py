@@ -43,3 +43,15 @@ class ClusterUnavailable(QuorateSourceError, ConnectionError):
 
 class CallRefused(QuorateSourceError, PermissionError):
     """A broker refused a call for good: certificates, user, rights, or what it does not serve."""
+
+
+class RowError(QuorateSourceError, ValueError):
+    """A row that cannot be written as it is; the message names the column."""
+
+
+class RecordTooLarge(QuorateSourceError, ValueError):
+    """A record that its topic does not take; the message names topic, partition, size and limit."""
+
+
+class WriteRefused(QuorateSourceError):
+    """The cluster will not take what was written; the message names topic, partition and reason."""

@@ -18,10 +18,12 @@ from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
 from quorate.spark.streaming.stream_options import parse_stream_options
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
+from quorate.spark.writing.write_options import parse_write_options
+from quorate.spark.writing.writers import QuorateStreamWriter, QuorateWriter
 
 
 class QuorateDataSource(DataSource):
-    """Reads offset ranges of topics: ``spark.read.format("quorate")``."""
+    """Reads offset ranges of topics, and writes to topics: the format ``quorate``."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,3 +47,11 @@ class QuorateDataSource(DataSource):
         options = parse_stream_options(self.options)
         check_projection(schema, include_headers=options.reading.include_headers)
         return QuorateStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
+        """A writer of rows with these columns."""
+        return QuorateWriter(parse_write_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QuorateStreamWriter:
+        """A writer of micro-batches; every output mode appends, as in Spark's Kafka sink."""
+        return QuorateStreamWriter(parse_write_options(self.options), schema)

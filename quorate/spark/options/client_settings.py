@@ -31,6 +31,9 @@ REFUSED: Final[Mapping[str, str]] = {
     "value.deserializer": "values are binary: decode them with DataFrame operations",
     "key.serializer": "keys are written as they are: encode them with DataFrame operations",
     "value.serializer": "values are written as they are: encode them with DataFrame operations",
+    "partitioner.class": "keys decide as in Kafka's own producers; fill the column partition",
+    "partitioner.ignore.keys": "write without the column key, or fill the column partition",
+    "transactional.id": "there are no transactions: writes are at least once",
     "interceptor.classes": "the source reads the log as it is",
     "ssl.key.password": "the key must be without a password, in a file that only its owner reads",
     "ssl.keystore.key": _FILES,
@@ -48,18 +51,16 @@ isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records
 metadata.max.age.ms metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
-request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.providers send.buffer.bytes
+retry.backoff.max.ms retry.backoff.ms security.providers send.buffer.bytes
 session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
 ssl.cipher.suites ssl.enabled.protocols ssl.engine.factory.class ssl.keymanager.algorithm
 ssl.keystore.password ssl.protocol ssl.provider ssl.secure.random.implementation
-ssl.trustmanager.algorithm ssl.truststore.password acks batch.size buffer.memory
-compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-delivery.timeout.ms enable.idempotence linger.ms max.block.ms
+ssl.trustmanager.algorithm ssl.truststore.password acks buffer.memory compression.gzip.level
+compression.lz4.level compression.zstd.level enable.idempotence linger.ms max.block.ms
 max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms
-partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
-partitioner.ignore.keys retries transaction.timeout.ms transaction.two.phase.commit.enable
-transactional.id
+partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms retries
+transaction.timeout.ms transaction.two.phase.commit.enable
 """
 WITHOUT_EFFECT: Final = frozenset(_TUNING.split())
 """Settings of Kafka's consumer and producer that have no counterpart here."""

@@ -216,6 +216,36 @@ TOPIC: Final[Option[str | None]] = Option(
     scopes=WRITE,
     doc="The topic of all rows; wins over the column.",
 )
+COMPRESSION: Final = Option(
+    name="kafka.compression.type",
+    kind=one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    default="none",
+    scopes=WRITE,
+    doc="How batches are compressed; one that it makes no smaller stays as it is.",
+)
+BATCH_BYTES: Final = Option(
+    name="kafka.batch.size",
+    kind=whole_number(at_least=1),
+    default=512 << 10,
+    scopes=WRITE,
+    doc="Bytes of a batch before it is compressed; never more than the topic's "
+    "`max.message.bytes`.",
+)
+DELIVERY_TIMEOUT_MS: Final = Option(
+    name="kafka.delivery.timeout.ms",
+    kind=whole_number(at_least=1),
+    default=120_000,
+    scopes=WRITE,
+    doc="How long a partition may go on refusing what another try may heal (no leader, too few "
+    "in-sync replicas, a full disk) before the task fails.",
+)
+REQUEST_TIMEOUT_MS: Final = Option(
+    name="kafka.request.timeout.ms",
+    kind=whole_number(at_least=1),
+    default=30_000,
+    scopes=WRITE,
+    doc="How long a leader may wait for its in-sync replicas before the batch is sent again.",
+)
 CHECKPOINT_LOCATION: Final[Option[str | None]] = Option(
     name="checkpointLocation",
     kind=TEXT,

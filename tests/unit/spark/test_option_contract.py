@@ -191,6 +191,16 @@ ROWS = [
     ),
     text(table.GROUP_ID_PREFIX, set()),
     text(table.TOPIC, {Scope.WRITE}),
+    Row(
+        table.COMPRESSION,
+        {Scope.WRITE},
+        "none",
+        {"zstd": "zstd", "LZ4": "lz4"},
+        {"brotli": "one of none, gzip, snappy, lz4, zstd"},
+    ),
+    number(table.BATCH_BYTES, {Scope.WRITE}, 512 << 10, at_least=1),
+    number(table.DELIVERY_TIMEOUT_MS, {Scope.WRITE}, 120_000, at_least=1),
+    number(table.REQUEST_TIMEOUT_MS, {Scope.WRITE}, 30_000, at_least=1),
     text(table.CHECKPOINT_LOCATION, {Scope.WRITE}),
 ]
 

@@ -1,0 +1,1 @@
+"""Rows to record batches v2, and on to the leaders: acks=all, idempotent per task."""

@@ -1,0 +1,200 @@
+"""Rows into batches: an open one for each partition, closed when it is full.
+
+A batch has at most ``batch_bytes`` of records, but for a record that is larger by itself; then it
+is checked against what its topic takes. Sequences number the records of a partition from 0, batch
+after batch: together with the producer's id they say which batch this is, however often it is sent.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import crc32c
+import numpy as np
+
+from quorate.spark.errors import RecordTooLarge
+from quorate.spark.writing import record_kernel as kernel
+from quorate.spark.writing.columns import Rows
+from quorate.spark.writing.compression import compress
+from quorate.spark.writing.targets import RowsOfSlot, Target
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = 61
+LENGTH_OVERHEAD_BYTES: Final = 12
+CRC_START: Final = 21
+CRC_FIELD: Final = struct.Struct(">I")
+CRC_AT: Final = 17
+MAGIC: Final = 2
+NO_LEADER_EPOCH: Final = -1
+
+FIRST_BUFFER_BYTES: Final = 16 << 10
+LARGEST_BATCH_BYTES: Final = (16 << 20) - (64 << 10)
+"""What fits in one request to a broker."""
+OPEN_BYTES_MAX: Final = 32 << 20
+"""Open batches of all partitions together; beyond it the largest are closed as they are."""
+
+SEQUENCES: Final = 1 << 31
+"""Sequences run from 0 to 2^31 - 1, and then from 0 again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """A closed batch."""
+
+    number: int
+    """Of all of its writer, in the order in which they were closed."""
+    target: Target
+    records: tuple[bytes | memoryview, ...]
+    """Its bytes, in pieces."""
+    size: int
+    base_sequence: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """Of one writer."""
+
+    producer_id: int
+    producer_epoch: int
+    codec: str
+    batch_bytes: int
+
+
+class _OpenBatch:
+    """Records of one partition so far, behind room for the header."""
+
+    def __init__(self, size: int, base_timestamp: int) -> None:
+        self.buffer = np.empty(size, np.uint8)
+        self.at = HEADER_BYTES
+        self.count = 0
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = base_timestamp
+
+    def grow(self, size: int) -> None:
+        larger = np.empty(size, np.uint8)
+        larger[: self.at] = self.buffer[: self.at]
+        self.buffer = larger
+
+
+class BatchBuilder:
+    """The open batches of one writer, by slot: the position of their target in ``targets``."""
+
+    def __init__(self, targets: list[Target], settings: BatchSettings) -> None:
+        """``targets`` may grow while this is used."""
+        self._targets = targets
+        self._settings = settings
+        self._open: dict[int, _OpenBatch] = {}
+        self._sequences: dict[int, int] = {}
+        self._report = np.zeros(kernel.REPORT_SIZE, np.int64)
+        self._closed = 0
+        self.open_bytes = 0
+
+    def append(self, rows: Rows, part: RowsOfSlot) -> Iterator[Batch]:
+        """Some rows to one partition; the batches that they filled.
+
+        Raises:
+            RecordTooLarge: names topic, partition, size and limit.
+        """
+        slot, at = part.slot, part.begin
+        while at < part.end:
+            batch = self._open.get(slot)
+            if batch is None:
+                size = min(FIRST_BUFFER_BYTES, self._limit(slot))
+                batch = _OpenBatch(size, int(rows.timestamps_ms[part.order[at]]))
+                self._open[slot] = batch
+                self.open_bytes += len(batch.buffer)
+            at = self._fill(batch, rows, part._replace(begin=at))
+            if at < part.end and not self._make_room(slot, batch):
+                yield self._close(slot)
+
+    def close_largest(self) -> Iterator[Batch]:
+        """Close some, the largest first, if all together are more than may be open."""
+        if self.open_bytes <= OPEN_BYTES_MAX:
+            return
+        by_size = sorted(self._open, key=lambda slot: len(self._open[slot].buffer))
+        while self.open_bytes > OPEN_BYTES_MAX // 2:
+            yield self._close(by_size.pop())
+
+    def close_all(self) -> Iterator[Batch]:
+        """Close every one that is open."""
+        for slot in list(self._open):
+            yield self._close(slot)
+
+    def _fill(self, batch: _OpenBatch, rows: Rows, part: RowsOfSlot) -> int:
+        """Append as many as there is room for; where it stopped."""
+        report = self._report
+        report[kernel.MAX_TIMESTAMP] = batch.max_timestamp
+        headers = rows.headers
+        stopped: int = kernel.append_records(
+            batch.buffer, batch.at, len(batch.buffer), batch.count, batch.base_timestamp,
+            part.order, part.begin, part.end, rows.timestamps_ms,
+            rows.key.ends, rows.key.data, rows.key.valid,
+            rows.value.ends, rows.value.data, rows.value.valid,
+            headers.lists, headers.key.ends, headers.key.data,
+            headers.value.ends, headers.value.data, headers.value.valid,
+            report,
+        )  # fmt: skip
+        batch.at = int(report[kernel.AT])
+        batch.count += stopped - part.begin
+        batch.max_timestamp = int(report[kernel.MAX_TIMESTAMP])
+        return stopped
+
+    def _make_room(self, slot: int, batch: _OpenBatch) -> bool:
+        """Whether the next record can go into this batch, which has no room for it as it is."""
+        needed = batch.at + int(self._report[kernel.NEEDED])
+        target = self._targets[slot]
+        limit = self._limit(slot)
+        if needed > limit and batch.count:
+            return False
+        if needed > LARGEST_BATCH_BYTES:
+            raise _too_large(target, needed - HEADER_BYTES, LARGEST_BATCH_BYTES, "gRPC's requests")
+        size = max(needed, min(limit, 2 * len(batch.buffer)))
+        self.open_bytes += size - len(batch.buffer)
+        batch.grow(size)
+        return True
+
+    def _limit(self, slot: int) -> int:
+        """Bytes of a batch that holds more than one record."""
+        most = self._settings.batch_bytes
+        return max(HEADER_BYTES, min(most, self._targets[slot].bytes_max or most))
+
+    def _close(self, slot: int) -> Batch:
+        batch = self._open.pop(slot)
+        self.open_bytes -= len(batch.buffer)
+        target = self._targets[slot]
+        sequence = self._sequences.get(slot, 0)
+        self._sequences[slot] = (sequence + batch.count) % SEQUENCES
+        records = self._seal(batch, sequence)
+        size = sum(len(piece) for piece in records)
+        if target.bytes_max and size > target.bytes_max:
+            # Only a single record can be that large: batches of several are kept below it.
+            raise _too_large(target, size, target.bytes_max, "max.message.bytes of the topic")
+        self._closed += 1
+        return Batch(self._closed, target, records, size, sequence, batch.count)
+
+    def _seal(self, batch: _OpenBatch, sequence: int) -> tuple[bytes | memoryview, ...]:
+        """Header, compression and checksum."""
+        settings = self._settings
+        whole = batch.buffer[: batch.at].data
+        codec, records = compress(settings.codec, whole[HEADER_BYTES:])
+        HEADER.pack_into(
+            whole, 0, 0, HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(records), NO_LEADER_EPOCH,
+            MAGIC, 0, codec, batch.count - 1, batch.base_timestamp, batch.max_timestamp,
+            settings.producer_id, settings.producer_epoch, sequence, batch.count,
+        )  # fmt: skip
+        if codec == 0:
+            CRC_FIELD.pack_into(whole, CRC_AT, crc32c.crc32c(whole[CRC_START:]))
+            return (whole,)
+        checksum = crc32c.crc32c(records, crc32c.crc32c(whole[CRC_START:HEADER_BYTES]))
+        CRC_FIELD.pack_into(whole, CRC_AT, checksum)
+        return bytes(whole[:HEADER_BYTES]), records
+
+
+def _too_large(target: Target, size: int, limit: int, whose: str) -> RecordTooLarge:
+    partition = target.partition
+    return RecordTooLarge(
+        f"a record for topic {partition.topic} partition {partition.partition} has {size} bytes "
+        f"in its batch, the limit is {limit} ({whose})"
+    )

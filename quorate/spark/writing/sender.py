@@ -1,0 +1,208 @@
+"""Batches to their leaders, and again where that failed, until every one is acknowledged.
+
+All state belongs to the one thread that writes; streams tell it what happened through a queue. It
+waits only when enough bytes are under way, and at the end.
+"""
+
+import queue
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+
+from quorate.spark.cluster import ClusterClient, raise_if_permanent, reason_of
+from quorate.spark.errors import UnknownTopic, WriteRefused
+from quorate.spark.ranges import TopicPartition
+from quorate.spark.writing.batches import Batch
+from quorate.spark.writing.leader_stream import Answered, Event, LeaderStream
+from quorate.spark.writing.outbox import Outbox, Outcome
+from quorate_proto.v1.replication_pb2 import RangeWriteResponse
+
+OPEN_BYTES_MAX: Final = 16 << 20
+"""Bytes that are not acknowledged, beyond which the writer waits."""
+
+SILENCE_MS: Final = 2_000
+"""After so long without any answer the cluster is asked whether a leader has changed."""
+
+ANSWER_GRACE_MS: Final = 5_000
+"""How much later than the replicas' timeout a leader may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """How patient a writer is."""
+
+    delivery_timeout_ms: int
+    """How long a partition may go on failing."""
+    request_timeout_ms: int
+    """How long a leader may wait for its replicas."""
+
+
+class Sender:
+    """Sends the batches of one writer; close it, or use it as a context manager."""
+
+    def __init__(self, cluster: ClusterClient, settings: SenderSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._outbox = Outbox(settings.delivery_timeout_ms)
+        self._streams: dict[str, LeaderStream] = {}
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._topic_ids: dict[str, bytes] = {}
+        self._looked_at_ms = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def records_written(self) -> int:
+        """Records that are acknowledged."""
+        return self._outbox.records_written
+
+    def send(self, batches: Iterable[Batch]) -> None:
+        """Send batches; waits while too much is not acknowledged.
+
+        Raises:
+            WriteRefused, RecordTooLarge: a leader will not take one; names topic and partition.
+            UnknownTopic: a topic was deleted and created anew.
+            ClusterUnavailable: it did not work within the time allowed.
+        """
+        for batch in batches:
+            self._topic_ids[batch.target.partition.topic] = batch.target.topic_id
+            self._outbox.add(batch)
+            self._take_events()
+            self._send_what_may_go()
+            while self._outbox.open_bytes >= OPEN_BYTES_MAX:
+                self._wait()
+
+    def flush(self) -> None:
+        """Return when every batch is acknowledged; raises as `send`."""
+        while self._outbox.open_bytes:
+            self._wait()
+
+    def close(self) -> None:
+        """End all streams; what was not acknowledged may be written or not."""
+        for stream in self._streams.values():
+            stream.close()
+        self._streams.clear()
+
+    def _wait(self) -> None:
+        """Until something happens, or has to be done."""
+        try:
+            self._handle(self._events.get(timeout=self._patience_ms() / 1000))
+        except queue.Empty:
+            self._look_at_streams()
+        self._take_events()
+        self._send_what_may_go()
+
+    def _take_events(self) -> None:
+        while not self._events.empty():
+            self._handle(self._events.get())
+
+    def _patience_ms(self) -> int:
+        retry_at_ms = self._outbox.retry_at_ms()
+        if retry_at_ms is None:
+            return SILENCE_MS
+        return min(SILENCE_MS, max(0, retry_at_ms - _now_ms()))
+
+    def _send_what_may_go(self) -> None:
+        now_ms = _now_ms()
+        retry_at_ms = self._outbox.retry_at_ms()
+        if retry_at_ms is not None and retry_at_ms <= now_ms:
+            self._refresh(self._outbox.failing())
+            now_ms = _now_ms()
+        for leader, batches in self._outbox.frames(self._cluster.leader_of, now_ms):
+            self._stream_to(leader).send(batches, now_ms)
+
+    def _stream_to(self, leader: str) -> LeaderStream:
+        stream = self._streams.get(leader)
+        if stream is None:
+            channel = self._cluster.channel(leader)
+            timeout_ms = self._settings.request_timeout_ms
+            stream = LeaderStream(leader, channel, timeout_ms, self._events.put)
+            self._streams[leader] = stream
+        return stream
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Answered):
+            self._looked_at_ms = _now_ms()
+            self._answered(event.stream, event.response)
+        elif self._streams.get(event.stream.leader) is event.stream:
+            self._ended(event.stream, event.error)
+
+    def _answered(self, stream: LeaderStream, response: RangeWriteResponse) -> None:
+        batches = stream.take_answered(response.request_id)
+        if len(batches) != len(response.outcomes):
+            raise WriteRefused(
+                f"{stream.leader} answered {len(response.outcomes)} of {len(batches)} batches"
+            )
+        now_ms = _now_ms()
+        for batch, told in zip(batches, response.outcomes, strict=True):
+            outcome = Outcome(told.error_code, told.error_message)
+            self._outbox.answered(batch, outcome, stream.leader, now_ms)
+
+    def _ended(self, stream: LeaderStream, error: Exception | None) -> None:
+        reason = f"{stream.leader}: {reason_of(error) if error else 'the stream ended'}"
+        if isinstance(error, grpc.RpcError):
+            try:
+                raise_if_permanent(error)
+            except grpc.RpcError:
+                raise WriteRefused(f"writing was refused by {reason}") from None
+        self._give_up(stream, reason)
+
+    def _give_up(self, stream: LeaderStream, reason: str) -> None:
+        """Begin anew with another stream; what this one has not answered goes there."""
+        del self._streams[stream.leader]
+        stream.close()
+        self._outbox.lost(stream.take_unanswered(), reason, _now_ms())
+
+    def _look_at_streams(self) -> None:
+        """Nothing is heard: has a leader changed, or is one beyond its time?"""
+        now_ms = _now_ms()
+        limit_ms = self._settings.request_timeout_ms + ANSWER_GRACE_MS
+        silent: list[LeaderStream] = []
+        for stream in list(self._streams.values()):
+            since_ms = stream.waits_since_ms
+            if since_ms is None or now_ms - since_ms < SILENCE_MS:
+                continue
+            if now_ms - since_ms >= limit_ms:
+                self._give_up(stream, f"{stream.leader}: no answer for {now_ms - since_ms} ms")
+            else:
+                silent.append(stream)
+        if silent and now_ms - self._looked_at_ms >= SILENCE_MS:
+            self._looked_at_ms = now_ms
+            self._leave_former_leaders(silent)
+
+    def _leave_former_leaders(self, streams: Iterable[LeaderStream]) -> None:
+        waiting = {s: {batch.target.partition for batch in s.unanswered()} for s in streams}
+        self._refresh(sorted(set().union(*waiting.values())))
+        for stream, partitions in waiting.items():
+            leaders = {self._cluster.leader_of(tp) for tp in partitions}
+            if stream.leader not in leaders:
+                self._give_up(stream, f"{stream.leader}: leads no more")
+
+    def _refresh(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask who leads; a topic of the same name but another id is another topic."""
+        partitions = list(partitions)
+        self._cluster.refresh(partitions)
+        for topic in {partition.topic for partition in partitions}:
+            written, current = self._topic_ids[topic], self._cluster.topic_id(topic)
+            if written and current is not None and current != written:
+                raise UnknownTopic(
+                    f"topic {topic} was deleted and created anew while it was written to: its id "
+                    f"was {written.hex()} and is {current.hex()}"
+                )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,44 @@
+"""What one write is to do, of the options that were given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quorate.spark.options.connection import Connection, read_connection
+from quorate.spark.options.declaration import Scope
+from quorate.spark.options.given import GivenOptions
+from quorate.spark.options.table import (
+    BATCH_BYTES,
+    COMPRESSION,
+    DELIVERY_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    TOPIC,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """All checked; travels to the executors by pickle."""
+
+    connection: Connection
+    topic: str | None = None
+    """Where all rows go; None: their column says."""
+    compression: str = COMPRESSION.default
+    batch_bytes: int = BATCH_BYTES.default
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS.default
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS.default
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """
+    Raises:
+        OptionError: names the option, its value and what to do.
+    """
+    given = GivenOptions(options, Scope.WRITE)
+    return WriteOptions(
+        connection=read_connection(given),
+        topic=given[TOPIC],
+        compression=given[COMPRESSION],
+        batch_bytes=given[BATCH_BYTES],
+        delivery_timeout_ms=given[DELIVERY_TIMEOUT_MS],
+        request_timeout_ms=given[REQUEST_TIMEOUT_MS],
+    )

@@ -1,0 +1,140 @@
+"""One task of Spark's: its rows into batches, and on to the leaders until all are acknowledged."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import grpc
+import pyarrow as pa
+
+from quorate.spark.cluster import (
+    CALL_TIMEOUT_SECONDS,
+    RETRIABLE,
+    ClusterClient,
+    error_name,
+    raise_if_permanent,
+    reason_of,
+)
+from quorate.spark.errors import ClusterUnavailable, UnknownTopic, WriteRefused
+from quorate.spark.retries import Retries
+from quorate.spark.writing.batches import Batch, BatchBuilder, BatchSettings
+from quorate.spark.writing.columns import rows_of
+from quorate.spark.writing.partitioning import Partitioner
+from quorate.spark.writing.sender import Sender, SenderSettings
+from quorate.spark.writing.targets import TopicTargets
+from quorate.spark.writing.write_options import WriteOptions
+from quorate_proto.v1.errors_pb2 import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from quorate_proto.v1.replication_pb2 import InitProducerIdRequest, InitProducerIdResponse
+from quorate_proto.v1.replication_pb2_grpc import RangeWriteStub
+
+
+def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> int:
+    """Write all rows of a task; how many there were. Returns when all are acknowledged.
+
+    Args:
+        options: where to, and how.
+        batches: rows whose schema was checked.
+        task: the task's number: where rows without keys begin.
+
+    Raises:
+        QuorateSourceError: a row or the cluster does not allow it; some rows may be written.
+    """
+    for first in batches:
+        if first.num_rows:
+            with options.connection.open() as cluster:
+                writer = _TaskWriter(cluster, options, task)
+                return writer.write(itertools.chain([first], batches))
+    return 0
+
+
+class _TaskWriter:
+    """One attempt of one task, with a producer id of its own."""
+
+    def __init__(self, cluster: ClusterClient, options: WriteOptions, task: int) -> None:
+        producer = init_producer_id(cluster, options.connection.new_retries())
+        self._cluster = cluster
+        self._options = options
+        self._partitioner = Partitioner(self._describe, options.topic, task)
+        self._builder = BatchBuilder(
+            self._partitioner.targets,
+            BatchSettings(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                codec=options.compression,
+                batch_bytes=options.batch_bytes,
+            ),
+        )
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> int:
+        options = self._options
+        patience = SenderSettings(options.delivery_timeout_ms, options.request_timeout_ms)
+        with Sender(self._cluster, patience) as sender:
+            for batch in batches:
+                sender.send(self._built_of(batch))
+            sender.send(self._builder.close_all())
+            sender.flush()
+            return sender.records_written
+
+    def _built_of(self, batch: pa.RecordBatch) -> Iterator[Batch]:
+        """The batches that are full with these rows."""
+        now_ms = time.time_ns() // 1_000_000
+        rows = rows_of(batch, topic_column=self._options.topic is None, now_ms=now_ms)
+        for part in self._partitioner.split(rows):
+            yield from self._builder.append(rows, part)
+        yield from self._builder.close_largest()
+
+    def _describe(self, topic: str) -> TopicTargets:
+        return describe_target(self._cluster, topic)
+
+
+def init_producer_id(cluster: ClusterClient, retries: Retries) -> InitProducerIdResponse:
+    """A producer id from any broker; ``retries`` is the budget.
+
+    Raises:
+        WriteRefused: who asks may not write to any topic.
+        ClusterUnavailable: no broker gave one within the retries.
+    """
+    while True:
+        address = cluster.any_broker()
+        try:
+            response = RangeWriteStub(cluster.channel(address)).InitProducerId(
+                InitProducerIdRequest(), timeout=CALL_TIMEOUT_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise_if_permanent(error)
+            reason = reason_of(error)
+        else:
+            if not response.error_code:
+                return response
+            reason = f"{error_name(response.error_code)}: {response.error_message}"
+            if response.error_code not in RETRIABLE | {COORDINATOR_LOAD_IN_PROGRESS}:
+                raise WriteRefused(f"{address} gives no producer id: {reason}")
+        retries.pause(f"asking {address} for a producer id", reason)
+        cluster.describe_topics()
+
+
+def describe_target(cluster: ClusterClient, topic: str) -> TopicTargets:
+    """A topic to write to.
+
+    Raises:
+        UnknownTopic: there is none of that name.
+        WriteRefused: it may not be seen.
+        ClusterUnavailable: nobody told of it within the retries.
+    """
+    (described,) = cluster.describe_topics([topic]).topics
+    if described.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopic(
+            f"the cluster has no topic {topic!r}: create it, or correct the option or the column "
+            "'topic'"
+        )
+    if described.error_code == TOPIC_AUTHORIZATION_FAILED:
+        raise WriteRefused(f"not allowed to describe topic {topic!r}: WRITE on it is needed")
+    if described.error_code or not described.partitions:
+        raise ClusterUnavailable(
+            f"topic {topic!r} cannot be described: {error_name(described.error_code)}"
+        )
+    return TopicTargets(described.topic_id, len(described.partitions), described.max_message_bytes)
