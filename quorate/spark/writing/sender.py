@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-import grpc
-
 from quorate.spark.cluster import ClusterClient, raise_if_permanent, reason_of
 from quorate.spark.errors import UnknownTopic, WriteRefused
 from quorate.spark.ranges import TopicPartition
@@ -74,6 +72,7 @@ class Sender:
 
         Raises:
             WriteRefused, RecordTooLarge: a leader will not take one; names topic and partition.
+            CallRefused: a leader does not serve this writer.
             UnknownTopic: a topic was deleted and created anew.
             ClusterUnavailable: it did not work within the time allowed.
         """
@@ -152,12 +151,9 @@ class Sender:
             self._outbox.answered(batch, outcome, stream.leader, now_ms)
 
     def _ended(self, stream: LeaderStream, error: Exception | None) -> None:
+        if error is not None:
+            raise_if_permanent(error)
         reason = f"{stream.leader}: {reason_of(error) if error else 'the stream ended'}"
-        if isinstance(error, grpc.RpcError):
-            try:
-                raise_if_permanent(error)
-            except grpc.RpcError:
-                raise WriteRefused(f"writing was refused by {reason}") from None
         self._give_up(stream, reason)
 
     def _give_up(self, stream: LeaderStream, reason: str) -> None:
