@@ -6,6 +6,7 @@ kernel's, so it goes when the process does, kill -9 included.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -84,6 +85,26 @@ def claimed_data_folder(
         raise _unusable(path, error) from error
     try:
         yield _own_directory(path, role, node_id, cluster_id, prepare)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def held_data_folder(path: Path) -> Iterator[None]:
+    """``path`` while no node uses it, whosever it is: for tools.
+
+    Raises:
+        DataFolderInUse: a process holds it.
+        DataFolderError: it is not there, or cannot be used.
+    """
+    try:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        descriptor = _lock(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        yield
     finally:
         os.close(descriptor)
 

@@ -28,7 +28,7 @@ _LENGTH_BYTES: Final = _LENGTH.size
 """Base offset and length: what precedes the bytes that the length counts."""
 _MAGIC_AT: Final = 16
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_CRC_FROM: Final = 21
+CRC_FROM: Final = 21
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 
@@ -108,7 +108,7 @@ def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
         size = _size_at(view, position, where)
         data = view[position : position + size]
         header = BatchHeader._make(_HEADER.unpack_from(data))
-        crc = crc32c(data[_CRC_FROM:])
+        crc = crc32c(data[CRC_FROM:])
         if crc != header.crc:
             raise _corrupt(where, position, f"CRC is {crc:#010x}, header says {header.crc:#010x}")
         yield Batch(header, data)

@@ -192,6 +192,23 @@ class Segment:
             raise _damaged(self.path, str(error)) from error
         return chunks
 
+    def stored(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        """Every batch as it lies there: partition number, base offset, chunks. Checks nothing."""
+        of: tuple[int, int] | None = None
+        chunks: list[bytes] = []
+        with self._environment.begin() as transaction:
+            for key, value in transaction.cursor():
+                number, base_offset, _ = _KEY.unpack(key)
+                if number > LAST_NUMBER:
+                    break
+                if of is not None and of != (number, base_offset):
+                    yield (*of, chunks)
+                    chunks = []
+                of = number, base_offset
+                chunks.append(value)
+        if of is not None:
+            yield (*of, chunks)
+
     def scan(self) -> Iterator[StoredBatch]:
         """Every batch, by partition number and base offset. Reads the headers alone.
 

@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.quorum:quorum",
         "Look after the quorum: voters, leader, backups.",
     ),
+    "log": ("quorate.cli.log:log", "Look into a stopped broker's log folder, check it, mend it."),
     "certs": ("quorate.cli.certs:certs", "Make certificates for voters, brokers and people."),
     "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
 }

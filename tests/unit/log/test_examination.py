@@ -1,0 +1,156 @@
+"""``quorate log``: folders of stopped brokers, damaged in every way a disk knows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.log.record_batch import HEADER_BYTES
+from quorum.data_folder import held_data_folder
+from tests.support.cli import quorate, quorate_error, quorate_json
+from tests.support.log_stores import EPOCH, batch, everything, opened
+
+SEGMENT_BYTES = 1 << 20
+BODY_BYTES = 100_000
+BATCH_BYTES = HEADER_BYTES + BODY_BYTES
+SEGMENT = "segment-0000000001.mdb"
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """Two partitions of 40 batches each, over several segments."""
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        logs = [store.create("orders", 0), store.create("orders", 1)]
+        for _ in range(40):
+            for log in logs:
+                log.append_as_leader(batch(1, BODY_BYTES), EPOCH)
+            await store.until_flushed(*logs)
+    return tmp_path
+
+
+def verified(folder: Path) -> list[dict[str, Any]]:
+    """The problems found; the exit code says whether there are any."""
+    told = quorate("log", "verify", "--log-dir", str(folder), "--json", code=_code(folder))
+    problems: list[dict[str, Any]] = json.loads(told)
+    return problems
+
+
+def _code(folder: Path) -> int:
+    return 1 if (folder / "damaged").exists() else 0
+
+
+def damage(folder: Path) -> None:
+    """From now on a problem is expected."""
+    (folder / "damaged").touch()
+
+
+def offsets(folder: Path) -> dict[int, tuple[int, int]]:
+    found = quorate_json("log", "dump", "--log-dir", str(folder))
+    return {one["partition"]: (one["log_start_offset"], one["end_offset"]) for one in found}
+
+
+def flip_a_byte(path: Path, *, of_offset: int, partition: int) -> None:
+    """In the records of a batch, found by its place in the log and the partition's number."""
+    data = bytearray(path.read_bytes())
+    header = of_offset.to_bytes(8, "big") + (BATCH_BYTES - 12).to_bytes(4, "big")
+    at = -1
+    for _ in range(partition + 1):
+        at = data.index(header, at + 1)
+    data[at + BATCH_BYTES // 2] ^= 1
+    path.write_bytes(data)
+
+
+async def test_a_sound_folder_has_no_problems_and_is_shown(folder: Path) -> None:
+    assert verified(folder) == []
+    assert offsets(folder) == {0: (0, 40), 1: (0, 40)}
+    (first, *_) = quorate_json(
+        "log",
+        "dump",
+        "--log-dir",
+        str(folder),
+        "--topic",
+        "orders",
+        "--partition",
+        "1",
+        "--batches",
+    )
+    assert [one["base_offset"] for one in first["batches"]] == list(range(40))
+    assert {one["size"] for one in first["batches"]} == {BATCH_BYTES}
+    segments = quorate_json("log", "dump", "--log-dir", str(folder), "--segments")
+    assert len(segments) > 3
+    assert sum(one["batches"] for one in segments) == 80
+    assert "nothing to repair" in quorate("log", "repair", "--log-dir", str(folder))
+
+
+async def test_a_flipped_bit_is_named_and_cut_off(folder: Path) -> None:
+    damage(folder)
+    flip_a_byte(folder / SEGMENT, of_offset=2, partition=1)
+    (problem,) = verified(folder)
+    assert (problem["topic"], problem["partition"], problem["offset"]) == ("orders", 1, 2)
+    assert problem["segment"] == SEGMENT
+    assert "checksum" in problem["what"]
+    (planned,) = quorate_json("log", "repair", "--log-dir", str(folder), "--dry-run")
+    assert planned.startswith("cut orders-1 at offset 2 (")
+    assert offsets(folder) == {0: (0, 40), 1: (0, 2)}, "nothing was done"
+    quorate("log", "repair", "--log-dir", str(folder))
+    assert "nothing to repair" in quorate("log", "repair", "--log-dir", str(folder))
+    async with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+        assert store.store.log_may_be_lost
+        assert store.log("orders", 0).log_end_offset == 40
+        cut = store.log("orders", 1)
+        assert cut.log_end_offset == 2
+        cut.append_as_leader(batch(1, BODY_BYTES), EPOCH)
+        await store.until_flushed(cut)
+        assert len(everything(cut)) == 3 * BATCH_BYTES
+    async with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+        assert store.log("orders", 1).log_end_offset == 3
+
+
+@pytest.mark.parametrize("left", [0, 500_000])
+async def test_a_truncated_segment_is_set_aside_and_the_rest_survives(
+    folder: Path, left: int
+) -> None:
+    damage(folder)
+    path = folder / SEGMENT
+    with path.open("r+b") as file:
+        file.truncate(left)
+    problems = verified(folder)
+    assert problems[0]["segment"] == SEGMENT
+    assert not problems[0]["topic"]
+    quorate("log", "repair", "--log-dir", str(folder))
+    assert (folder / f"{SEGMENT}.damaged").stat().st_size == left
+    async with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+        assert store.store.log_may_be_lost
+        for log in store.store.logs.values():
+            assert log.log_end_offset == 0, "what follows the hole is not the log's any more"
+
+
+async def test_a_missing_segment_is_named_with_what_it_makes_unreachable(folder: Path) -> None:
+    damage(folder)
+    (folder / SEGMENT).unlink()
+    problems = verified(folder)
+    assert "missing" in problems[0]["what"]
+    assert {(one["partition"], one["offset"]) for one in problems[1:]} == {(0, 0), (1, 0)}
+    assert all("gap" in one["what"] for one in problems[1:])
+
+
+def test_what_is_no_log_folder_is_refused(tmp_path: Path) -> None:
+    assert "is it the log.dir of a broker" in quorate_error(
+        "log", "verify", "--log-dir", str(tmp_path)
+    )
+    assert "cannot use data folder" in quorate_error(
+        "log", "dump", "--log-dir", str(tmp_path / "absent")
+    )
+
+
+async def test_an_unknown_topic_is_answered_with_those_there_are(folder: Path) -> None:
+    error = quorate_error("log", "dump", "--log-dir", str(folder), "--topic", "order")
+    assert "its topics are orders" in error
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "store.mdb").touch()
+    with held_data_folder(tmp_path):
+        error = quorate_error("log", "repair", "--log-dir", str(tmp_path))
+    assert "used by another process" in error
