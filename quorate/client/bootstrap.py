@@ -11,7 +11,9 @@ One request, written and read by hand: an executor must not need a Kafka codec f
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from quorate.client.sasl import LoginFailed, login
 from quorate.client.security import ClientSecurity
@@ -23,6 +25,8 @@ SASL_AUTHENTICATE = 36
 GRPC_ENDPOINT_TAG = 10000
 ILLEGAL_SASL_STATE = 34
 RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+
+T = TypeVar("T")
 
 _CLIENT_ID = b"quorate"
 _CORRELATION_ID = 1
@@ -74,18 +78,36 @@ def discover(
         LoginFailed: a server refused the user.
         ValueError: an address cannot be parsed, or there is none.
     """
+    return ask_any(
+        bootstrap_servers,
+        encode_request(),
+        decode_response,
+        timeout_ms=timeout_ms,
+        security=security,
+    )
+
+
+def ask_any(
+    bootstrap_servers: str,
+    request: bytes,
+    decode: Callable[[bytes], T],
+    *,
+    timeout_ms: int = 10_000,
+    security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
+) -> T:
+    """What ``decode`` makes of the first answer to a request of Kafka's; raises as `discover`."""
     servers = parse_servers(bootstrap_servers)
     deadline = time.monotonic() + timeout_ms / 1000
     failures: list[str] = []
     for index, (host, port) in enumerate(servers):
         share_seconds = max(0.05, (deadline - time.monotonic()) / (len(servers) - index))
         try:
-            return _ask(host, port, share_seconds, security)
+            return decode(_ask(host, port, share_seconds, security, request))
         except (OSError, MalformedResponse) as error:
             failures.append(f"{format_address(host, port)} ({str(error) or type(error).__name__})")
     raise BootstrapError(
-        f"no bootstrap server answered DescribeCluster; tried {', '.join(failures)}: check "
-        "bootstrap.servers, and that the brokers run"
+        f"no bootstrap server answered; tried {', '.join(failures)}: check bootstrap.servers, and "
+        "that the brokers run"
     )
 
 
@@ -125,7 +147,7 @@ def decode_response(frame: bytes) -> ClusterEndpoints:
     Raises:
         MalformedResponse: not such a response, or it carries an error code.
     """
-    reader = _Reader(frame)
+    reader = Reader(frame)
     correlation_id = reader.int32()
     if correlation_id != _CORRELATION_ID:
         raise MalformedResponse(f"correlation id {correlation_id}, expected {_CORRELATION_ID}")
@@ -144,7 +166,7 @@ def decode_response(frame: bytes) -> ClusterEndpoints:
     return ClusterEndpoints(cluster_id, controller_id, brokers)
 
 
-def _decode_broker(reader: "_Reader") -> BrokerEndpoints:
+def _decode_broker(reader: "Reader") -> BrokerEndpoints:
     broker_id, host, port = reader.int32(), reader.string(), reader.int32()
     reader.string()  # rack
     grpc = reader.tags().get(GRPC_ENDPOINT_TAG, b"")
@@ -164,8 +186,8 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 def _ask(
-    host: str, port: int, timeout_seconds: float, security: ClientSecurity
-) -> ClusterEndpoints:
+    host: str, port: int, timeout_seconds: float, security: ClientSecurity, request: bytes
+) -> bytes:
     deadline = time.monotonic() + timeout_seconds
     with (
         socket.create_connection((host, port), timeout=timeout_seconds) as plain,
@@ -173,13 +195,15 @@ def _ask(
     ):
         if security.has_user:
             _log_in(connection, security, deadline)
-        return decode_response(_exchange(connection, encode_request(), deadline))
+        return _exchange(connection, request, deadline)
 
 
 def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float) -> None:
     """SaslHandshake v1, then SaslAuthenticate v1 until both are content."""
-    mechanism = _string(security.mechanism.encode())
-    answer = _Reader(_exchange(connection, _request(SASL_HANDSHAKE, 1, mechanism), deadline))
+    mechanism = kafka_string(security.mechanism.encode())
+    answer = Reader(
+        _exchange(connection, encode_kafka_request(SASL_HANDSHAKE, 1, mechanism), deadline)
+    )
     answer.int32()
     if answer.int16():
         raise LoginFailed(f"the broker does not offer SASL {security.mechanism}")
@@ -187,7 +211,9 @@ def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float
     token = next(exchange)
     while True:
         body = struct.pack(">i", len(token)) + token
-        answer = _Reader(_exchange(connection, _request(SASL_AUTHENTICATE, 1, body), deadline))
+        answer = Reader(
+            _exchange(connection, encode_kafka_request(SASL_AUTHENTICATE, 1, body), deadline)
+        )
         answer.int32()
         if answer.int16():
             raise LoginFailed(f"user {security.username!r} or the password is refused")
@@ -198,14 +224,15 @@ def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float
             return
 
 
-def _request(api_key: int, version: int, body: bytes) -> bytes:
+def encode_kafka_request(api_key: int, version: int, body: bytes) -> bytes:
     """A request with its size prefix (request header v1)."""
     header = struct.pack(">hhi", api_key, version, _CORRELATION_ID)
-    frame = header + _string(_CLIENT_ID) + body
+    frame = header + kafka_string(_CLIENT_ID) + body
     return struct.pack(">i", len(frame)) + frame
 
 
-def _string(text: bytes) -> bytes:
+def kafka_string(text: bytes) -> bytes:
+    """A string of Kafka's older encoding: its length in two bytes, and it."""
     return struct.pack(">h", len(text)) + text
 
 
@@ -233,7 +260,7 @@ def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:
     return bytes(received)
 
 
-class _Reader:
+class Reader:
     """Kafka's flexible encoding, every read checked against the end of the frame."""
 
     def __init__(self, frame: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, Self
 
 import grpc
 
+from quorate.client.auto_create import ask_for_topic
 from quorate.client.bootstrap import BootstrapError, discover, format_address
 from quorate.client.security import Securities
 from quorate.spark.errors import CallRefused
@@ -184,6 +185,14 @@ class ClusterClient:
         """Whether the cluster has the partition, as last heard from a broker that should know."""
         known = self._topics.get(partition.topic)
         return known is not None and partition.partition < known.partitions
+
+    def ask_for_topic(self, topic: str) -> int:
+        """Have it created if the cluster does so; the Kafka error code of `auto_create`.
+
+        Raises:
+            BootstrapError: no bootstrap server answered.
+        """
+        return ask_for_topic(self._bootstrap_servers, topic, self._security.kafka)
 
     def any_broker(self) -> str:
         """The gRPC address of a broker: the one that answered last, if any did.

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from quorate.client.results import NewTopic
-from quorate.spark.errors import RecordTooLarge, RowError, UnknownTopic
+from quorate.spark.errors import RecordTooLarge, RowError, WriteRefused
 from quorate.spark.options.connection import Connection
 from quorate.spark.writing.write_options import WriteOptions
 from quorate.spark.writing.write_task import write_rows
@@ -148,8 +148,16 @@ def test_refusals_name_topic_partition_and_limit(cluster: RunningCluster) -> Non
     assert write(cluster, large, topic="small", compression="zstd") == 2
     many = pa.record_batch({"value": [bytes(100)] * 1000})
     assert write(cluster, many, topic="small") == 1000
-    with pytest.raises(UnknownTopic, match="no topic 'nowhere'"):
-        write(cluster, many, topic="nowhere")
     outside = pa.record_batch({"value": ["x"], "partition": pa.array([2], pa.int32())})
     with pytest.raises(RowError, match="partition 2 of topic small, which has partitions 0 to 1"):
         write(cluster, outside, topic="small")
+
+
+def test_a_topic_is_created_as_for_any_producer(cluster: RunningCluster) -> None:
+    rows = pa.record_batch({"value": ["one", "two"]})
+    assert write(cluster, rows, topic="made-on-demand") == 2
+    with cluster.admin() as admin:
+        (made,) = [t for t in admin.describe_topics() if t.name == "made-on-demand"]
+    assert sum(1 for _ in made.partitions) >= 1
+    with pytest.raises(WriteRefused, match="INVALID_TOPIC_EXCEPTION"):
+        write(cluster, rows, topic="no/topic")

@@ -18,7 +18,6 @@ from quorate.spark.errors import ClusterUnavailable, RecordTooLarge, WriteRefuse
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.writing.batches import Batch
 from quorate_proto.v1.errors_pb2 import (
-    DUPLICATE_SEQUENCE_NUMBER,
     MESSAGE_TOO_LARGE,
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -34,7 +33,6 @@ PAUSE_MS_FIRST: Final = 100
 PAUSE_MS_MAX: Final = 1_000
 
 _MAY_HEAL: Final = RETRIABLE | {NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-_WRITTEN: Final = frozenset({NONE, DUPLICATE_SEQUENCE_NUMBER})
 
 
 class Frame(NamedTuple):
@@ -138,7 +136,7 @@ class Outbox:
         tp = batch.target.partition
         partition = self._partitions[tp]
         partition.under_way.remove(batch)
-        if outcome.error_code in _WRITTEN:
+        if outcome.error_code == NONE:
             self._written(tp, partition, batch)
         else:
             if not self._may_heal(partition, outcome.error_code):

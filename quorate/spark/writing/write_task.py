@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import grpc
 import pyarrow as pa
 
+from quorate.client.bootstrap import BootstrapError
 from quorate.spark.cluster import (
     CALL_TIMEOUT_SECONDS,
     RETRIABLE,
@@ -25,7 +26,6 @@ from quorate.spark.writing.targets import TopicTargets
 from quorate.spark.writing.write_options import WriteOptions
 from quorate_proto.v1.errors_pb2 import (
     COORDINATOR_LOAD_IN_PROGRESS,
-    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from quorate_proto.v1.replication_pb2 import InitProducerIdRequest, InitProducerIdResponse
@@ -88,7 +88,7 @@ class _TaskWriter:
         yield from self._builder.close_largest()
 
     def _describe(self, topic: str) -> TopicTargets:
-        return describe_target(self._cluster, topic)
+        return describe_target(self._cluster, topic, self._options.connection.new_retries())
 
 
 def init_producer_id(cluster: ClusterClient, retries: Retries) -> InitProducerIdResponse:
@@ -117,24 +117,37 @@ def init_producer_id(cluster: ClusterClient, retries: Retries) -> InitProducerId
         cluster.describe_topics()
 
 
-def describe_target(cluster: ClusterClient, topic: str) -> TopicTargets:
-    """A topic to write to.
+def describe_target(cluster: ClusterClient, topic: str, retries: Retries) -> TopicTargets:
+    """A topic to write to; one that is not there is asked for, as Kafka's producers do.
 
     Raises:
-        UnknownTopic: there is none of that name.
-        WriteRefused: it may not be seen.
+        UnknownTopic: there is none of that name, and the cluster creates none.
+        WriteRefused: it may not be seen, or not be created.
         ClusterUnavailable: nobody told of it within the retries.
     """
-    (described,) = cluster.describe_topics([topic]).topics
-    if described.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+    while True:
+        (described,) = cluster.describe_topics([topic]).topics
+        if not described.error_code and described.partitions:
+            return TopicTargets(
+                described.topic_id, len(described.partitions), described.max_message_bytes
+            )
+        code = described.error_code
+        if code == UNKNOWN_TOPIC_OR_PARTITION:
+            code = _ask_for(cluster, topic)
+        if code and code not in RETRIABLE:
+            raise WriteRefused(f"topic {topic!r} cannot be written to: {error_name(code)}")
+        retries.pause(f"describing topic {topic!r}", error_name(code))
+
+
+def _ask_for(cluster: ClusterClient, topic: str) -> int:
+    """The error code of the topic, now that it was asked for."""
+    try:
+        code = cluster.ask_for_topic(topic)
+    except BootstrapError as error:
+        raise ClusterUnavailable(f"asking for topic {topic!r}: {error}") from None
+    if code == UNKNOWN_TOPIC_OR_PARTITION:
         raise UnknownTopic(
-            f"the cluster has no topic {topic!r}: create it, or correct the option or the column "
-            "'topic'"
+            f"the cluster has no topic {topic!r} and creates none (auto.create.topics.enable): "
+            "create it, or correct the option or the column 'topic'"
         )
-    if described.error_code == TOPIC_AUTHORIZATION_FAILED:
-        raise WriteRefused(f"not allowed to describe topic {topic!r}: WRITE on it is needed")
-    if described.error_code or not described.partitions:
-        raise ClusterUnavailable(
-            f"topic {topic!r} cannot be described: {error_name(described.error_code)}"
-        )
-    return TopicTargets(described.topic_id, len(described.partitions), described.max_message_bytes)
+    return code

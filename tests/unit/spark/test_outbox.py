@@ -14,7 +14,6 @@ from quorate.spark.writing.batches import Batch
 from quorate.spark.writing.outbox import FRAME_BYTES, UNDER_WAY_MAX, Outbox, Outcome
 from quorate.spark.writing.targets import Target
 from quorate_proto.v1.errors_pb2 import (
-    DUPLICATE_SEQUENCE_NUMBER,
     MESSAGE_TOO_LARGE,
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -138,14 +137,14 @@ def test_a_stream_that_is_lost_takes_nothing_with_it() -> None:
     assert story.sent() == mine[:1]
 
 
-def test_a_repeated_batch_that_the_broker_knows_is_written() -> None:
+def test_a_batch_without_answer_goes_again() -> None:
     story = Story()
     (batch,) = story.add()
     story.sent()
     story.outbox.lost([batch], "A: gone", story.now_ms)
     story.later()
     assert story.sent() == [batch]
-    story.answer(batch, Outcome(DUPLICATE_SEQUENCE_NUMBER))
+    story.answer(batch)
     assert (story.outbox.open_bytes, story.outbox.records_written) == (0, 10)
 
 
@@ -238,8 +237,6 @@ class Leader:
     def append(self, batch: Batch) -> Outcome:
         if batch.number in self.log[-UNDER_WAY_MAX:]:
             return DONE
-        if batch.number in self.log:
-            return Outcome(DUPLICATE_SEQUENCE_NUMBER)
         if batch.number != len(self.log) + 1 and self.log:
             return GAP
         self.log.append(batch.number)
