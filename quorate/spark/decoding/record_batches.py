@@ -1,9 +1,9 @@
 """Kafka record batches v2: from a frame of them to plain record bytes and a table of batches.
 
-This is the part of decoding that costs per batch, not per record: headers, checksums and
-decompression. What it hands to the compiled kernel (`record_kernel`) is one buffer with the records
-of many batches back to back, and one row for each batch in it. A frame without compressed batches
-is that buffer itself: nothing is copied.
+This is the part of decoding that costs per batch, not per record: headers (by a kernel), checksums
+and decompression. What it hands to `arrow_columns` is one buffer with the records of many batches,
+and one row for each batch in it. A frame without compressed batches is that buffer itself: nothing
+is copied.
 
 Layout of a batch (big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C
 u32 (of everything behind it), attributes i16, last offset delta i32, base timestamp i64, max
@@ -11,92 +11,55 @@ timestamp i64, producer id i64, producer epoch i16, base sequence i32, record co
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-import cramjam
-import crc32c
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
 
-from quorate.spark.decoding.record_kernel import BEGIN, END, TABLE_COLUMNS, Int64Array, UInt8Array
+from quorate.spark.decoding import kernels
+from quorate.spark.decoding.codecs import Bytes, decompress
+from quorate.spark.decoding.kernels import (
+    BASE_OFFSET,
+    BATCH_HEADER_BYTES,
+    BEGIN,
+    END,
+    LAST_DELTA,
+    LENGTH_OVERHEAD_BYTES,
+    TABLE_COLUMNS,
+)
 from quorate.spark.errors import CorruptBatch
+from quorate.spark.kernels.store import load
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES = 61
-LENGTH_OVERHEAD_BYTES = 12
-"""What the length field does not count: itself and the base offset."""
-CRC_START = 21
-RECORD_BYTES_MIN = 7
+Int64Array = npt.NDArray[np.int64]
+
+CRC_START: Final = 21
+RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, key length, value length, header count: one byte each."""
-GROUP_BYTES = 1 << 20
+GROUP_BYTES: Final = 1 << 20
 """Records are handed on once there is this much of them: one Arrow batch, about 1 MiB."""
-BODY_BYTES_MAX = (1 << 31) - 1
+BODY_BYTES_MAX: Final = (1 << 31) - 1
 """Arrow's binary columns have 32-bit offsets."""
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-CONTROL = 0x20
+CODEC_MASK: Final = 0x07
+CONTROL: Final = 0x20
 
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
-
-Bytes = bytes | memoryview
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records of whole batches, uncompressed, back to back."""
+    """Records of whole batches, uncompressed."""
 
-    body: UInt8Array
+    body: pa.Buffer
     table: Int64Array
-    """Shape (batches, `TABLE_COLUMNS`), one row for each."""
+    """Shape (batches, `TABLE_COLUMNS`), one row for each; their records lie in the body in order
+    and apart."""
     next_offset: int
     """The offset behind the last batch looked at, whether or not it held records."""
-
-
-class _Group:
-    """Batches that will be handed on together.
-
-    Without a compressed batch among them their records stay where they are, in the frame.
-    """
-
-    def __init__(self, frame: UInt8Array) -> None:
-        self._frame = frame
-        self._bodies: list[UInt8Array] = []
-        self._begins_in_frame: list[int] = []
-        self._rows: list[tuple[int, ...]] = []
-        self._compressed = False
-        self.size = 0
-
-    def add(self, begin: int, end: int, header: tuple[int, ...]) -> None:
-        """The batch whose records are ``frame[begin:end]``."""
-        base_offset, attributes, last_delta, count = header[0], header[5], header[6], header[12]
-        body = self._frame[begin:end]
-        if codec := attributes & CODEC_MASK:
-            self._compressed = True
-            body = _decompress(codec, body.data, base_offset)
-        if count * RECORD_BYTES_MIN > len(body) or self.size + len(body) > BODY_BYTES_MAX:
-            raise CorruptBatch(
-                f"the batch at offset {base_offset} claims {count} records in {len(body)} bytes"
-            )
-        type_ = 1 if attributes & LOG_APPEND_TIME else 0
-        timestamp = header[8] if type_ else header[7]
-        self._bodies.append(body)
-        self._begins_in_frame.append(begin)
-        self._rows.append((0, len(body), count, base_offset, last_delta, timestamp, type_))
-        self.size += len(body)
-
-    def finish(self, next_offset: int) -> PlainRecords:
-        table = np.array(self._rows, dtype=np.int64).reshape(-1, TABLE_COLUMNS)
-        if self._compressed:
-            body = np.concatenate(self._bodies)
-            body.flags.writeable = False
-            table[1:, BEGIN] = np.cumsum(table[:-1, END])
-        else:
-            body = self._frame
-            table[:, BEGIN] = self._begins_in_frame
-        table[:, END] += table[:, BEGIN]
-        return PlainRecords(body, table, next_offset)
 
 
 def plain_records(frame: Bytes, start: int, end: int) -> Iterator[PlainRecords]:
@@ -109,88 +72,96 @@ def plain_records(frame: Bytes, start: int, end: int) -> Iterator[PlainRecords]:
         CorruptBatch: names the base offset of the batch, as far as it could be read.
     """
     view = memoryview(frame).toreadonly()
-    frame_array = np.frombuffer(view, np.uint8)
-    group = _Group(frame_array)
-    position, next_offset = 0, start
-    batch_end = 0
-    while position < len(view) and next_offset < end:
-        header, size = _batch_header(view, position)
-        base_offset, attributes, last_delta = header[0], header[5], header[6]
-        if base_offset < batch_end:
-            raise CorruptBatch(
-                f"the batch at offset {base_offset} comes after one that ends at {batch_end - 1}"
-            )
-        batch_end = base_offset + last_delta + 1
-        next_offset = max(next_offset, batch_end)
-        if start < batch_end and base_offset < end and not attributes & CONTROL:
-            group.add(position + HEADER_BYTES, position + size, header)
-        position += size
+    buffer = pa.py_buffer(view)
+    table, scanned = _scan(buffer, end)
+    group = _Group(buffer, table)
+    next_offset = start
+    for index, row in enumerate(table.tolist()):
+        begin, batch_end, count, base_offset, last_delta, attributes, _, _, crc = row
+        _check_crc(view[begin - BATCH_HEADER_BYTES + CRC_START : batch_end], crc, base_offset)
+        behind = base_offset + last_delta + 1
+        next_offset = max(next_offset, behind)
+        if start < behind and base_offset < end and not attributes & CONTROL:
+            group.add(index, view[begin:batch_end], attributes & CODEC_MASK, count, base_offset)
         if group.size >= GROUP_BYTES:
             yield group.finish(next_offset)
-            group = _Group(frame_array)
-    if position:
+            group = _Group(buffer, table)
+    if next_offset < end and scanned < len(view):
+        raise CorruptBatch(_why_malformed(view, scanned, table))
+    if len(table):
         yield group.finish(next_offset)
 
 
-def _batch_header(view: memoryview, position: int) -> tuple[tuple[int, ...], int]:
-    """The header at ``position``, checked, and the size of the whole batch."""
-    available = len(view) - position
-    if available < HEADER_BYTES:
-        raise CorruptBatch(f"{available} bytes are left, a batch header has {HEADER_BYTES}")
-    header = HEADER.unpack_from(view, position)
-    base_offset, length, _, magic, crc = header[:5]
-    size = length + LENGTH_OVERHEAD_BYTES
-    if not HEADER_BYTES <= size <= available:
-        raise CorruptBatch(
-            f"the batch at offset {base_offset} says it has {size} bytes, {available} are there"
-        )
-    if magic != 2:
-        raise CorruptBatch(f"the batch at offset {base_offset} has magic {magic}, expected 2")
-    actual = crc32c.crc32c(view[position + CRC_START : position + size])
+class _Group:
+    """Batches that will be handed on together.
+
+    Without a compressed batch among them their records stay where they are, in the frame.
+    """
+
+    def __init__(self, frame: pa.Buffer, table: Int64Array) -> None:
+        self._frame = frame
+        self._table = table
+        self._indexes: list[int] = []
+        self._bodies: list[Bytes] = []
+        self._compressed = False
+        self.size = 0
+
+    def add(self, index: int, body: Bytes, codec: int, count: int, base_offset: int) -> None:
+        """The batch in row ``index`` of the table."""
+        if codec:
+            self._compressed = True
+            body = decompress(codec, body, base_offset)
+        self.size += len(body)
+        if count * RECORD_BYTES_MIN > len(body) or self.size > BODY_BYTES_MAX:
+            raise CorruptBatch(
+                f"the batch at offset {base_offset} claims {count} records in {len(body)} bytes"
+            )
+        self._indexes.append(index)
+        self._bodies.append(body)
+
+    def finish(self, next_offset: int) -> PlainRecords:
+        table = self._table[self._indexes]
+        if not self._compressed:
+            return PlainRecords(self._frame, table, next_offset)
+        table[:, END] = np.cumsum([len(body) for body in self._bodies])
+        table[1:, BEGIN] = table[:-1, END]
+        table[:1, BEGIN] = 0
+        return PlainRecords(pa.py_buffer(b"".join(self._bodies)), table, next_offset)
+
+
+def _scan(frame: pa.Buffer, end: int) -> tuple[Int64Array, int]:
+    """The table of the frame's batches up to offset ``end``, and how many bytes they take."""
+    table = np.empty((frame.size // BATCH_HEADER_BYTES, TABLE_COLUMNS), dtype=np.int64)
+    report = np.zeros(1, dtype=np.int64)
+    batches = load(kernels.SCAN_BATCHES)(
+        frame.address, frame.size, end, table.ctypes.data, len(table), report.ctypes.data
+    )
+    return table[:batches], int(report[kernels.SCANNED_BYTES])
+
+
+def _check_crc(checked: memoryview, crc: int, base_offset: int) -> None:
+    actual = crc32c(checked)
     if actual != crc:
         raise CorruptBatch(
             f"the batch at offset {base_offset} has checksum {crc:#010x}, its bytes give "
             f"{actual:#010x}"
         )
-    if base_offset < 0 or header[6] < 0 or header[12] < 0:
-        raise CorruptBatch(
-            f"the batch at offset {base_offset} has last offset delta {header[6]} and "
-            f"{header[12]} records"
-        )
-    return header, size
 
 
-def _decompress(codec: int, records: memoryview, base_offset: int) -> UInt8Array:
-    decompress = _CODECS.get(codec)
-    if decompress is None:
-        raise CorruptBatch(f"the batch at offset {base_offset} has unknown codec {codec}")
-    try:
-        return np.frombuffer(memoryview(decompress(records)), np.uint8)
-    except (cramjam.DecompressionError, ValueError, struct.error) as error:
-        raise CorruptBatch(
-            f"the batch at offset {base_offset} cannot be decompressed (codec {codec}): {error}"
-        ) from None
-
-
-def _snappy(records: memoryview) -> "Bytes | cramjam.Buffer":
-    """Snappy as Java writes it (xerial: a header, then blocks with their length), or one block."""
-    if bytes(records[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return cramjam.snappy.decompress_raw(records)
-    blocks: list[bytes] = []
-    position = _XERIAL_HEADER_BYTES
-    while position < len(records):
-        (size,) = struct.unpack_from(">i", records, position)
-        position += 4
-        if not 0 <= size <= len(records) - position:
-            raise ValueError(f"a snappy block of {size} bytes at {position}")
-        blocks.append(bytes(cramjam.snappy.decompress_raw(records[position : position + size])))
-        position += size
-    return b"".join(blocks)
-
-
-_CODECS: dict[int, Callable[[memoryview], "Bytes | cramjam.Buffer"]] = {
-    1: cramjam.gzip.decompress,
-    2: _snappy,
-    3: cramjam.lz4.decompress,
-    4: cramjam.zstd.decompress,
-}
+def _why_malformed(view: memoryview, position: int, before: Int64Array) -> str:
+    """What is wrong with the batch at ``position``, which follows those of a table."""
+    available = len(view) - position
+    if available < BATCH_HEADER_BYTES:
+        return f"{available} bytes are left, a batch header has {BATCH_HEADER_BYTES}"
+    header = _HEADER.unpack_from(view, position)
+    base_offset, length, _, magic = header[:4]
+    size = length + LENGTH_OVERHEAD_BYTES
+    batch = f"the batch at offset {base_offset}"
+    if not BATCH_HEADER_BYTES <= size <= available:
+        return f"{batch} says it has {size} bytes, {available} are there"
+    if magic != 2:
+        return f"{batch} has magic {magic}, expected 2"
+    last_offset = int(before[-1, BASE_OFFSET] + before[-1, LAST_DELTA]) if len(before) else -1
+    if 0 <= base_offset <= last_offset:
+        return f"{batch} comes after one that ends at {last_offset}"
+    return f"{batch} has last offset delta {header[6]} and {header[12]} records"

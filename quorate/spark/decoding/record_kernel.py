@@ -2,64 +2,95 @@
 
 Records come from a log that anybody may have written to, so **no read or write may depend on a
 field that was not checked**: every length is compared with the bytes that are left before it is
-used, and every output is as large as its input allows (the caller, `arrow_columns`, allocates them
-so):
+used, and every output is as large as its input allows (the callers, `record_batches` and
+`arrow_columns`, allocate them so):
 
-- rows: the sum of the record counts of the table,
-- key and value bytes: the size of the body, of which keys and values are disjoint parts.
+- rows: the sum of the record counts of the table, each of which its batch has bytes for,
+- key and value bytes: the size of the body, of which keys and values are disjoint parts, and
+  `COPY_STEP_BYTES` to spare.
 
 Layout of a record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key
 length varint (-1: null), key, value length varint (-1: null), value, header count varint, headers
 (key length varint, key, value length varint, value). Varints are zigzag.
 
-Importing this module compiles it, 2 s the first time; later processes load it from numba's cache.
-The cache follows changes of this file alone, so every constant that is compiled in is defined here.
+Arrays are bare pointers here (`quorate.spark.kernels`): nothing knows their sizes but this code.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba.core import types
 
-from quorate.spark.compiling import compiled, copy_bytes
+from quorate.spark.decoding.kernels import (
+    ATTRIBUTES,
+    BAD_DELTA,
+    BAD_HEADER,
+    BAD_HEADERS,
+    BAD_KEY,
+    BAD_LENGTH,
+    BAD_VALUE,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    BATCH_HEADER_BYTES,
+    BEGIN,
+    COUNT,
+    CRC,
+    DECODE_HEADERS,
+    DECODE_RECORDS,
+    END,
+    FAILED_BATCH,
+    FAILED_RECORD,
+    HEADER_ROWS,
+    HEADER_VALUE_NULLS,
+    HEADERS,
+    KEY,
+    KEY_NULLS,
+    LAST_DELTA,
+    LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP,
+    OFFSET,
+    OK,
+    ROWS,
+    SCAN_BATCHES,
+    SCANNED_BYTES,
+    TABLE_COLUMNS,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    TRAILING_BYTES,
+    VALUE,
+    VALUE_NULLS,
+)
+from quorate.spark.kernels.compiler import BYTES, INT, copy_bytes, copy_step, kernel, part
+from quorate.spark.kernels.declaration import COPY_STEP_BYTES
 
-UInt8Array = npt.NDArray[np.uint8]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+UInt8s = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 Integer = int | np.int64
-
-BEGIN, END, COUNT, BASE_OFFSET, LAST_DELTA, TIMESTAMP, TIMESTAMP_TYPE = range(7)
-TABLE_COLUMNS = 7
-"""Columns of the table of batches: its records as [begin, end) of the body, and its header.
-``TIMESTAMP`` is the base timestamp (type 0, create time) or the one of all records (type 1)."""
-
-ROWS, KEY_NULLS, VALUE_NULLS, HEADERS, HEADER_VALUE_NULLS, FAILED_BATCH, FAILED_RECORD = range(7)
-"""What the kernels report, by position in their ``report`` array."""
-REPORT_SIZE = 7
-
-OK = 0
-BAD_LENGTH = 1
-BAD_DELTA = 2
-BAD_KEY = 3
-BAD_VALUE = 4
-BAD_HEADERS = 5
-TRAILING_BYTES = 6
-BAD_HEADER = 7
 
 MICROSECONDS_PER_MS = 1000
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """What fits in Spark's microseconds; times beyond the year 294247 are clamped to it."""
+SHORT_BYTES = 512
+"""Up to this size a copy in steps is faster than a call of memcpy."""
+MAGIC = 2
+BASE_OFFSET_MAX = (1 << 63) - (1 << 32)
+"""With any delta added it is still a number of 64 bits."""
 
-_BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
-_TABLE_IN = types.Array(types.int64, 2, "C")
-_BYTES = types.Array(types.uint8, 1, "C")
-_INT32 = types.Array(types.int32, 1, "C")
-_INT64 = types.Array(types.int64, 1, "C")
-_INT = types.int64
-_INT_PAIR = types.UniTuple(_INT, 2)  # type: ignore[no-untyped-call]
+_INT_PAIR = types.UniTuple(INT, 2)  # type: ignore[no-untyped-call]
 
 
-@compiled(_INT_PAIR(_BYTES_IN, _INT, _INT))
-def _varint(body: UInt8Array, at: Integer, end: Integer) -> tuple[Integer, Integer]:
+@part(INT(BYTES, INT, INT))
+def _big_endian(body: UInt8s, at: Integer, size: Integer) -> Integer:
+    """The signed number in body[at:at + size]."""
+    number = np.int64(np.int8(body[at]))
+    for index in range(1, size):
+        number = number << 8 | np.int64(body[at + index])
+    return number
+
+
+@part(_INT_PAIR(BYTES, INT, INT))
+def _varint(body: UInt8s, at: Integer, end: Integer) -> tuple[Integer, Integer]:
     """(value, position behind it) of a zigzag varint in body[at:end]; position -1: malformed."""
     if at >= end:
         return np.int64(0), np.int64(-1)
@@ -85,28 +116,82 @@ def _varint(body: UInt8Array, at: Integer, end: Integer) -> tuple[Integer, Integ
     return np.int64(0), np.int64(-1)
 
 
-@compiled(
-    _INT(
-        _BYTES_IN, _TABLE_IN, _INT, _INT,
-        types.boolean, types.boolean, types.boolean,
-        _INT64, _INT64, _INT32,
-        _INT32, _BYTES, _BYTES,
-        _INT32, _BYTES, _BYTES,
-        _INT64, _INT64, _INT64,
-    )
-)  # fmt: skip
+@part(types.void(BYTES, INT, BYTES, INT, INT, INT))
+def _copy(
+    target: UInt8s,
+    target_at: Integer,
+    source: UInt8s,
+    at: Integer,
+    size: Integer,
+    readable: Integer,
+) -> None:
+    """source[at:at + size] to the target, which has `COPY_STEP_BYTES` to spare.
+
+    ``readable`` are the bytes of the source: short copies may look at what follows, never past it.
+    """
+    if size <= SHORT_BYTES and size + COPY_STEP_BYTES <= readable - at:
+        done = 0
+        while done < size:
+            copy_step(target, target_at + done, source, at + done)
+            done += COPY_STEP_BYTES
+    else:
+        copy_bytes(target, target_at, source, at, size)
+
+
+@kernel(SCAN_BATCHES)
+def scan_batches(
+    frame: UInt8s, size: Integer, end: Integer,
+    table: Int64s, rows_max: Integer,
+    report: Int64s,
+) -> int:  # fmt: skip
+    """The headers of the frame's batches into the table, up to the first beyond offset ``end``.
+
+    The number of batches. It stops before one that is malformed, too: then what is reported as
+    scanned is not the whole frame although ``end`` was not reached.
+    """
+    row = 0
+    at: Integer = 0
+    batch_end: Integer = 0
+    while row < rows_max and size - at >= BATCH_HEADER_BYTES and batch_end < end:
+        batch_bytes = _big_endian(frame, at + 8, 4) + LENGTH_OVERHEAD_BYTES
+        if batch_bytes < BATCH_HEADER_BYTES or batch_bytes > size - at or frame[at + 16] != MAGIC:
+            break
+        base_offset = _big_endian(frame, at, 8)
+        last_delta = _big_endian(frame, at + 23, 4)
+        count = _big_endian(frame, at + 57, 4)
+        if not batch_end <= base_offset <= BASE_OFFSET_MAX or last_delta < 0 or count < 0:
+            break
+        batch_end = base_offset + last_delta + 1
+        cell = row * TABLE_COLUMNS
+        table[cell + BEGIN] = at + BATCH_HEADER_BYTES
+        table[cell + END] = at + batch_bytes
+        table[cell + COUNT] = count
+        table[cell + BASE_OFFSET] = base_offset
+        table[cell + LAST_DELTA] = last_delta
+        table[cell + ATTRIBUTES] = _big_endian(frame, at + 21, 2)
+        table[cell + BASE_TIMESTAMP] = _big_endian(frame, at + 27, 8)
+        table[cell + MAX_TIMESTAMP] = _big_endian(frame, at + 35, 8)
+        table[cell + CRC] = _big_endian(frame, at + 17, 4) & 0xFFFFFFFF
+        row += 1
+        at += batch_bytes
+        report[SCANNED_BYTES] = at
+    return row
+
+
+@kernel(DECODE_RECORDS)
 def decode_records(  # noqa: C901
-    body: UInt8Array, table: Int64Array, start: Integer, end: Integer,
-    want_key: bool, want_value: bool, want_headers: bool,
-    offsets: Int64Array, timestamps: Int64Array, timestamp_types: Int32Array,
-    key_ends: Int32Array, keys: UInt8Array, key_valid: UInt8Array,
-    value_ends: Int32Array, values: UInt8Array, value_valid: UInt8Array,
-    headers_begin: Int64Array, headers_end: Int64Array, report: Int64Array,
+    body: UInt8s, body_bytes: Integer, table: Int64s, batches: Integer,
+    start: Integer, end: Integer, wanted: Integer,
+    offsets: Int64s, timestamps: Int64s, timestamp_types: Int32s,
+    key_ends: Int32s, keys: UInt8s, key_valid: UInt8s,
+    value_ends: Int32s, values: UInt8s, value_valid: UInt8s,
+    headers_begin: Int64s, headers_end: Int64s,
+    report: Int64s,
 ) -> int:  # fmt: skip
     """Records of [start, end) into columns; the status, `OK` or why decoding stopped.
 
-    ``key_ends`` and ``value_ends`` are Arrow's offsets: one longer than the rows, from 0. With
-    ``want_headers`` the bytes of each record's headers, count included, are noted as
+    ``key_ends`` and ``value_ends`` are Arrow's offsets: one longer than the rows, from 0. If
+    headers are wanted the bytes of each record's, count included, are noted as
     [headers_begin, headers_end) of the body for `decode_headers`.
 
     One long function: one loop over all bytes, whose state would have to be passed around.
@@ -114,17 +199,24 @@ def decode_records(  # noqa: C901
     row = 0
     key_at: Integer = 0
     value_at: Integer = 0
-    for batch in range(table.shape[0]):
-        at = table[batch, BEGIN]
-        batch_end = table[batch, END]
-        base_offset = table[batch, BASE_OFFSET]
-        last_delta = table[batch, LAST_DELTA]
-        timestamp = table[batch, TIMESTAMP]
-        timestamp_type = table[batch, TIMESTAMP_TYPE]
+    if wanted & KEY:
+        key_ends[0] = 0
+    if wanted & VALUE:
+        value_ends[0] = 0
+    want_payload = wanted & (KEY | VALUE | HEADERS) != 0
+    for batch in range(batches):
+        cell = batch * TABLE_COLUMNS
+        at = table[cell + BEGIN]
+        batch_end = table[cell + END]
+        base_offset = table[cell + BASE_OFFSET]
+        last_delta = table[cell + LAST_DELTA]
+        append_time = table[cell + ATTRIBUTES] & LOG_APPEND_TIME != 0
+        base_timestamp = table[cell + BASE_TIMESTAMP]
+        max_timestamp = table[cell + MAX_TIMESTAMP]
         report[FAILED_BATCH] = batch
         previous_delta: Integer = -1
         past_end = False
-        for record in range(table[batch, COUNT]):
+        for record in range(table[cell + COUNT]):
             report[FAILED_RECORD] = record
             length, at = _varint(body, at, batch_end)
             if at < 0 or length < 1 or length > batch_end - at:
@@ -144,14 +236,14 @@ def decode_records(  # noqa: C901
             if offset >= end:
                 past_end = True
                 break
-            if want_key or want_value or want_headers:
+            if want_payload:
                 size, at = _varint(body, at, record_end)
                 if at < 0 or size < -1 or size > record_end - at:
                     return BAD_KEY
-                if want_key:
+                if wanted & KEY:
                     key_valid[row] = size >= 0
                     if size > 0:
-                        copy_bytes(keys, key_at, body, at, size)
+                        _copy(keys, key_at, body, at, size, body_bytes)
                         key_at += size
                     elif size < 0:
                         report[KEY_NULLS] += 1
@@ -160,28 +252,31 @@ def decode_records(  # noqa: C901
                 size, at = _varint(body, at, record_end)
                 if at < 0 or size < -1 or size > record_end - at:
                     return BAD_VALUE
-                if want_value:
+                if wanted & VALUE:
                     value_valid[row] = size >= 0
                     if size > 0:
-                        copy_bytes(values, value_at, body, at, size)
+                        _copy(values, value_at, body, at, size, body_bytes)
                         value_at += size
                     elif size < 0:
                         report[VALUE_NULLS] += 1
                     value_ends[row + 1] = value_at
                 at += max(size, 0)
-            if want_headers:
+            if wanted & HEADERS:
                 headers_begin[row] = at
                 headers_end[row] = record_end
                 count, at = _varint(body, at, record_end)
                 # A header has at least two bytes: the lengths of its key and of its value.
                 if at < 0 or count < 0 or count * 2 > record_end - at:
                     return BAD_HEADERS
-                report[HEADERS] += count
-            offsets[row] = offset
-            time_ms = timestamp if timestamp_type else timestamp + timestamp_delta
-            time_ms = min(max(time_ms, -TIMESTAMP_MS_MAX), TIMESTAMP_MS_MAX)
-            timestamps[row] = time_ms * MICROSECONDS_PER_MS
-            timestamp_types[row] = timestamp_type
+                report[HEADER_ROWS] += count
+            if wanted & OFFSET:
+                offsets[row] = offset
+            if wanted & TIMESTAMP:
+                time_ms = max_timestamp if append_time else base_timestamp + timestamp_delta
+                time_ms = min(max(time_ms, -TIMESTAMP_MS_MAX), TIMESTAMP_MS_MAX)
+                timestamps[row] = time_ms * MICROSECONDS_PER_MS
+            if wanted & TIMESTAMP_TYPE:
+                timestamp_types[row] = append_time
             row += 1
             report[ROWS] = row
             at = record_end
@@ -190,28 +285,25 @@ def decode_records(  # noqa: C901
     return OK
 
 
-@compiled(
-    _INT(
-        _BYTES_IN, _INT64, _INT64, _INT,
-        _INT32, _BYTES, _INT32, _BYTES, _INT32, _BYTES, _BYTES,
-        _INT64,
-    )
-)  # fmt: skip
+@kernel(DECODE_HEADERS)
 def decode_headers(
-    body: UInt8Array, headers_begin: Int64Array, headers_end: Int64Array, rows: Integer,
-    list_ends: Int32Array, row_valid: UInt8Array,
-    key_ends: Int32Array, keys: UInt8Array,
-    value_ends: Int32Array, values: UInt8Array, value_valid: UInt8Array,
-    report: Int64Array,
+    body: UInt8s, body_bytes: Integer, headers_begin: Int64s, headers_end: Int64s, rows: Integer,
+    list_ends: Int32s, row_valid: UInt8s,
+    key_ends: Int32s, keys: UInt8s,
+    value_ends: Int32s, values: UInt8s, value_valid: UInt8s,
+    report: Int64s,
 ) -> int:  # fmt: skip
     """The headers of ``rows`` records, as `decode_records` noted them, as a list of structs.
 
     Rows without headers are null, as in Spark's Kafka source. ``report`` is the one that
-    `decode_records` filled: the outputs have room for ``report[HEADERS]`` headers.
+    `decode_records` filled: the outputs have room for ``report[HEADER_ROWS]`` headers.
     """
     header = 0
     key_at: Integer = 0
     value_at: Integer = 0
+    list_ends[0] = 0
+    key_ends[0] = 0
+    value_ends[0] = 0
     for row in range(rows):
         report[FAILED_RECORD] = row
         end = headers_end[row]
@@ -221,7 +313,7 @@ def decode_headers(
             size, at = _varint(body, at, end)
             if at < 0 or size < 0 or size > end - at:
                 return BAD_HEADER
-            copy_bytes(keys, key_at, body, at, size)
+            _copy(keys, key_at, body, at, size, body_bytes)
             key_at += size
             at += size
             key_ends[header + 1] = key_at
@@ -230,7 +322,7 @@ def decode_headers(
                 return BAD_HEADER
             value_valid[header] = size >= 0
             if size > 0:
-                copy_bytes(values, value_at, body, at, size)
+                _copy(values, value_at, body, at, size, body_bytes)
                 value_at += size
                 at += size
             elif size < 0:

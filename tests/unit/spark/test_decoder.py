@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from quorate.spark.decoding import record_kernel as kernel
-from quorate.spark.decoding.arrow_columns import ArrowDecoder, Columns
+from quorate.spark.decoding import kernels
+from quorate.spark.decoding.arrow_columns import ArrowDecoder
+from quorate.spark.decoding.columns import Columns, wanted_bits
 from quorate.spark.decoding.record_batches import GROUP_BYTES, PlainRecords
 from quorate.spark.errors import CorruptBatch
 from quorate.spark.ranges import TopicPartition
@@ -339,16 +340,18 @@ def test_what_lies_behind_the_records_is_never_read(behind: int, wanted: bool) -
         memory = np.frombuffer(body + bytes([behind]) * 300, np.uint8)
         outcome = _run_kernels(memory[: len(body)], wanted)
         assert outcome == _run_kernels(np.frombuffer(body, np.uint8).copy(), wanted)
-        assert outcome[0] != kernel.OK or not wanted
+        assert outcome[0] != kernels.OK or not wanted
 
 
 def _run_kernels(body: npt.NDArray[np.uint8], wanted: bool) -> tuple[int, list[int]]:
     """Both kernels over a batch of one record; the status and the report."""
-    table = np.array([[0, len(body), 1, 0, 0, 0, 0]], dtype=np.int64)
-    plain = PlainRecords(body, table, 1)
-    names = {"key", "value", "headers"} if wanted else {"offset"}
-    columns = Columns(plain, frozenset(names))
-    return columns.decode(plain, 0, END), columns.report.tolist()
+    row = dict.fromkeys(range(kernels.TABLE_COLUMNS), 0) | {
+        kernels.END: len(body),
+        kernels.COUNT: 1,
+    }
+    plain = PlainRecords(pa.py_buffer(body), np.array([list(row.values())], dtype=np.int64), 1)
+    columns = Columns(plain, wanted_bits(["key", "value", "headers"] if wanted else ["offset"]))
+    return columns.decode(0, END), columns.report.tolist()
 
 
 @given(

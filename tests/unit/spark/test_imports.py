@@ -8,6 +8,8 @@ import numba
 import pytest
 
 from quorate.spark.compiling import compiled
+from quorate.spark.decoding.kernels import DECODE_HEADERS, DECODE_RECORDS, SCAN_BATCHES
+from quorate.spark.kernels.store import load
 
 FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb")
 FORBIDDEN_ON_EXECUTORS = ("broker", "quorum", "metadata_log", "lmdb", "pysyncobj", "kio")
@@ -26,6 +28,12 @@ def test_the_source_loads_no_grpc_before_spark_forks() -> None:
 
 def test_reading_loads_nothing_of_the_server() -> None:
     assert loaded_by("quorate.spark.reading.range_reader").isdisjoint(FORBIDDEN_ON_EXECUTORS)
+
+
+def test_reading_loads_no_numba_where_its_kernels_are_compiled_already() -> None:
+    for kernel in (SCAN_BATCHES, DECODE_RECORDS, DECODE_HEADERS):
+        load(kernel)
+    assert "numba" not in loaded_by("tests.support.decode_a_batch")
 
 
 def test_kernels_compile_where_nothing_can_be_cached(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,112 @@
+"""Making kernels: numba compiles, and what it made is turned into an object file.
+
+The only module of this package that imports numba: 1 s and 75 MB that a worker whose kernels are
+compiled already does without.
+"""
+# ruff: noqa: ANN401 - numba and llvmlite have no types for what compilers pass around
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from quorate.spark.kernels.declaration import COPY_STEP_BYTES, Declaration, Kind
+from quorate.spark.kernels.machine import Machine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TYPES: Final = {
+    Kind.BYTES: types.CPointer(types.uint8),  # type: ignore[no-untyped-call]
+    Kind.INT32S: types.CPointer(types.int32),  # type: ignore[no-untyped-call]
+    Kind.INT64S: types.CPointer(types.int64),  # type: ignore[no-untyped-call]
+    Kind.INT: types.int64,
+}
+_LIBRARY_FUNCTIONS: Final = frozenset({"memcpy", "memmove", "memset"})
+"""All that a kernel may call: of the C library, which every process has."""
+
+BYTES: Final = _TYPES[Kind.BYTES]
+INT32S: Final = _TYPES[Kind.INT32S]
+INT64S: Final = _TYPES[Kind.INT64S]
+INT: Final = _TYPES[Kind.INT]
+
+
+class NotAKernel(TypeError):
+    """The function needs something of Python's while it runs."""
+
+
+def kernel(declaration: Declaration) -> Callable[[F], F]:
+    """Compile a function as its declaration says; only its machine code can be called."""
+    return part(INT(*(_TYPES[kind] for kind in declaration.arguments)))
+
+
+def part(signature: Any) -> Callable[[F], F]:
+    """Compile a function that kernels call."""
+
+    njit: Any = numba.njit  # whose stubs do not know the options that leave Python out
+
+    def decorate(function: F) -> F:
+        compiled: F = njit(
+            signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+        )(function)
+        return compiled
+
+    return decorate
+
+
+def make_object(declaration: Declaration, machine: Machine) -> tuple[str, bytes]:
+    """(symbol, object file) of a kernel. The symbol is a function of C
+
+    ``int32 symbol(int64 *result, void **exception, …arguments)``.
+
+    Raises:
+        NotAKernel: names what it calls that a process without numba does not have.
+    """
+    function: Any = getattr(importlib.import_module(declaration.module), declaration.name)
+    (signature,) = function.signatures
+    symbol: str = function.overloads[signature].fndesc.llvm_func_name
+    module = llvm.parse_assembly(function.inspect_llvm(signature))
+    called = {f.name for f in module.functions if f.is_declaration}
+    foreign = {name for name in called - _LIBRARY_FUNCTIONS if not name.startswith("llvm.")}
+    if foreign:
+        raise NotAKernel(f"{declaration.name} calls {', '.join(sorted(foreign))}")
+    return symbol, machine.target().emit_object(module)
+
+
+def _copy_bytes(
+    typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any
+) -> tuple[Any, Callable[..., Any]]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
+            builder,
+            builder.gep(arguments[0], [arguments[1]]),
+            builder.gep(arguments[2], [arguments[3]]),
+            arguments[4],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate
+
+
+def _copy_step(
+    typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any
+) -> tuple[Any, Callable[..., Any]]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        register = ir.VectorType(ir.IntType(8), COPY_STEP_BYTES).as_pointer()
+        to = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), register)
+        from_ = builder.bitcast(builder.gep(arguments[2], [arguments[3]]), register)
+        builder.store(builder.load(from_, align=1), to, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp), generate
+
+
+copy_bytes: Callable[..., None] = intrinsic(_copy_bytes)
+"""``copy_bytes(target, target_at, source, source_at, size)``: memcpy, for what may be long."""
+copy_step: Callable[..., None] = intrinsic(_copy_step)
+"""``copy_step(target, target_at, source, source_at)``: `COPY_STEP_BYTES` bytes."""

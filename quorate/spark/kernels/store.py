@@ -1,0 +1,141 @@
+"""Kernels as files: found by what they were made from, made where they are missing.
+
+A file is looked for in every folder of `folders` and written to the first that takes it. Its name
+holds a digest of all that went into it, so a new version of the source, of the compiler or another
+kind of machine finds nothing and makes its own; its text holds a digest of the machine code, so a
+file that is torn is made anew. The folders are as trusted as Python's own caches of bytecode.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from quorate.spark.kernels.declaration import Declaration
+from quorate.spark.kernels.machine import Call, Machine
+
+FOLDER_VARIABLE: Final = "QUORATE_KERNEL_CACHE"
+"""Environment variable: the only folder to keep kernels in."""
+_COMPILER_MODULES: Final = ("quorate.spark.kernels.compiler", "quorate.spark.kernels.machine")
+_COMPILERS: Final = ("numba", "llvmlite")
+_DIGITS: Final = 20
+
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def load(declaration: Declaration) -> Call:
+    """The kernel, ready to be called with addresses and numbers.
+
+    Takes milliseconds where a file is found, and seconds where numba has to make one.
+    """
+    return load_from(declaration, folders(os.environ, Path(__file__).parent, os.getuid()))
+
+
+def load_from(declaration: Declaration, where: Sequence[Path]) -> Call:
+    """The kernel from one of the folders, or made and kept in the first that takes it."""
+    machine = Machine.this()
+    name = f"{declaration.name}-{digest(declaration, machine)}.kernel"
+    for folder in where:
+        if (found := _read(folder / name)) is not None:
+            return machine.load(*found, declaration.arguments)
+    from quorate.spark.kernels.compiler import make_object
+
+    symbol, object_file = make_object(declaration, machine)
+    _keep(where, name, _encode(symbol, object_file))
+    return machine.load(symbol, object_file, declaration.arguments)
+
+
+def folders(environment: Mapping[str, str], package: Path, user_id: int) -> list[Path]:
+    """Where kernels may be, the best place first.
+
+    Beside the package, so that what an image or an installation has made serves every user; then
+    the user's cache; last a private folder for temporary files, as containers may have no other.
+    """
+    if chosen := environment.get(FOLDER_VARIABLE):
+        return [Path(chosen)]
+    caches = environment.get("XDG_CACHE_HOME")
+    home = environment.get("HOME")
+    user_cache = Path(caches) if caches else Path(home, ".cache") if home else None
+    temporary = Path(tempfile.gettempdir(), f"quorate-kernels-{user_id}")
+    return [
+        package / "__pycache__",
+        *([user_cache / "quorate" / "kernels"] if user_cache else []),
+        *([temporary] if _make_private(temporary, user_id) else []),
+    ]
+
+
+def digest(declaration: Declaration, machine: Machine) -> str:
+    """Of everything that the machine code depends on."""
+    modules = (declaration.module, *declaration.sources, *_COMPILER_MODULES)
+    made_from = hashlib.sha256(repr((declaration, machine)).encode())
+    for name in modules:
+        made_from.update(_source(name))
+    for name in _COMPILERS:
+        made_from.update(version(name).encode())
+    return made_from.hexdigest()[:_DIGITS]
+
+
+def _source(module: str) -> bytes:
+    found = importlib.util.find_spec(module)
+    if found is None or not isinstance(found.loader, SourceFileLoader):
+        raise RuntimeError(f"{module} has no source file")
+    return found.loader.get_data(found.loader.path)
+
+
+def _encode(symbol: str, object_file: bytes) -> bytes:
+    about = {"symbol": symbol, "sha256": hashlib.sha256(object_file).hexdigest()}
+    return json.dumps(about).encode() + b"\n" + object_file
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """(symbol, object file), or None if there is no such file or it is damaged."""
+    try:
+        first, _, object_file = path.read_bytes().partition(b"\n")
+        about = json.loads(first)
+    except (OSError, ValueError):
+        return None
+    if about.get("sha256") != hashlib.sha256(object_file).hexdigest():
+        return None
+    return about["symbol"], object_file
+
+
+def _keep(where: Sequence[Path], name: str, content: bytes) -> None:
+    """In the first folder that takes it; written aside and renamed, as others may be reading."""
+    reason: OSError | None = None
+    for folder in where:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(content)
+            os.chmod(file.name, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
+            os.replace(file.name, folder / name)
+        except OSError as error:
+            reason = error
+            continue
+        return
+    _logger.warning(
+        "no place for compiled kernels: every process takes seconds to compile its own. Set %s to "
+        "a folder that can be written to (tried %s): %s",
+        FOLDER_VARIABLE, ", ".join(map(str, where)), reason,
+    )  # fmt: skip
+
+
+def _make_private(folder: Path, user_id: int) -> bool:
+    """Whether the folder is this user's alone: in a place for all, others may have made it."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError:
+        return False
+    others = stat.S_IRWXG | stat.S_IRWXO
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == user_id and not about.st_mode & others
