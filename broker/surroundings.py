@@ -47,7 +47,6 @@ from quorum.data_folder import claimed_data_folder
 class Quorum(Sessions, QuorumView, Protocol):
     """A client of the quorum with a session; ``quorum.client.QuorumClient`` is the real one."""
 
-    cluster_id: str
     last_keep_alive_ms: int
     """When the last answered keep-alive was sent, on the clock of ``Surroundings.now_ms``."""
 

@@ -30,16 +30,20 @@ STEPS_PER_BREATH: Final = 200
 _NOTHING: Final = MetadataOffset(0)
 
 
-async def readable_offsets(quorum: QuorumView) -> MetadataOffsetsResponse:
+async def readable_offsets(quorum: QuorumView, *, latest_only: bool) -> MetadataOffsetsResponse:
     """From the first offset whose changes can be told to behind everything acknowledged by now.
 
     Raises:
         QuorumError: the quorum does not answer.
     """
-    latest = await quorum.read_offset()
-    async with aclosing(_watched(quorum)) as events:
-        oldest = snapshot_offset([(await anext(events)).snapshot_chunk])
-    return MetadataOffsetsResponse(earliest_offset=oldest + 1, latest_offset=latest + 1)
+    answer = MetadataOffsetsResponse(
+        latest_offset=await quorum.read_offset() + 1, cluster_id=quorum.cluster_id
+    )
+    if not latest_only:
+        async with aclosing(_watched(quorum)) as events:
+            chunk = (await anext(events)).snapshot_chunk
+        answer.earliest_offset = snapshot_offset([chunk]) + 1
+    return answer
 
 
 async def changes_between(

@@ -60,7 +60,7 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
         await self._require_right(context)
         await _kinds(request.record_types, context)
         try:
-            return await readable_offsets(self._quorum)
+            return await readable_offsets(self._quorum, latest_only=request.latest_only)
         except QuorumError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise

@@ -76,6 +76,8 @@ class Sessions(Transactor, VoterVersions, Protocol):
 class QuorumView(Protocol):
     """Tells the quorum's state, and shows its log."""
 
+    cluster_id: str
+
     async def status(self) -> QuorumStatusResponse: ...
 
     async def read_offset(self) -> MetadataOffset:

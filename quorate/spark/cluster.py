@@ -7,7 +7,7 @@ the process that calls: Spark forks its workers, and gRPC does not survive a for
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import grpc
 
@@ -39,6 +39,8 @@ from quorate_proto.v1.replication_pb2 import (
     RangeReadRequest,
 )
 from quorate_proto.v1.replication_pb2_grpc import RangeReadStub
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0
 READ_METHOD = "/quorate.v1.RangeRead/Read"
@@ -147,6 +149,28 @@ class ClusterClient:
                 self._addresses.clear()
                 raise_if_permanent(error)
                 retries.pause(f"describing topics at {self._bootstrap_servers}", reason_of(error))
+
+    def ask_any(self, attempt: str, ask: Callable[[grpc.Channel], T]) -> T:
+        """What the first broker says that answers; ``attempt``: what it was asked for.
+
+        Raises:
+            ClusterUnavailable: none did within the retries.
+        """
+        retries = self._new_retries()
+        while True:
+            try:
+                if not self._addresses:
+                    self._addresses = self._discover()
+                return ask(self.channel(self._addresses[0]))
+            except (BootstrapError, grpc.RpcError) as error:
+                raise_if_permanent(error)
+                self.leave_broker()
+                if not self._addresses:
+                    retries.pause(f"{attempt} at {self._bootstrap_servers}", reason_of(error))
+
+    def leave_broker(self) -> None:
+        """Ask another one the next time; once all were left, whoever is there then."""
+        del self._addresses[:1]
 
     def list_offsets(
         self, questions: Iterable[OffsetQuestion]

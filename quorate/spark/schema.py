@@ -54,13 +54,21 @@ def check_projection(schema: StructType, *, include_headers: bool) -> None:
     Raises:
         SchemaError: names the column, and the nearest one or the type it has.
     """
-    known = source_schema(include_headers=include_headers)
+    if HEADERS in schema.names and not include_headers:
+        raise SchemaError("column 'headers' needs option includeHeaders=true")
+    check_columns(schema, source_schema(include_headers=include_headers))
+
+
+def check_columns(schema: StructType, known: StructType) -> None:
+    """Refuse a schema that is no selection of the known columns.
+
+    Raises:
+        SchemaError: names the column, and the nearest one or the type it has.
+    """
     if not schema.fields:
         # Spark takes such rows for none at all, and counts 0.
         raise SchemaError("the schema has no column: name one, such as 'offset bigint'")
     for field in schema.fields:
-        if field.name == HEADERS and not include_headers:
-            raise SchemaError("column 'headers' needs option includeHeaders=true")
         if field.name not in known.names:
             nearest = difflib.get_close_matches(field.name, known.names, n=1, cutoff=0)[0]
             raise SchemaError(

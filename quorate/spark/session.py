@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from quorate.spark.java_home import use_java
+from quorate.spark.metadata.source import QuorateMetadataSource
 from quorate.spark.source import QuorateDataSource
 
 _SETTINGS: Mapping[str, str] = {
@@ -23,7 +24,7 @@ _SETTINGS: Mapping[str, str] = {
 def local_session(
     name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session in ``local[cores]`` that knows the format ``quorate``; the caller stops it.
+    """A session in ``local[cores]`` that knows our formats; the caller stops it.
 
     Finds Java by itself. Executors run this very Python, whatever ``python3`` is on the PATH.
 
@@ -39,4 +40,5 @@ def local_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.dataSource.register(QuorateDataSource)
+    session.dataSource.register(QuorateMetadataSource)
     return session

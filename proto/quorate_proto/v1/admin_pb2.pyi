@@ -48,6 +48,9 @@ class MetadataOffsetsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RECORD_TYPES_FIELD_NUMBER: builtins.int
+    LATEST_ONLY_FIELD_NUMBER: builtins.int
+    latest_only: builtins.bool
+    """The earliest is not wanted: it costs a look at a snapshot."""
     @property
     def record_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Those that will be asked for: INVALID_ARGUMENT if one is unknown."""
@@ -56,8 +59,9 @@ class MetadataOffsetsRequest(google.protobuf.message.Message):
         self,
         *,
         record_types: collections.abc.Iterable[builtins.str] | None = ...,
+        latest_only: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["record_types", b"record_types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["latest_only", b"latest_only", "record_types", b"record_types"]) -> None: ...
 
 Global___MetadataOffsetsRequest: typing_extensions.TypeAlias = MetadataOffsetsRequest
 
@@ -69,17 +73,21 @@ class MetadataOffsetsResponse(google.protobuf.message.Message):
 
     EARLIEST_OFFSET_FIELD_NUMBER: builtins.int
     LATEST_OFFSET_FIELD_NUMBER: builtins.int
+    CLUSTER_ID_FIELD_NUMBER: builtins.int
     earliest_offset: builtins.int
     """First offset whose changes can be told: older ones are in a snapshot alone."""
     latest_offset: builtins.int
     """Behind the newest: everything acknowledged before the call lies below."""
+    cluster_id: builtins.str
+    """The cluster whose they are."""
     def __init__(
         self,
         *,
         earliest_offset: builtins.int = ...,
         latest_offset: builtins.int = ...,
+        cluster_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["earliest_offset", b"earliest_offset", "latest_offset", b"latest_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cluster_id", b"cluster_id", "earliest_offset", b"earliest_offset", "latest_offset", b"latest_offset"]) -> None: ...
 
 Global___MetadataOffsetsResponse: typing_extensions.TypeAlias = MetadataOffsetsResponse
 

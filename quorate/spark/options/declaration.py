@@ -128,6 +128,13 @@ def _parse_text(text: str) -> str:
     return text
 
 
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ValueError
+    return names
+
+
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -152,4 +159,5 @@ def _parse_servers(text: str) -> str:
 SERVERS = kind_of("host:port, or several with commas between", _parse_servers)
 BOOLEAN = kind_of("true or false", _parse_boolean)
 TEXT = kind_of("text", _parse_text)
+NAMES = kind_of("names, with commas between", _parse_names)
 DURATION = kind_of("a duration such as 500ms, 30s, 10m, 2h or 1d", parse_duration_ms)

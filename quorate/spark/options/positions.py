@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from quorate.spark.options.declaration import parse_duration_ms
+from quorate.spark.options.declaration import kind_of, parse_duration_ms
 from quorate.spark.ranges import EARLIEST, LATEST
 
 POSITION_SAYS = "earliest, latest, relative (latest-100, earliest+50, -10m)"
@@ -73,6 +73,25 @@ def parse_position(text: str) -> Position:
     if text.startswith("-") and not text[-1].isdecimal():
         return BeforeNow(parse_duration_ms(text[1:].strip()))
     raise ValueError(text)
+
+
+LogPosition = AtOffset | FromEdge
+"""Where in a log without partitions and without times of its own."""
+
+
+def _parse_log_position(text: str) -> LogPosition:
+    if text.isascii() and text.isdecimal():
+        return AtOffset(int(text))
+    position = parse_position(text)
+    if not isinstance(position, FromEdge):
+        raise ValueError(text)
+    return position
+
+
+LOG_POSITION = kind_of(
+    "a metadata offset, earliest, latest, or relative (latest-100, earliest+50)",
+    _parse_log_position,
+)
 
 
 def is_relative(position: Position) -> bool:

@@ -9,6 +9,7 @@ from quorate.spark.options.declaration import (
     BOOLEAN,
     DURATION,
     EVERYWHERE,
+    NAMES,
     READ,
     SERVERS,
     TEXT,
@@ -20,10 +21,13 @@ from quorate.spark.options.declaration import (
     whole_number,
 )
 from quorate.spark.options.offset_bounds import OFFSETS, TIME, TIMES, OffsetBound
+from quorate.spark.options.positions import LOG_POSITION, FromEdge, LogPosition
 from quorate.spark.options.subscription import ASSIGNED, TOPIC_NAMES, TOPIC_PATTERN, Subscription
+from quorate.spark.ranges import EARLIEST, LATEST
 
 _BATCH: Final = frozenset({Scope.BATCH})
 _STREAM: Final = frozenset({Scope.STREAM})
+_METADATA: Final = frozenset({Scope.METADATA})
 
 # --- which cluster --------------------------------------------------------------------------------
 
@@ -54,7 +58,7 @@ FRAME_TIMEOUT_MS: Final = Option(
     name="kafkaConsumer.pollTimeoutMs",
     kind=whole_number(at_least=1),
     default=120_000,
-    scopes=READ,
+    scopes=READ | _METADATA,
     doc="Silence of a leader while it is read from, after which it is asked again.",
 )
 
@@ -148,7 +152,7 @@ FAIL_ON_DATA_LOSS: Final = Option(
     name="failOnDataLoss",
     kind=BOOLEAN,
     default=True,
-    scopes=READ,
+    scopes=READ | _METADATA,
     doc="Whether offsets that the log no longer (or not yet) holds fail the query; else what is "
     "there is read, and a warning is logged.",
 )
@@ -180,7 +184,7 @@ MAX_OFFSETS_PER_TRIGGER: Final[Option[int | None]] = Option(
     name="maxOffsetsPerTrigger",
     kind=whole_number(at_least=1),
     default=None,
-    scopes=_STREAM,
+    scopes=_STREAM | _METADATA,
     doc="At most so many offsets in a micro-batch, shared in proportion to what waits.",
 )
 MIN_OFFSETS_PER_TRIGGER: Final[Option[int | None]] = Option(
@@ -252,6 +256,31 @@ CHECKPOINT_LOCATION: Final[Option[str | None]] = Option(
     default=None,
     scopes=WRITE,
     doc="Spark's own: where a streaming query keeps its progress.",
+)
+
+# --- the metadata log -----------------------------------------------------------------------------
+
+STARTING_OFFSET: Final[Option[LogPosition]] = Option(
+    name="startingOffset",
+    kind=LOG_POSITION,
+    default=FromEdge(EARLIEST),
+    scopes=_METADATA,
+    doc="The first metadata offset. A stream heeds it at its first start only.",
+)
+ENDING_OFFSET: Final[Option[LogPosition]] = Option(
+    name="endingOffset",
+    kind=LOG_POSITION,
+    default=FromEdge(LATEST),
+    scopes=_METADATA,
+    doc="The metadata offset behind the last one. A stream has none.",
+)
+RECORD_TYPES: Final[Option[tuple[str, ...]]] = Option(
+    name="recordTypes",
+    kind=NAMES,
+    default=(),
+    default_says="all",
+    scopes=_METADATA,
+    doc="Only records of these types, as `partition_change,isr_change`.",
 )
 
 OPTIONS: Final[tuple[AnyOption, ...]] = tuple(

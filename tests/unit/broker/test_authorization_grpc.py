@@ -77,6 +77,8 @@ class Controller:
 
 
 class Quorum:
+    cluster_id = "c"
+
     def relay_watch(self, request: quorum_pb2.WatchRequest) -> Any:  # noqa: ANN401 - a generator
         async def events() -> Any:  # noqa: ANN401 - as above
             if request.from_oldest:

@@ -22,7 +22,7 @@ from broker.controller.managers.brokers import leadership_changes
 from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Liveness
 from broker.metadata_follower import MetadataFollower
-from metadata_log.types import BrokerEpoch, TopicPartition
+from metadata_log.types import BrokerEpoch, MetadataOffset, TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
 from quorum.errors import QuorumUnavailable
@@ -42,8 +42,13 @@ class Context:
 
 
 class Quorum:
+    cluster_id = "c"
+
     def __init__(self) -> None:
         self.available = True
+
+    async def read_offset(self) -> MetadataOffset:
+        return MetadataOffset(7)
 
     async def status(self) -> QuorumStatusResponse:
         if not self.available:

@@ -20,6 +20,7 @@ from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 from tests.support.option_reference import GUIDE, with_reference
 
 READ = {Scope.BATCH, Scope.STREAM}
+METADATA = {Scope.METADATA}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -115,6 +116,21 @@ def time(option: AnyOption, scopes: set[Scope]) -> Row:
     )
 
 
+def log_position(option: AnyOption, default: FromEdge) -> Row:
+    return Row(
+        option,
+        METADATA,
+        default,
+        {
+            "23": AtOffset(23),
+            "earliest": FromEdge(EARLIEST),
+            "latest-100": FromEdge(LATEST, 100),
+            " earliest+5 ": FromEdge(EARLIEST, 5),
+        },
+        dict.fromkeys(("-10m", "-1", '{"t":{"0":1}}', "", "1.5"), "a metadata offset, earl"),
+    )
+
+
 def text(option: AnyOption, scopes: set[Scope]) -> Row:
     return Row(option, scopes, None, {"some": "some"}, {"": "it must be text"})
 
@@ -134,7 +150,7 @@ ROWS = [
     ),
     number(table.RETRIES_MAX, set(Scope), 10, at_least=0),
     number(table.RETRY_INTERVAL_MS, set(Scope), 100, at_least=1),
-    number(table.FRAME_TIMEOUT_MS, READ, 120_000, at_least=1),
+    number(table.FRAME_TIMEOUT_MS, READ | METADATA, 120_000, at_least=1),
     Row(
         table.SUBSCRIBE,
         READ,
@@ -176,11 +192,11 @@ ROWS = [
     offsets(table.ENDING_OFFSETS, {Scope.BATCH}),
     times(table.ENDING_OFFSETS_BY_TIMESTAMP, {Scope.BATCH}),
     time(table.ENDING_TIMESTAMP, {Scope.BATCH}),
-    boolean(table.FAIL_ON_DATA_LOSS, READ, default=True),
+    boolean(table.FAIL_ON_DATA_LOSS, READ | METADATA, default=True),
     boolean(table.INCLUDE_HEADERS, READ, default=False),
     number(table.MIN_PARTITIONS, READ, None, at_least=1),
     number(table.MAX_RECORDS_PER_PARTITION, READ, None, at_least=1),
-    number(table.MAX_OFFSETS_PER_TRIGGER, {Scope.STREAM}, None, at_least=1),
+    number(table.MAX_OFFSETS_PER_TRIGGER, {Scope.STREAM} | METADATA, None, at_least=1),
     number(table.MIN_OFFSETS_PER_TRIGGER, {Scope.STREAM}, None, at_least=1),
     Row(
         table.MAX_TRIGGER_DELAY_MS,
@@ -202,6 +218,15 @@ ROWS = [
     number(table.DELIVERY_TIMEOUT_MS, {Scope.WRITE}, 120_000, at_least=1),
     number(table.REQUEST_TIMEOUT_MS, {Scope.WRITE}, 30_000, at_least=1),
     text(table.CHECKPOINT_LOCATION, {Scope.WRITE}),
+    log_position(table.STARTING_OFFSET, FromEdge(EARLIEST)),
+    log_position(table.ENDING_OFFSET, FromEdge(LATEST)),
+    Row(
+        table.RECORD_TYPES,
+        METADATA,
+        (),
+        {"isr_change, config_set,isr_change": ("isr_change", "config_set")},
+        dict.fromkeys(("", " , "), "it must be names, with commas between"),
+    ),
 ]
 
 

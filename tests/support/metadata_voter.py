@@ -1,0 +1,61 @@
+"""A voter as brokers see it that read the metadata log from its oldest state on."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from metadata_log.codec import decode_transaction
+from metadata_log.history import history
+from metadata_log.image import Image
+from metadata_log.snapshot import encode_snapshot
+from metadata_log.types import MetadataOffset
+from quorate_proto.v1.quorum_pb2 import WatchedTransaction, WatchEvent, WatchRequest
+from tests.support.metadata import MetadataLogBuilder
+
+
+class Voter:
+    """Keeps the log from the state after its first ``compacted`` transactions on."""
+
+    cluster_id = "a-cluster"
+
+    def __init__(self, log: MetadataLogBuilder, *, compacted: int = 0, per_event: int = 3) -> None:
+        self.log = log
+        self._compacted = compacted
+        self._per_event = per_event
+        self.appears: list[Image] = []
+        """Snapshots that come in the middle: the log was compacted meanwhile."""
+
+    @property
+    def oldest(self) -> Image:
+        image = Image()
+        for offset, encoded in self.log.entries[: self._compacted]:
+            image = history(image, offset, decode_transaction(encoded))[0]
+        return image
+
+    async def status(self) -> Any:  # noqa: ANN401 - nobody asks
+        raise NotImplementedError
+
+    async def read_offset(self) -> MetadataOffset:
+        return self.log.image.offset
+
+    async def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
+        assert request.from_oldest
+        for event in _snapshot(self.oldest):
+            yield event
+        told = self.log.entries[self._compacted :]
+        for first in range(0, len(told), self._per_event):
+            some = told[first : first + self._per_event]
+            yield WatchEvent(
+                transactions=[WatchedTransaction(offset=at, transaction=of) for at, of in some],
+                applied_offset=some[-1].offset,
+            )
+            for image in self.appears:
+                for event in _snapshot(image):
+                    yield event
+        last = self.log.image.offset
+        for _ in range(2):
+            yield WatchEvent(applied_offset=last)
+
+
+def _snapshot(image: Image) -> list[WatchEvent]:
+    chunks = [WatchEvent(snapshot_chunk=chunk) for chunk in encode_snapshot(image, 64)]
+    return [*chunks, WatchEvent(snapshot_done=True, applied_offset=image.offset)]
