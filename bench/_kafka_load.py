@@ -44,6 +44,8 @@ class ProduceLoad:
     batch_bytes: int
     batches_in_flight: int
     rate_mb_s: float = 0.0
+    requests_in_flight: int = 1_000_000
+    idempotent: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def produce(load: ProduceLoad) -> Produced:
         {
             "bootstrap.servers": load.bootstrap,
             "acks": "all",
+            "enable.idempotence": load.idempotent,
+            "max.in.flight.requests.per.connection": load.requests_in_flight,
             "batch.size": load.batch_bytes,
             "message.max.bytes": max(1_000_000, 2 * load.batch_bytes),
             "linger.ms": 5,

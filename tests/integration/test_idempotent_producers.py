@@ -6,9 +6,13 @@ are killed under it.
 
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
 from quorate.client.results import NewTopic
+from quorate.spark.options.connection import Connection
+from quorate.spark.writing.write_options import WriteOptions
+from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.acked_load import (
@@ -141,6 +145,34 @@ def test_kip_98_a_killed_leader_loses_nothing_doubles_nothing_and_keeps_order(
     cluster: RunningCluster,
 ) -> None:
     kill_leaders_under_load(cluster, "killed-once", kills=1)
+
+
+def test_kip_98_a_leader_killed_under_a_spark_task_loses_nothing_and_doubles_nothing(
+    cluster: RunningCluster,
+) -> None:
+    topic, rows = "spark-task", range(0, 40_000, 500)
+    create(cluster, topic, PARTITIONS)
+    wait_until_whole(cluster)
+    victim = leader_of(cluster, topic)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in rows:
+            if first == rows[len(rows) // 2]:
+                cluster.kill_broker(victim)
+            keys = [b"%08d" % number for number in range(first, first + rows.step)]
+            yield pa.record_batch({"key": keys, "value": keys})
+
+    connection = Connection(cluster.bootstrap, retries_max=50)
+    options = WriteOptions(connection, topic=topic, batch_bytes=4_000)
+    assert write_rows(options, batches(), task=0) == rows.stop
+    consumed = consume_all(cluster.bootstrap, topic, PARTITIONS)
+    assert_nothing_twice(consumed)
+    assert len(consumed) == rows.stop
+    for partition in range(PARTITIONS):
+        stored = sorted((o, key) for key, ((p, o, _),) in consumed.items() if p == partition)
+        assert [key for _, key in stored] == sorted(key for _, key in stored)
+    cluster.restart_broker(victim)
+    wait_until_whole(cluster)
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ from quorate_proto.v1.replication_pb2 import (
     WriteOutcome,
     WrittenPartition,
 )
-from tests.support.replica_cluster import ReplicaCluster, batch
+from tests.support.log_stores import batch as numbered_batch
+from tests.support.replica_cluster import ReplicaCluster, batch, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +105,23 @@ async def test_c12_frames_are_appended_in_order_and_answered_once_committed(writ
     for topic in ("orders", "alone"):
         assert numbers_in(writer.values(topic), range(20)) == list(range(20))
     await writer.cluster.settled("orders", 1, 2)
+
+
+async def test_kip_98_what_is_sent_again_after_a_cut_is_stored_once(writer: Writer) -> None:
+    log = writer.cluster.nodes[1].hosted("orders").log
+    first, second = (numbered_batch(2, producer=(7, 0, sequence)) for sequence in (0, 2))
+    call = writer.open()
+    await call.write(frame(1, ("orders", first)))
+    await eventually(lambda: log.log_end_offset == 2)
+    call.cancel()
+    await writer.write(frame(2, ("orders", batch("somebody else's"))))
+    answers = await writer.write(frame(3, ("orders", first + second)), frame(4, ("orders", second)))
+    assert [(one.error_code, one.base_offset) for one in answers[3] + answers[4]] == [
+        (0, 0),
+        (0, 3),
+    ]
+    assert log.log_end_offset == 5
+    assert writer.cluster.nodes[1].hosted("orders").replica.high_watermark == 5
 
 
 async def test_what_is_refused_does_not_keep_the_rest_of_a_frame_out(writer: Writer) -> None:

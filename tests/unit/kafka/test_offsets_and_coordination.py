@@ -134,6 +134,24 @@ async def test_producer_ids_differ(ask: Ask, version: int) -> None:
     assert first.producer_id != second.producer_id
 
 
+@pytest.mark.parametrize("version", [3, 4])
+async def test_kip_360_who_has_an_id_gets_another_one(ask: Ask, version: int) -> None:
+    """The next epoch of its own could be given twice."""
+    values = {"transactional_id": None, "transaction_timeout": 1000}
+    first = await ask(INIT_PRODUCER_ID, version, values)
+    values |= {"producer_id": first.producer_id, "producer_epoch": 4}
+    second = await ask(INIT_PRODUCER_ID, version, values)
+    assert (second.error_code, second.producer_epoch) == (0, 0)
+    assert second.producer_id != first.producer_id
+
+
+@pytest.mark.parametrize("half", [{"producer_id": 7}, {"producer_epoch": 0}])
+async def test_kip_360_an_id_and_its_epoch_come_together(ask: Ask, half: dict[str, int]) -> None:
+    values = {"transactional_id": None, "transaction_timeout": 1000, **half}
+    response = await ask(INIT_PRODUCER_ID, 4, values)
+    assert (response.error_code, response.producer_id) == (errors_pb2.INVALID_REQUEST, -1)
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_a_transactional_producer_is_refused_for_good(ask: Ask, version: int) -> None:
     values = {"transactional_id": "pay", "transaction_timeout": 1000}
