@@ -1,32 +1,64 @@
 """Spark against real brokers: the same records that confluent-kafka consumes, to the byte."""
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.mixed_records import SCHEMA, consume_partition, produce_mixed
+from tests.support.whole_cluster import wait_until_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
-TOPIC = "million"
-PARTITIONS = 6
-RECORDS = 1_000_000
-EXTRA = 1_000
-"""Records before and behind the range of each partition: what must not be read."""
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-FILLER = bytes(range(33, 123)) * 2
-CONSUME_TIMEOUT_SECONDS = 60
+TOPIC = "mixed"
+PARTITIONS = 12
+RANGE_RECORDS_MAX = 20_000
+"""Of one partition in a query whose rows come to the driver."""
 
-Ranges = dict[int, tuple[int, int]]
+Ranges = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A cluster with records of every kind, and what confluent-kafka consumes of them."""
+
+    bootstrap: str
+    consumed: list[pa.Table]
+    """By partition; see `mixed_records.SCHEMA`."""
+
+    @property
+    def whole(self) -> Ranges:
+        return {n: (0, table.num_rows) for n, table in enumerate(self.consumed)}
+
+    def load(self, spark: SparkSession, ranges: Ranges, **options: object) -> DataFrame:
+        """The ranges as a user would ask for them."""
+        given = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "assign": json.dumps({TOPIC: sorted(ranges)}),
+            "startingOffsets": offsets_json(ranges, 0),
+            "endingOffsets": offsets_json(ranges, 1),
+            "includeHeaders": "true",
+            **{name: str(value) for name, value in options.items()},
+        }
+        return spark.read.format("quorate").options(**given).load()
+
+
+def offsets_json(ranges: Ranges, side: int) -> str:
+    return json.dumps({TOPIC: {str(partition): edge[side] for partition, edge in ranges.items()}})
+
+
+def uneven(total: int) -> list[int]:
+    """``total`` in parts that are all different."""
+    parts = [total * (n + 6) // sum(range(6, 6 + PARTITIONS)) for n in range(PARTITIONS)]
+    return [*parts[:-1], total - sum(parts[:-1])]
 
 
 @pytest.fixture(scope="module")
@@ -35,143 +67,85 @@ def cluster() -> Iterator[RunningCluster]:
         yield running
 
 
-def ranges_of_a_million() -> Ranges:
-    """Six ranges of 1,000,000 records together, with uneven edges in the middle of batches."""
-    sizes = [RECORDS // PARTITIONS + (1 if n < RECORDS % PARTITIONS else 0) for n in range(6)]
-    return {n: (EXTRA + 7 * n, EXTRA + 7 * n + size) for n, size in enumerate(sizes)}
-
-
-def produce(bootstrap: str, ranges: Ranges) -> None:
-    """100 bytes each, every value different; each of the codecs writes a part of each partition."""
-    totals = {partition: end + EXTRA for partition, (_, end) in ranges.items()}
-    for part, codec in enumerate(CODECS):
-        producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "compression.type": codec,
-                "linger.ms": 20,
-                "acks": "all",
-                "queue.buffering.max.messages": 0,
-                "queue.buffering.max.kbytes": 1 << 20,
-            }
-        )
-        for partition, total in totals.items():
-            first, behind_last = total * part // len(CODECS), total * (part + 1) // len(CODECS)
-            for n in range(first, behind_last):
-                value = b"%d/%09d/" % (partition, n) + FILLER[n % 90 : n % 90 + 88]
-                key = b"%d" % n if n % 3 else None
-                producer.produce(TOPIC, value, key, partition=partition)
-            producer.poll(0)
-        assert producer.flush(60) == 0
-
-
-def consume(bootstrap: str, ranges: Ranges) -> pa.Table:
-    """What confluent-kafka gives for the ranges, by partition and offset."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reference",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-        }
-    )
-    tables = []
-    try:
-        for partition, (start, end) in ranges.items():
-            consumer.assign([TopicPartition(TOPIC, partition, start)])
-            tables.append(_consume_partition(consumer, start, end))
-    finally:
-        consumer.close()
-    return pa.concat_tables(tables)
-
-
-def _consume_partition(consumer: Consumer, start: int, end: int) -> pa.Table:
-    rows: list[tuple[bytes | None, bytes | None, int | None, int | None, int]] = []
-    while len(rows) < end - start:
-        messages = consumer.consume(min(50_000, end - start - len(rows)), CONSUME_TIMEOUT_SECONDS)
-        assert messages, f"nothing came after {len(rows)} of {end - start} records"
-        for message in messages:
-            assert message.error() is None
-            rows.append(
-                (
-                    message.key(),
-                    message.value(),
-                    message.partition(),
-                    message.offset(),
-                    message.timestamp()[1],
-                )
-            )
-    key, value, partition, offset, timestamp_ms = zip(*rows, strict=True)
-    return pa.table(
-        {
-            "key": pa.array(key, pa.binary()),
-            "value": pa.array(value, pa.binary()),
-            "partition": pa.array(partition, pa.int32()),
-            "offset": pa.array(offset, pa.int64()),
-            "timestamp": pa.array(timestamp_ms, pa.int64()),
-        }
-    )
-
-
-def offsets_json(ranges: Ranges, side: int) -> str:
-    return json.dumps({TOPIC: {str(partition): edge[side] for partition, edge in ranges.items()}})
-
-
-def load(spark: SparkSession, bootstrap: str, ranges: Ranges) -> DataFrame:
-    return (
-        spark.read.format("quorate")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", TOPIC)
-        .option("startingOffsets", offsets_json(ranges, 0))
-        .option("endingOffsets", offsets_json(ranges, 1))
-        .load()
-    )
-
-
 @pytest.fixture(scope="module")
-def million(cluster: RunningCluster) -> Ranges:
-    """The topic, filled; its ranges."""
+def filled(cluster: RunningCluster, request: pytest.FixtureRequest) -> Filled:
+    """Parameter: how many records, and one of how many is large."""
+    total, large = request.param
     with cluster.admin() as admin:
-        (created,) = admin.create_topics([NewTopic(name=TOPIC, num_partitions=PARTITIONS)])
-        assert created.error == "NONE"
-    ranges = ranges_of_a_million()
-    produce(cluster.bootstrap, ranges)
+        new = NewTopic(name=TOPIC, num_partitions=PARTITIONS)
+        admin.create_topics([new])[0].raise_for_error()
+    wait_until_known(cluster, TOPIC, PARTITIONS)
+    counts = uneven(total)
+    produce_mixed(cluster.bootstrap, TOPIC, counts, seed=total, large=large)
+    consumed = [
+        consume_partition(cluster.bootstrap, TOPIC, partition, count)
+        for partition, count in enumerate(counts)
+    ]
+    return Filled(cluster.bootstrap, consumed)
+
+
+def check_rows(found: pa.Table, expected: pa.Table) -> None:
+    """Rows of one partition, in whatever order they came."""
+    found = found.select(SCHEMA.names).sort_by("offset").cast(SCHEMA)
+    assert found.num_rows == expected.num_rows
+    for name in SCHEMA.names:
+        assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+
+
+def random_ranges(chance: random.Random, whole: Ranges) -> Ranges:
+    """Of some partitions; a size is as likely to be near 10 as near 10,000; some are empty."""
+    ranges = {}
+    for partition in chance.sample(sorted(whole), chance.randrange(1, len(whole) + 1)):
+        _, count = whole[partition]
+        size = min(int(RANGE_RECORDS_MAX ** chance.uniform(-0.05, 1)), count)
+        start = chance.randrange(count - size + 1)
+        ranges[partition] = (start, start + size)
     return ranges
 
 
-def test_d2_spark_reads_exactly_the_range(
-    spark: SparkSession, cluster: RunningCluster, million: Ranges, tmp_path: Path
+def check_whole(spark: SparkSession, filled: Filled, folder: Path) -> None:
+    filled.load(spark, filled.whole).write.parquet(f"file://{folder}")
+    assert pq.read_table(folder, columns=["topic"])["topic"].unique().to_pylist() == [TOPIC]
+    for partition, expected in enumerate(filled.consumed):
+        found = pq.read_table(folder, filters=[("partition", "=", partition)])
+        check_rows(found, expected)
+
+
+def check_random_ranges(spark: SparkSession, filled: Filled, queries: int) -> None:
+    chance = random.Random(queries)
+    for _ in range(queries):
+        ranges = random_ranges(chance, filled.whole)
+        splitting = chance.choice(
+            [
+                {},
+                {"minPartitions": chance.randrange(1, 20)},
+                {"maxRecordsPerPartition": chance.randrange(500, 20_000)},
+            ]
+        )
+        found = filled.load(spark, ranges, **splitting).toArrow()
+        assert found.num_rows == sum(end - start for start, end in ranges.values())
+        for partition, (start, end) in ranges.items():
+            rows = found.filter(pa.compute.field("partition") == partition)
+            check_rows(rows, filled.consumed[partition].slice(start, end - start))
+
+
+SMALL = pytest.param((60_000, 2_000), id="60-thousand")
+LARGE = pytest.param((5_000_000, 20_000), id="5-million", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("filled", [SMALL], indirect=True)
+def test_d2_spark_reads_what_kafkas_client_consumes(
+    spark: SparkSession, filled: Filled, tmp_path: Path
 ) -> None:
-    frame = load(spark, cluster.bootstrap, million)
-    frame.write.parquet(f"file://{tmp_path}/out")
-    found = pq.read_table(tmp_path / "out").sort_by(
-        [("partition", "ascending"), ("offset", "ascending")]
-    )
-    expected = consume(cluster.bootstrap, million)
-    assert found.num_rows == expected.num_rows == RECORDS
-    assert pc.unique(found["topic"]).to_pylist() == [TOPIC]
-    assert pc.unique(pc.binary_length(found["value"])).to_pylist() == [100]
-    for column in ("key", "value", "partition", "offset"):
-        assert found[column].combine_chunks().equals(expected[column].combine_chunks()), column
-    timestamps_ms = pc.floor_temporal(found["timestamp"], unit="millisecond").cast(
-        pa.timestamp("ms", "UTC")
-    )
-    assert (
-        timestamps_ms.cast(pa.int64())
-        .combine_chunks()
-        .equals(expected["timestamp"].combine_chunks())
-    )
+    check_whole(spark, filled, tmp_path / "out")
+    check_random_ranges(spark, filled, queries=4)
 
 
 @pytest.mark.slow
-def test_a_range_outside_the_log_names_partition_and_available_range(
-    spark: SparkSession, cluster: RunningCluster, million: Ranges
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("filled", [LARGE], indirect=True)
+def test_d2_five_million_records_and_fifty_ranges_are_equal(
+    spark: SparkSession, filled: Filled, tmp_path: Path
 ) -> None:
-    end = million[3][1] + EXTRA
-    outside = {**million, 3: (0, end + 1)}
-    with pytest.raises(AnalysisException) as refusal:
-        load(spark, cluster.bootstrap, outside).count()
-    assert (
-        f"range [0, {end + 1}) of topic {TOPIC} partition 3 is not available: "
-        f"the log holds [0, {end})"
-    ) in str(refusal.value)
+    check_whole(spark, filled, tmp_path / "out")
+    check_random_ranges(spark, filled, queries=50)
