@@ -5,6 +5,12 @@ Spark finds ``pyspark_quorate`` by its name. Then ``spark.read.format("quorate")
 of Spark's own Kafka source.
 """
 
+# ruff: noqa: E402 - libraries that do not fit are told before anything fails for it
+
+from quorate.spark.libraries import check_libraries
+
+check_libraries()
+
 from quorate.spark.source import QuorateDataSource
 
 __all__ = ["QuorateDataSource"]
