@@ -193,6 +193,20 @@ def test_latest_is_the_moment_of_the_first_action(
     assert load(spark, cluster, subscribe="growing").count() == 12
 
 
+def test_in_sql_and_without_secrets_in_the_plan(
+    spark: SparkSession, cluster: FakeRangeCluster
+) -> None:
+    secrets = "'kafka.sasl.password' 'hidden', 'kafka.sasl.jaas.config' 'password=hidden'"
+    name = f"'kafka.bootstrap.servers' '{cluster.bootstrap}', subscribe 'orders'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING quorate OPTIONS ({name})")
+    counted = spark.sql("SELECT count(*) AS n FROM orders WHERE offset < 7 AND partition < 2")
+    assert counted.first() == (14,)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING quorate OPTIONS ({name}, {secrets})")
+    (plan,) = spark.sql("EXPLAIN EXTENDED SELECT * FROM orders").collect()
+    assert "BatchScan" in plan[0]
+    assert "hidden" not in plan[0]
+
+
 def test_relative_starts(spark: SparkSession, cluster: FakeRangeCluster) -> None:
     frame = load(spark, cluster, startingOffsets="latest-3", endingOffsets="latest-1")
     assert sorted({row.offset for row in frame.collect()}) == [97, 98]
