@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from quorate.spark.decoding import kernels
 from quorate.spark.decoding.record_batches import PlainRecords
-from quorate.spark.kernels.declaration import COPY_STEP_BYTES
 from quorate.spark.kernels.store import load
 from quorate.spark.schema import HEADERS
 
@@ -88,7 +87,7 @@ class _Binary:
 
     def __init__(self, arena: _Arena, rows_max: int, bytes_max: int, *, wanted: bool) -> None:
         self.ends = arena.reserve(4 * (rows_max + 1) if wanted else 0)
-        self.data = arena.reserve(bytes_max + COPY_STEP_BYTES if wanted else 0)
+        self.data = arena.reserve(bytes_max if wanted else 0)
         self.valid = arena.reserve(rows_max if wanted else 0)
 
     def array(self, type_: pa.DataType, rows: int, nulls: int) -> pa.Array:
@@ -131,7 +130,7 @@ class Columns:
         """Run the kernels over the records of [start, end); the status."""
         body, table = self._plain.body, self._plain.table
         status = load(kernels.DECODE_RECORDS)(
-            body.address, body.size, table.ctypes.data, len(table), start, end, self._wanted,
+            body.address, table.ctypes.data, len(table), start, end, self._wanted,
             self._offsets.address, self._timestamps.address, self._types.address,
             self._key.ends.address, self._key.data.address, self._key.valid.address,
             self._value.ends.address, self._value.data.address, self._value.valid.address,
@@ -190,7 +189,7 @@ class _HeaderColumns:
     def decode(self, body: pa.Buffer, headers_begin: int, headers_end: int) -> int:
         """Run the kernel; the status."""
         return load(kernels.DECODE_HEADERS)(
-            body.address, body.size, headers_begin, headers_end, self._rows,
+            body.address, headers_begin, headers_end, self._rows,
             self._list_ends.address, self._row_valid.address,
             self._key.ends.address, self._key.data.address,
             self._value.ends.address, self._value.data.address, self._value.valid.address,

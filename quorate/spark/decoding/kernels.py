@@ -73,7 +73,7 @@ DECODE_RECORDS: Final = Declaration(
     _SOURCE,
     "decode_records",
     (
-        Kind.BYTES, Kind.INT, Kind.INT64S, Kind.INT,  # body, its size, table, its rows
+        Kind.BYTES, Kind.INT64S, Kind.INT,  # body, table, its rows
         Kind.INT, Kind.INT, Kind.INT,  # start, end, what is wanted
         Kind.INT64S, Kind.INT64S, Kind.INT32S,  # offsets, timestamps, timestamp types
         Kind.INT32S, Kind.BYTES, Kind.BYTES,  # keys: ends, bytes, validity
@@ -87,7 +87,7 @@ DECODE_HEADERS: Final = Declaration(
     _SOURCE,
     "decode_headers",
     (
-        Kind.BYTES, Kind.INT, Kind.INT64S, Kind.INT64S, Kind.INT,  # body, size, begin, end, rows
+        Kind.BYTES, Kind.INT64S, Kind.INT64S, Kind.INT,  # body, headers' begin and end, rows
         Kind.INT32S, Kind.BYTES,  # list ends, rows with headers
         Kind.INT32S, Kind.BYTES,  # keys: ends, bytes
         Kind.INT32S, Kind.BYTES, Kind.BYTES,  # values: ends, bytes, validity

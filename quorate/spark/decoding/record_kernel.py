@@ -6,8 +6,7 @@ used, and every output is as large as its input allows (the callers, `record_bat
 `arrow_columns`, allocate them so):
 
 - rows: the sum of the record counts of the table, each of which its batch has bytes for,
-- key and value bytes: the size of the body, of which keys and values are disjoint parts, and
-  `COPY_STEP_BYTES` to spare.
+- key and value bytes: the size of the body, of which keys and values are disjoint parts.
 
 Layout of a record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key
 length varint (-1: null), key, value length varint (-1: null), value, header count varint, headers
@@ -60,8 +59,7 @@ from quorate.spark.decoding.kernels import (
     VALUE,
     VALUE_NULLS,
 )
-from quorate.spark.kernels.compiler import BYTES, INT, copy_bytes, copy_step, kernel, part
-from quorate.spark.kernels.declaration import COPY_STEP_BYTES
+from quorate.spark.kernels.compiler import BYTES, INT, copy_bytes, kernel, part
 
 UInt8s = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -71,8 +69,6 @@ Integer = int | np.int64
 MICROSECONDS_PER_MS = 1000
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """What fits in Spark's microseconds; times beyond the year 294247 are clamped to it."""
-SHORT_BYTES = 512
-"""Up to this size a copy in steps is faster than a call of memcpy."""
 MAGIC = 2
 BASE_OFFSET_MAX = (1 << 63) - (1 << 32)
 """With any delta added it is still a number of 64 bits."""
@@ -114,28 +110,6 @@ def _varint(body: UInt8s, at: Integer, end: Integer) -> tuple[Integer, Integer]:
             return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
         shift += 7
     return np.int64(0), np.int64(-1)
-
-
-@part(types.void(BYTES, INT, BYTES, INT, INT, INT))
-def _copy(
-    target: UInt8s,
-    target_at: Integer,
-    source: UInt8s,
-    at: Integer,
-    size: Integer,
-    readable: Integer,
-) -> None:
-    """source[at:at + size] to the target, which has `COPY_STEP_BYTES` to spare.
-
-    ``readable`` are the bytes of the source: short copies may look at what follows, never past it.
-    """
-    if size <= SHORT_BYTES and size + COPY_STEP_BYTES <= readable - at:
-        done = 0
-        while done < size:
-            copy_step(target, target_at + done, source, at + done)
-            done += COPY_STEP_BYTES
-    else:
-        copy_bytes(target, target_at, source, at, size)
 
 
 @kernel(SCAN_BATCHES)
@@ -180,7 +154,7 @@ def scan_batches(
 
 @kernel(DECODE_RECORDS)
 def decode_records(  # noqa: C901
-    body: UInt8s, body_bytes: Integer, table: Int64s, batches: Integer,
+    body: UInt8s, table: Int64s, batches: Integer,
     start: Integer, end: Integer, wanted: Integer,
     offsets: Int64s, timestamps: Int64s, timestamp_types: Int32s,
     key_ends: Int32s, keys: UInt8s, key_valid: UInt8s,
@@ -243,7 +217,7 @@ def decode_records(  # noqa: C901
                 if wanted & KEY:
                     key_valid[row] = size >= 0
                     if size > 0:
-                        _copy(keys, key_at, body, at, size, body_bytes)
+                        copy_bytes(keys, key_at, body, at, size)
                         key_at += size
                     elif size < 0:
                         report[KEY_NULLS] += 1
@@ -255,7 +229,7 @@ def decode_records(  # noqa: C901
                 if wanted & VALUE:
                     value_valid[row] = size >= 0
                     if size > 0:
-                        _copy(values, value_at, body, at, size, body_bytes)
+                        copy_bytes(values, value_at, body, at, size)
                         value_at += size
                     elif size < 0:
                         report[VALUE_NULLS] += 1
@@ -287,7 +261,7 @@ def decode_records(  # noqa: C901
 
 @kernel(DECODE_HEADERS)
 def decode_headers(
-    body: UInt8s, body_bytes: Integer, headers_begin: Int64s, headers_end: Int64s, rows: Integer,
+    body: UInt8s, headers_begin: Int64s, headers_end: Int64s, rows: Integer,
     list_ends: Int32s, row_valid: UInt8s,
     key_ends: Int32s, keys: UInt8s,
     value_ends: Int32s, values: UInt8s, value_valid: UInt8s,
@@ -313,7 +287,7 @@ def decode_headers(
             size, at = _varint(body, at, end)
             if at < 0 or size < 0 or size > end - at:
                 return BAD_HEADER
-            _copy(keys, key_at, body, at, size, body_bytes)
+            copy_bytes(keys, key_at, body, at, size)
             key_at += size
             at += size
             key_ends[header + 1] = key_at
@@ -322,7 +296,7 @@ def decode_headers(
                 return BAD_HEADER
             value_valid[header] = size >= 0
             if size > 0:
-                _copy(values, value_at, body, at, size, body_bytes)
+                copy_bytes(values, value_at, body, at, size)
                 value_at += size
                 at += size
             elif size < 0:

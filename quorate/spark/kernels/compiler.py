@@ -11,11 +11,10 @@ from typing import Any, Final, TypeVar
 
 import llvmlite.binding as llvm
 import numba
-from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from quorate.spark.kernels.declaration import COPY_STEP_BYTES, Declaration, Kind
+from quorate.spark.kernels.declaration import Declaration, Kind
 from quorate.spark.kernels.machine import Machine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,20 +92,6 @@ def _copy_bytes(
     return types.void(target, types.intp, source, types.intp, types.intp), generate
 
 
-def _copy_step(
-    typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any
-) -> tuple[Any, Callable[..., Any]]:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        register = ir.VectorType(ir.IntType(8), COPY_STEP_BYTES).as_pointer()
-        to = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), register)
-        from_ = builder.bitcast(builder.gep(arguments[2], [arguments[3]]), register)
-        builder.store(builder.load(from_, align=1), to, align=1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, source, types.intp), generate
-
-
 copy_bytes: Callable[..., None] = intrinsic(_copy_bytes)
-"""``copy_bytes(target, target_at, source, source_at, size)``: memcpy, for what may be long."""
-copy_step: Callable[..., None] = intrinsic(_copy_step)
-"""``copy_step(target, target_at, source, source_at)``: `COPY_STEP_BYTES` bytes."""
+"""``copy_bytes(target, target_at, source, source_at, size)``: memcpy; the caller has checked
+both ends."""

@@ -7,11 +7,6 @@ can be kept in a file. Nothing here imports numba: a worker that finds the file 
 
 import enum
 from dataclasses import dataclass
-from typing import Final
-
-COPY_STEP_BYTES: Final = 32
-"""`compiler.copy_step` copies as much at a time: a register of AVX2. Short pieces are copied in
-whole steps, so what they are copied to has as much to spare."""
 
 
 class Kind(enum.Enum):
