@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quorate.cli.metadata_history import history
 from quorate.cli.metadata_source import (
     MetadataAddress,
     image_at,
@@ -174,5 +175,5 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-for command in (tail, rm, set_):
+for command in (history, tail, rm, set_):
     metadata.add_command(command)

@@ -1,6 +1,7 @@
 """``quorate metadata`` against a real cluster: through a broker, and from the quorum itself."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -70,6 +71,22 @@ def test_the_log_is_read_from_its_beginning_and_as_it_was(cluster: RunningCluste
     from_quorum = ("--data", str(cluster.folder))
     assert quorate_json(*now, str(created - 1), *from_quorum) == {}
     assert "not written yet" in quorate_error(*now, "999999", *at)
+
+
+def test_the_history_of_a_path_is_told(cluster: RunningCluster, at: tuple[str, str]) -> None:
+    below = quorate("metadata", "history", "/brokers/topics/orders", "--json", *at)
+    created = [json.loads(line) for line in below.splitlines()]
+    assert [one["key"] for one in created] == [
+        "/brokers/topics/orders",
+        "/brokers/topics/orders/0/leaderAndISR",
+        "/brokers/topics/orders/1/leaderAndISR",
+    ]
+    assert (created[1]["old"], created[1]["new"]["replicas"]) == (None, [1, 2])
+    assert created[0]["principal"]
+    words = quorate("metadata", "history", "/controller", *at)
+    assert re.search(r"T.*Z?  /controller  controller_claim  by broker [12] ", words)
+    assert "controller_epoch" not in words
+    assert quorate("metadata", "history", "/brokers/topics/order", *at) == ""
 
 
 def test_e5_tail_shows_an_election_as_it_happens(cluster: RunningCluster) -> None:
