@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from quorate.spark.cluster import ClusterClient
 
 LOSSES_NAMED_MAX = 5
+IDLE_SECONDS = 0.1
+"""How long "there is nothing new" is believed: Spark's default trigger asks after every 10 ms."""
 
 _logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class StreamPlanner:
         self._opened: ClusterClient | None = None
         self._last_batch: float | None = None
         self._last_view: LogView | None = None
+        self._idle_since: tuple[StreamOffsets, float] | None = None
         self._up_to_here = False
         self._target: LogView | None = None
 
@@ -104,6 +107,8 @@ class StreamPlanner:
             DataLoss: something that was still to be read is gone (and failOnDataLoss is on).
             ClusterUnavailable: nobody answers within the retries.
         """
+        if self._is_idle_at(start):
+            return start
         view = self._target or self._look_ahead(start)
         if self._up_to_here:
             self._target = view
@@ -112,10 +117,13 @@ class StreamPlanner:
         if limited and self._target is None:
             waited_ms = self._waited_ms()
             if not is_due(sum(waiting(step, view).values()), self._limits, waited_ms):
+                self._idle_since = (start, self._monotonic())
                 return start
         at_most = (at_most or self._limits.at_most) if limited else None
         end = next_offsets(start, step, view, at_most=at_most)
-        if end is not start:
+        if end is start:
+            self._idle_since = (start, self._monotonic())
+        else:
             self._last_batch = self._monotonic()
         return end
 
@@ -146,6 +154,11 @@ class StreamPlanner:
         if self._opened is None:
             self._opened = self._options.connection.open()
         return self._opened
+
+    def _is_idle_at(self, start: StreamOffsets) -> bool:
+        if self._idle_since is None or self._idle_since[0] != start:
+            return False
+        return self._monotonic() - self._idle_since[1] < IDLE_SECONDS
 
     def _waited_ms(self) -> int | None:
         if self._last_batch is None:

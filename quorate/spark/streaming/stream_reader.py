@@ -6,7 +6,7 @@ only account of what has been read.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, reads their ranges on the executors."""
 
-    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: StreamOptions,
+        schema: StructType,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._limits = options.limits
-        self._planner = StreamPlanner(options)
+        self._planner = StreamPlanner(options, monotonic)
         self._reader = QuorateReader(options.reading, schema)
 
     def initialOffset(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A streaming query as Spark drives it, by hand, against brokers inside this process."""
 
+import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from quorate.spark.errors import (
     UnknownTopic,
 )
 from quorate.spark.ranges import OffsetRange
+from quorate.spark.schema import source_schema
 from quorate.spark.source import QuorateDataSource
 from quorate.spark.streaming.planner import StreamPlanner
 from quorate.spark.streaming.stream_options import parse_stream_options
@@ -65,8 +67,10 @@ class Query:
             reader.stop()
 
     def start(self, **changes: object) -> QuorateStreamReader:
-        source = QuorateDataSource(options_for(self.cluster, {**self.options, **changes}))
-        self.readers.append(source.streamReader(source.schema()))
+        options = parse_stream_options(options_for(self.cluster, {**self.options, **changes}))
+        schema = source_schema(include_headers=False)
+        once_a_second = itertools.count().__next__
+        self.readers.append(QuorateStreamReader(options, schema, once_a_second))
         return self.readers[-1]
 
 
@@ -260,21 +264,53 @@ def test_minimum_and_delay(cluster: FakeRangeCluster) -> None:
         first = planner.next(start, limited=True)
         assert first is not start  # the first batch waits for nothing
         grow(cluster, 110)
-        now[0] += 29.9
+        now[0] += 29.8
         assert planner.next(first, limited=True) is first
-        now[0] += 0.1
+        now[0] += 0.2
         second = planner.next(first, limited=True)
         assert second is not first
         grow(cluster, 119)
         assert planner.next(second, limited=True) is second
+        now[0] += 1
         assert planner.next(second, limited=False) is not second  # say, for Trigger.Once
         grow(cluster, 120)
         third = planner.next(second, limited=True)
         assert third is not second
         now[0] += 30
         assert planner.next(third, limited=True) is third
+        now[0] += 1
         grow(cluster, 121)
         assert planner.next(third, limited=True) is not third  # the wait is over already
+    finally:
+        planner.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"minOffsetsPerTrigger": 10}])
+def test_the_leaders_are_not_asked_all_the_time(
+    cluster: FakeRangeCluster, options: dict[str, object]
+) -> None:
+    now, looks = [1000.0], [0]
+
+    def look() -> None:
+        looks[0] += 1
+
+    planner = StreamPlanner(
+        parse_stream_options(options_for(cluster, {"startingOffsets": "latest-1", **options})),
+        monotonic=lambda: now[0],
+    )
+    try:
+        start = planner.next(planner.initial(0), limited=True)
+        cluster.on_describe = look
+        for _ in range(100):
+            assert planner.next(start, limited=True) is start
+            now[0] += 0.01
+        assert 9 <= looks[0] <= 11
+        grow(cluster, 110)
+        now[0] += 0.1
+        end = planner.next(start, limited=True)
+        # More may be there at once: a batch under way is not waited for.
+        grow(cluster, 120)
+        assert planner.next(end, limited=True) is not end
     finally:
         planner.close()
 
@@ -453,9 +489,12 @@ def test_a_foreign_checkpoint_is_refused(query: Callable[..., Query]) -> None:
         reader.partitions(foreign, foreign)
 
 
-def test_a_reader_travels_to_executors_and_reads_there(query: Callable[..., Query]) -> None:
+def test_a_reader_travels_to_executors_and_reads_there(
+    query: Callable[..., Query], cluster: FakeRangeCluster
+) -> None:
     reader = query(startingOffsets="earliest", maxRecordsPerPartition=30).start()
-    fresh: QuorateStreamReader = pickle.loads(pickle.dumps(query().start()))
+    source = QuorateDataSource(options_for(cluster, {}))
+    fresh: QuorateStreamReader = pickle.loads(pickle.dumps(source.streamReader(source.schema())))
     start = reader.initialOffset()
     rows = [
         (row["partition"], row["offset"])
