@@ -44,6 +44,11 @@ AT_MIN_ISR: Final = _replicas(
     "AtMinIsrPartitionCount",
     "Partitions led here whose ISR is at min.insync.replicas and smaller than their replicas.",
 )
+PRODUCERS: Final = _replicas(
+    "producer_ids",
+    "ProducerIdCount",
+    "Idempotent producers that are remembered, counted once in each partition here.",
+)
 ISR_SHRINKS: Final = _replicas(
     "isr_shrinks_total",
     "IsrShrinksPerSec",
@@ -141,6 +146,7 @@ def _counted(table: PartitionTable) -> Iterator[Sample]:
     small = [replica for replica in led if len(replica.isr.committed) < len(replica.replicas)]
     yield Sample(PARTITIONS, sum(1 for _ in table))
     yield Sample(LEADERS, len(led))
+    yield Sample(PRODUCERS, sum(len(hosted.log.producers) for hosted in table))
     yield Sample(UNDER_REPLICATED, len(small))
     yield Sample(UNDER_MIN_ISR, sum(not replica.has_enough_replicas for replica in led))
     yield Sample(

@@ -65,6 +65,7 @@ class Producing:
             hosted.traffic.produces_refused += 1
             pending.outcomes.append(ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message))
             return
+        end_before = hosted.log.log_end_offset
         try:
             appended = hosted.log.append_as_leader(entry.records, replica.leader_epoch)
         except KafkaError as error:
@@ -78,7 +79,8 @@ class Producing:
         )
         needed = appended.last_offset + 1
         hosted.traffic.bytes_in += len(entry.records)
-        hosted.traffic.records_in += needed - appended.base_offset
+        # Not what was sent again: where a part of it was there already, that may be far below.
+        hosted.traffic.records_in += hosted.log.log_end_offset - end_before
         if acks == ACKS_ALL and replica.high_watermark < needed:
             hosted.waiting_for_commit.add(needed, pending, pending.expect())
         elif acks == ACKS_LEADER and hosted.log.flushed_offset < needed:

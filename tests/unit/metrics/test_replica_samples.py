@@ -9,6 +9,7 @@ from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from quorum.metrics.family import Family
 from tests.support.broker_replicas import BrokerReplicas
+from tests.support.log_stores import batch as numbered_batch
 from tests.support.replica_cluster import batch
 
 
@@ -42,6 +43,18 @@ async def test_traffic_is_counted_by_topic() -> None:
     assert figure(broker, replicas.LOG_END, "orders", "0") == 3
     assert figure(broker, replicas.HIGH_WATERMARK, "orders", "0") == 3
     assert figure(broker, replicas.LOG_SIZE, "orders", "0") == len(records)
+    await broker.close()
+
+
+async def test_what_is_sent_again_is_not_counted_again() -> None:
+    broker = await BrokerReplicas().start()
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    for sequence in (0, 2, 0, 2, 4):
+        records = numbered_batch(2, producer=(7, 0, sequence))
+        await broker.produce("orders", records, acks=0)
+    await broker.produce("orders", numbered_batch(producer=(8, 0, 0)), acks=0)
+    assert figure(broker, replicas.RECORDS_IN, "orders") == 7
+    assert figure(broker, replicas.PRODUCERS) == 2
     await broker.close()
 
 
