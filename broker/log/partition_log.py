@@ -9,18 +9,13 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
+from broker.log.admission import produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
 from broker.log.producers import Original, PartitionProducers
-from broker.log.record_batch import (
-    Batch,
-    check_produced,
-    check_replicated,
-    iterate_batches,
-    patched,
-)
+from broker.log.record_batch import Batch, patched
 from broker.log.segment import Segment
 from broker.log.timestamps import first_record_at
 from broker.log.work import PartitionRow, PendingBatch, Truncation
@@ -110,21 +105,11 @@ class PartitionLog:
                 INVALID_PRODUCER_EPOCH from ``producers``.
         """
         self._check_writable()
-        batches: list[Batch] = []
-        position = 0
-        is_idempotent = False
-        for batch in iterate_batches(records, self._where):
-            header = batch.header
-            check_produced(header, position, self.max_batch_bytes, self._where)
-            batches.append(batch)
-            position += header.size
-            is_idempotent |= header.producer_id >= 0
-        self._check_not_empty(batches)
-        if is_idempotent:
+        batches = produced_batches(records, self.max_batch_bytes, self._where)
+        if len(batches) > 1 or batches[0].header.producer_id >= 0:
             return self._append_once(batches, leader_epoch)
         base_offset = self.log_end_offset
-        for batch in batches:
-            self._append_at_end(batch, leader_epoch)
+        self._append_at_end(batches[0], leader_epoch)
         return self._appended(base_offset, batches)
 
     def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
@@ -150,14 +135,7 @@ class PartitionLog:
                 KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE if they do not continue the log.
         """
         self._check_writable()
-        batches: list[Batch] = []
-        position, end_offset = 0, self.log_end_offset
-        for batch in iterate_batches(records, self._where):
-            check_replicated(batch.header, position, end_offset, self._where)
-            batches.append(batch)
-            position += batch.header.size
-            end_offset = batch.header.last_offset + 1
-        self._check_not_empty(batches)
+        batches = replicated_batches(records, self.log_end_offset, self._where)
         base_offset = self.log_end_offset
         for header, data in batches:
             self._append(
@@ -385,12 +363,6 @@ class PartitionLog:
                 f"{self._where}: its log was deleted here; refresh metadata",
             )
         self._writer.check_writable()
-
-    def _check_not_empty(self, batches: list[Batch]) -> None:
-        if not batches:
-            raise KafkaError(
-                errors_pb2.INVALID_RECORD, f"{self._where}: the request has no record batch"
-            )
 
 
 def _max_timestamp(batches: list[Batch]) -> int:

@@ -33,9 +33,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 
 _COMPRESSION_MASK: Final = 0x07
-_LAST_COMPRESSION: Final = 4
 _LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 
 
@@ -110,65 +108,9 @@ def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
         header = BatchHeader._make(_HEADER.unpack_from(data))
         crc = crc32c(data[CRC_FROM:])
         if crc != header.crc:
-            raise _corrupt(where, position, f"CRC is {crc:#010x}, header says {header.crc:#010x}")
+            raise corrupt(where, position, f"CRC is {crc:#010x}, header says {header.crc:#010x}")
         yield Batch(header, data)
         position += size
-
-
-def check_produced(header: BatchHeader, position: int, max_bytes: int, where: str) -> None:
-    """Refuse what a producer must not send, beyond what ``iterate_batches`` refuses.
-
-    Raises:
-        KafkaError: MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD or
-            TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-    """
-    if header.size > max_bytes:
-        raise _too_large(where, position, header.size, max_bytes)
-    if header.compression > _LAST_COMPRESSION:
-        raise KafkaError(
-            errors_pb2.UNSUPPORTED_COMPRESSION_TYPE,
-            f"{where}: batch at byte {position} of the request has compression type "
-            f"{header.compression}; known are 0 (none) to {_LAST_COMPRESSION} (zstd)",
-        )
-    if header.is_control:
-        raise _invalid(where, position, "is a control batch, which clients may not write")
-    if header.attributes & _TRANSACTIONAL:
-        # Nothing would ever end its transaction.
-        raise KafkaError(
-            errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"{where}: batch at byte {position} of the request is part of a transaction; this "
-            "cluster has none",
-        )
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
-        raise _invalid(
-            where,
-            position,
-            f"of producer {header.producer_id} has epoch {header.producer_epoch} and base sequence "
-            f"{header.base_sequence}; both begin at 0",
-        )
-    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
-        raise _invalid(
-            where,
-            position,
-            f"has {header.record_count} records and last offset delta {header.last_offset_delta}; "
-            "a producer's batch has at least one record and numbers them from 0 without gaps",
-        )
-
-
-def check_replicated(header: BatchHeader, position: int, log_end_offset: int, where: str) -> None:
-    """Refuse a leader's batch that does not continue a log that ends at ``log_end_offset``.
-
-    Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE or CORRUPT_MESSAGE.
-    """
-    if header.last_offset_delta < 0:
-        raise _corrupt(where, position, f"last offset delta is {header.last_offset_delta}")
-    if header.base_offset != log_end_offset:
-        raise KafkaError(
-            errors_pb2.OFFSET_OUT_OF_RANGE,
-            f"{where}: batch at byte {position} of the leader's response begins at offset "
-            f"{header.base_offset}, this log ends at {log_end_offset}; fetch from there",
-        )
 
 
 def patched(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> bytes:
@@ -195,36 +137,32 @@ def _size_at(view: memoryview, position: int, where: str) -> int:
             f"send record batches of magic {MAGIC}",
         )
     if left < HEADER_BYTES:
-        raise _corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
+        raise corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
     if magic > MAGIC:
-        raise _corrupt(where, position, f"magic is {magic}, must be {MAGIC}")
+        raise corrupt(where, position, f"magic is {magic}, must be {MAGIC}")
     (length,) = _LENGTH.unpack_from(view, position)
     size: int = _LENGTH_BYTES + length
     if not HEADER_BYTES <= size <= left:
-        raise _corrupt(
+        raise corrupt(
             where,
             position,
             f"length is {length}, must be from {HEADER_BYTES - _LENGTH_BYTES} "
             f"to the {left - _LENGTH_BYTES} bytes that are there",
         )
     if size > LARGEST_BATCH_BYTES:
-        raise _too_large(where, position, size, LARGEST_BATCH_BYTES)
+        raise too_large(where, position, size, LARGEST_BATCH_BYTES)
     return size
 
 
-def _corrupt(where: str, position: int, problem: str) -> KafkaError:
+def corrupt(where: str, position: int, problem: str) -> KafkaError:
+    """Refusal of what is no batch."""
     return KafkaError(
         errors_pb2.CORRUPT_MESSAGE, f"{where}: batch at byte {position} of the request: {problem}"
     )
 
 
-def _invalid(where: str, position: int, problem: str) -> KafkaError:
-    return KafkaError(
-        errors_pb2.INVALID_RECORD, f"{where}: batch at byte {position} of the request {problem}"
-    )
-
-
-def _too_large(where: str, position: int, size: int, max_bytes: int) -> KafkaError:
+def too_large(where: str, position: int, size: int, max_bytes: int) -> KafkaError:
+    """Refusal of a batch above ``max_bytes``."""
     return KafkaError(
         errors_pb2.MESSAGE_TOO_LARGE,
         f"{where}: batch at byte {position} of the request has {size} bytes, "

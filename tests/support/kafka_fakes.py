@@ -14,7 +14,8 @@ from broker.control.changes import A, Change, Q
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
-from broker.log.record_batch import check_produced, iterate_batches
+from broker.log.admission import check_produced
+from broker.log.record_batch import iterate_batches
 from broker.replication.api import (
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,

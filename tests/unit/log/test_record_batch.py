@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import KafkaError
-from broker.log.record_batch import (
-    check_produced,
-    check_replicated,
-    iterate_batches,
-    patched,
-    read_header,
-)
+from broker.log.admission import check_produced, check_replicated
+from broker.log.record_batch import iterate_batches, patched, read_header
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
