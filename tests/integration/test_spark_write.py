@@ -153,6 +153,13 @@ def test_refusals_name_topic_partition_and_limit(cluster: RunningCluster) -> Non
         write(cluster, outside, topic="small")
 
 
+def test_a_record_that_fills_a_whole_request(cluster: RunningCluster) -> None:
+    create(cluster, "huge", 1, **{"max.message.bytes": str(20 << 20)})
+    value = bytes(15 << 20)
+    assert write(cluster, pa.record_batch({"value": [b"a", value, b"b"]}), topic="huge") == 3
+    assert [m.value() for m in consume(cluster, "huge", 1, 3)] == [b"a", value, b"b"]
+
+
 def test_a_topic_is_created_as_for_any_producer(cluster: RunningCluster) -> None:
     rows = pa.record_batch({"value": ["one", "two"]})
     assert write(cluster, rows, topic="made-on-demand") == 2

@@ -3,9 +3,9 @@
 Of each partition some batches are under way, in order. What fails and may be healed is sent again,
 in order, once the answers to all that were under way are there. The broker tells repeated batches
 by their sequence, so nothing is written twice; it remembers the last five of a partition, so no
-more are under way at once. And only one is until the first success, at the beginning and after a
-failure: a broker that knows nothing of a producer takes whichever batch comes first, so a second
-one must not overtake one that was refused.
+more are under way at once, and batches that failed go one at a time, so that none is written behind
+them meanwhile that would make it forget. The very first goes alone, too: a broker that knows
+nothing of a producer takes whichever batch comes first, and a second one must not overtake it.
 """
 
 from collections import deque
@@ -55,24 +55,54 @@ class _Partition:
 
     waiting: deque[Batch] = field(default_factory=deque)
     under_way: list[Batch] = field(default_factory=list)
+    """From the first that is not answered on; those behind it may be."""
+    done: set[Batch] = field(default_factory=set)
+    """Those under way that are acknowledged."""
     failed: list[Batch] = field(default_factory=list)
     """Were under way; to be sent again once nothing is."""
     failing_since_ms: int | None = None
     retry_at_ms: int = 0
     pause_ms: int = PAUSE_MS_FIRST
-
-    acknowledged: bool = False
-    """Whether the newest answer was a success."""
+    known: bool = False
+    """Whether the leader has taken any batch of this writer."""
+    last_failed: int = 0
+    """The highest number of a batch that failed."""
 
     def can_send(self) -> bool:
         """Whether the next batch may go."""
-        under_way_max = UNDER_WAY_MAX if self.acknowledged else 1
-        return bool(self.waiting) and len(self.under_way) < under_way_max and not self.failed
+        if not self.waiting or self.failed:
+            return False
+        first = self.under_way[0] if self.under_way else self.waiting[0]
+        one_at_a_time = not self.known or first.number <= self.last_failed
+        return len(self.under_way) < (1 if one_at_a_time else UNDER_WAY_MAX)
 
     @property
     def is_idle(self) -> bool:
         """Whether something waits and nothing is under way."""
         return bool(self.waiting) and not self.under_way
+
+    def note_written(self, batch: Batch) -> None:
+        """It is acknowledged."""
+        self.known = True
+        self.done.add(batch)
+        self._forget_done()
+
+    def note_failed(self, batch: Batch) -> None:
+        """It was under way, and goes again."""
+        self.under_way.remove(batch)
+        self._forget_done()
+        self.failed.append(batch)
+        self.last_failed = max(self.last_failed, batch.number)
+
+    def may_heal(self, batch: Batch, code: int) -> bool:
+        """Whether another try may help. A gap must be one that batches before it have left."""
+        if code == OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return any(one.number < batch.number for one in (*self.failed, *self.under_way))
+        return code in _MAY_HEAL
+
+    def _forget_done(self) -> None:
+        while self.under_way and self.under_way[0] in self.done:
+            self.done.discard(self.under_way.pop(0))
 
     def settle(self) -> None:
         """Line up what failed, before what waits, once nothing is under way."""
@@ -135,13 +165,12 @@ class Outbox:
         """
         tp = batch.target.partition
         partition = self._partitions[tp]
-        partition.under_way.remove(batch)
         if outcome.error_code == NONE:
             self._written(tp, partition, batch)
         else:
-            if not self._may_heal(partition, outcome.error_code):
+            if not partition.may_heal(batch, outcome.error_code):
                 raise _refusal(batch, outcome)
-            partition.failed.append(batch)
+            partition.note_failed(batch)
             reason = f"{leader}: {error_name(outcome.error_code)}"
             self._fail(tp, f"{reason}: {outcome.message}" if outcome.message else reason, now_ms)
         self._settle(tp)
@@ -154,9 +183,7 @@ class Outbox:
         """
         for batch in batches:
             tp = batch.target.partition
-            partition = self._partitions[tp]
-            partition.under_way.remove(batch)
-            partition.failed.append(batch)
+            self._partitions[tp].note_failed(batch)
             self._fail(tp, reason, now_ms)
             self._settle(tp)
 
@@ -172,10 +199,10 @@ class Outbox:
     def _written(self, tp: TopicPartition, partition: _Partition, batch: Batch) -> None:
         self.open_bytes -= batch.size
         self.records_written += batch.count
+        partition.note_written(batch)
         if not partition.failed:
             self._failing.discard(tp)
             partition.failing_since_ms = None
-            partition.acknowledged = True
             partition.pause_ms = PAUSE_MS_FIRST
 
     def _settle(self, tp: TopicPartition) -> None:
@@ -184,15 +211,8 @@ class Outbox:
         if partition.waiting:
             self._ready[tp] = None
 
-    def _may_heal(self, partition: _Partition, code: int) -> bool:
-        """A gap is one that a failure before it left, or else a loss."""
-        if code == OUT_OF_ORDER_SEQUENCE_NUMBER:
-            return bool(partition.failed)
-        return code in _MAY_HEAL
-
     def _fail(self, tp: TopicPartition, reason: str, now_ms: int) -> None:
         partition = self._partitions[tp]
-        partition.acknowledged = False
         self._failing.add(tp)
         if partition.failing_since_ms is None:
             partition.failing_since_ms = now_ms

@@ -1,7 +1,7 @@
 """What one write is to do, of the options that were given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quorate.spark.options.connection import Connection, read_connection
 from quorate.spark.options.declaration import Scope
@@ -13,6 +13,7 @@ from quorate.spark.options.table import (
     REQUEST_TIMEOUT_MS,
     TOPIC,
 )
+from quorate.spark.retries import INTERVAL_MS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,11 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         OptionError: names the option, its value and what to do.
     """
     given = GivenOptions(options, Scope.WRITE)
+    connection = read_connection(given)
+    retries_max = max(connection.retries_max, given[DELIVERY_TIMEOUT_MS] // INTERVAL_MS_MAX)
     return WriteOptions(
-        connection=read_connection(given),
+        # A writer waits for a cluster as long as for a partition of it.
+        connection=replace(connection, retries_max=retries_max),
         topic=given[TOPIC],
         compression=given[COMPRESSION],
         batch_bytes=given[BATCH_BYTES],
