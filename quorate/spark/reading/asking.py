@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from quorate.spark.errors import ClusterUnavailable
+from quorate.spark.errors import CallRefused
 from quorate.spark.options.subscription import Subscription
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.reading.planning import KnownTopic
@@ -33,7 +33,7 @@ def ask_offsets(
     answers = cluster.list_offsets(OffsetQuestion(*question) for question in questions)
     for question, answer in answers.items():
         if answer.error_code:
-            raise ClusterUnavailable(
+            raise CallRefused(
                 f"listing offsets of {question.topic_partition} was refused: "
                 f"{error_name(answer.error_code)}"
             )

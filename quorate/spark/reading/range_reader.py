@@ -21,7 +21,7 @@ from quorate.spark.cluster import (
     reason_of,
 )
 from quorate.spark.decoding.arrow_columns import ArrowDecoder
-from quorate.spark.errors import ClusterUnavailable, RangeUnavailable, UnknownTopic
+from quorate.spark.errors import CallRefused, ClusterUnavailable, RangeUnavailable, UnknownTopic
 from quorate.spark.ranges import OffsetRange
 from quorate.spark.reading.frames import SILENCE_MS, FrameStream, split_frame
 from quorate.spark.retries import Retries
@@ -73,6 +73,7 @@ class RangeReader:
             UnknownTopic: the topic was deleted since the range was planned, and perhaps created
                 anew (and failOnDataLoss is on).
             ClusterUnavailable: no leader answered within the retries.
+            CallRefused: the leader refused for good, as we may not read the topic.
             CorruptBatch: names topic, partition and offset.
         """
         partition = self._range.topic_partition
@@ -181,7 +182,7 @@ class RangeReader:
         if header.error_code in RETRIABLE:
             raise _TryAgain(reason)
         if header.error_code != OFFSET_OUT_OF_RANGE:
-            raise ClusterUnavailable(f"reading {self._range} was refused: {reason}")
+            raise CallRefused(f"reading {self._range} was refused: {reason}")
         self._handle_out_of_range(header)
 
     def _handle_out_of_range(self, header: RangeHeader) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from quorate.spark.cluster import ClusterClient, OffsetQuestion
 from quorate.spark.errors import (
+    CallRefused,
     ClusterUnavailable,
     CorruptBatch,
     RangeUnavailable,
@@ -302,7 +303,7 @@ def test_other_errors_are_told_at_once(cluster: FakeRangeCluster) -> None:
     cluster.before_frame = lambda about: RangeHeader(
         error_code=POLICY_VIOLATION, error_message="not today"
     )
-    with pytest.raises(ClusterUnavailable, match="POLICY_VIOLATION: not today"):
+    with pytest.raises(CallRefused, match="POLICY_VIOLATION: not today"):
         Reading(cluster).offsets(0, 100)
 
 
