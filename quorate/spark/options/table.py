@@ -171,7 +171,8 @@ MIN_PARTITIONS: Final[Option[int | None]] = Option(
     kind=whole_number(at_least=1),
     default=None,
     scopes=READ,
-    doc="About so many Spark partitions at least: large ranges are split.",
+    doc="At least so many Spark partitions, if there are so many offsets: the largest ranges are "
+    "split.",
 )
 MAX_RECORDS_PER_PARTITION: Final[Option[int | None]] = Option(
     name="maxRecordsPerPartition",
