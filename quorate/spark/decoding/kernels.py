@@ -95,3 +95,4 @@ DECODE_HEADERS: Final = Declaration(
     ),
     sources=(__name__,),
 )  # fmt: skip
+EVERY_KERNEL: Final = (SCAN_BATCHES, DECODE_RECORDS, DECODE_HEADERS)

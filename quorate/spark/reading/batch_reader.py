@@ -60,7 +60,9 @@ class QuorateReader(DataSourceReader):
     def _read_range(self, offsets: OffsetRange) -> "Iterator[pa.RecordBatch]":
         # gRPC must not be loaded before Spark forks its workers.
         from quorate.spark.reading.range_reader import RangePolicy, RangeReader
+        from quorate.spark.reading.workers import prepare_worker
 
+        prepare_worker()
         options = self._options
         policy = RangePolicy(
             fail_on_data_loss=options.fail_on_data_loss,

@@ -8,7 +8,7 @@ import numba
 import pytest
 
 from quorate.spark.compiling import compiled
-from quorate.spark.decoding.kernels import DECODE_HEADERS, DECODE_RECORDS, SCAN_BATCHES
+from quorate.spark.decoding.kernels import EVERY_KERNEL
 from quorate.spark.kernels.store import load
 
 FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb")
@@ -31,7 +31,7 @@ def test_reading_loads_nothing_of_the_server() -> None:
 
 
 def test_reading_loads_no_numba_where_its_kernels_are_compiled_already() -> None:
-    for kernel in (SCAN_BATCHES, DECODE_RECORDS, DECODE_HEADERS):
+    for kernel in EVERY_KERNEL:
         load(kernel)
     assert "numba" not in loaded_by("tests.support.decode_a_batch")
 
