@@ -33,6 +33,9 @@ Forgotten = Sequence[tuple[Segment, int]]
 _NO_SEGMENT: Final = 2**63
 """Beyond every segment: no batch is voided."""
 
+_NO_OFFSET: Final = 2**63
+"""Beyond every offset."""
+
 
 class Writer(Protocol):
     """What a log asks of its store."""
@@ -148,10 +151,13 @@ class PartitionLog:
             self.producers.record(header, header.base_offset)
         return self._appended(base_offset, batches)
 
-    def read(self, start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
+    def read(
+        self, start_offset: int, max_bytes: int, up_to_offset: int, wanted_end: int = _NO_OFFSET
+    ) -> LogRead:
         """Whole batches from the one that contains ``start_offset``, up to ``max_bytes`` of them.
 
-        At least one, if there is one whose last offset is below ``up_to_offset``.
+        At least one, if there is one whose last offset is below ``up_to_offset``; none that begins
+        at or beyond ``wanted_end``.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end]; KAFKA_STORAGE_ERROR.
@@ -163,7 +169,10 @@ class PartitionLog:
                 f"[{self.log_start_offset}, {self.log_end_offset})",
             )
         first = self._index.position_of(start_offset)
-        limit = self._index.whole_batches_below(up_to_offset, self.log_end_offset)
+        limit = min(
+            self._index.whole_batches_below(up_to_offset, self.log_end_offset),
+            self._index.first_at_or_after(wanted_end),
+        )
         if start_offset >= self.log_end_offset or first >= limit:
             return LogRead([], start_offset, 0)
         end, size = self._index.end_of_read(first, limit, max_bytes)

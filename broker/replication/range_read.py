@@ -160,7 +160,7 @@ class RangeReadService:
                 f"offsets [{wanted.start_offset}, {wanted.end_offset}) of {hosted.tp} were asked "
                 f"for; available are [{start}, {high_watermark})",
             )
-        read = hosted.log.read(position, frame_bytes, high_watermark)
+        read = hosted.log.read(position, frame_bytes, high_watermark, wanted.end_offset)
         if read.next_offset <= position:
             raise KafkaError(
                 errors_pb2.UNKNOWN_SERVER_ERROR,

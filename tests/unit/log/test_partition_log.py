@@ -80,6 +80,15 @@ async def test_read_ends_below_the_offset_it_may_not_reach(open_store: OpenStore
     assert log.read(30, 1 << 20, 30) == ([], 30, 0)
 
 
+async def test_read_has_no_batch_beyond_the_range_that_is_wanted(open_store: OpenStore) -> None:
+    log = open_store.create()
+    for _ in range(4):
+        log.append_as_leader(batch(10), EPOCH)
+    assert log.read(5, 1 << 20, 40, wanted_end=21).next_offset == 30
+    assert log.read(5, 1 << 20, 40, wanted_end=20).next_offset == 20
+    assert log.read(5, 1 << 20, 40, wanted_end=6).next_offset == 10
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 async def test_read_takes_whole_batches_and_at_least_one(tmp_path: Path, in_memory: bool) -> None:
     async with opened(tmp_path, tail_bytes=1 << 20 if in_memory else 0) as store:
