@@ -1,15 +1,15 @@
 """Reads the metadata log as changes: old and new of every key, from one offset to another.
 
-Old values are in no log. So reading begins at the oldest state that the quorum keeps, whatever
-offset is asked for, and applies everything since; what lies in the range is told, lazily and in
-frames, with a breath for the event loop every few hundred rows. A watch holds up nobody: what is
+Old values are in no log. So reading begins at the oldest state that the quorum keeps, or where the
+last reader ended, and applies everything since; what lies in the range is told, lazily and in
+frames, with breaths for the event loop. A watch holds up nobody: what is
 not taken is not made.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.control.change_frames import ChangeFrame
 from broker.control.ports import QuorumView
@@ -24,63 +24,122 @@ from quorate_proto.v1.quorum_pb2 import WatchEvent, WatchRequest
 from quorum.client_watch import SILENCE_S, SnapshotLoaded, decoded
 from quorum.errors import QuorumUnavailable
 
-STEPS_PER_BREATH: Final = 200
-"""Rows and operations; some 3 ms."""
+BREATH_S: Final = 0.003
+"""After so long others have their turn: between two transactions, and two rows."""
 
-_NOTHING: Final = MetadataOffset(0)
+KEPT_S: Final = 600.0
+_FROM_OLDEST: Final = WatchRequest(from_oldest=True)
 
 
-async def readable_offsets(quorum: QuorumView, *, latest_only: bool) -> MetadataOffsetsResponse:
-    """From the first offset whose changes can be told to behind everything acknowledged by now.
+class CompactedMeanwhile(QuorumUnavailable):
+    """Between what was read and what comes next, some of the log is in a snapshot alone."""
 
-    Raises:
-        QuorumError: the quorum does not answer.
+
+class State(NamedTuple):
+    """The image that everything below ``next_offset`` has made."""
+
+    image: Image
+    next_offset: MetadataOffset
+
+
+class KeptState:
+    """Where the reader ended that came furthest, for a while: a stream goes on from there, without
+    applying everything again, and without a loss if the log was compacted since.
     """
-    answer = MetadataOffsetsResponse(
-        latest_offset=await quorum.read_offset() + 1, cluster_id=quorum.cluster_id
-    )
-    if not latest_only:
-        async with aclosing(_watched(quorum)) as events:
-            chunk = (await anext(events)).snapshot_chunk
-        answer.earliest_offset = snapshot_offset([chunk]) + 1
-    return answer
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    def at_or_before(self, offset: MetadataOffset) -> State | None:
+        state = self._state
+        return state if state is not None and state.next_offset <= offset else None
+
+    def put(self, state: State) -> None:
+        if self._state is not None and state.next_offset < self._state.next_offset:
+            return
+        self._state = state
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._forgetting = asyncio.get_running_loop().call_later(KEPT_S, self._forget)
+
+    def _forget(self) -> None:
+        self._state = None
 
 
-async def changes_between(
-    quorum: QuorumView, start: MetadataOffset, end: MetadataOffset, kinds: Kinds
-) -> AsyncGenerator[MetadataChanges, None]:
-    """Frames with the changes of ``start <= offset < end``, as far back as they are kept.
+class MetadataHistory:
+    """The log as changes, for all who read it at one broker."""
 
-    The first one has no rows, and says where reading begins.
+    def __init__(self, quorum: QuorumView) -> None:
+        self._quorum = quorum
+        self._kept = KeptState()
 
-    Raises:
-        QuorumError: the voter that was read from is gone, does not have ``end`` yet, or no longer
-            keeps what comes next.
-    """
-    reading = _Reading(start, end, kinds)
-    async with (
-        aclosing(_watched(quorum)) as events,
-        aclosing(decoded(events, _NOTHING)) as decoded_events,
-    ):
-        async for event in decoded_events:
-            if isinstance(event, SnapshotLoaded):
-                yield reading.begin(event.image)
-                continue
-            async for frame in reading.go_on(event.transactions, event.applied_offset):
-                yield frame
-            if reading.next_offset >= end:
+    async def offsets(self, *, latest_only: bool) -> MetadataOffsetsResponse:
+        """From the first offset whose changes can be told to behind all acknowledged by now.
+
+        Raises:
+            QuorumError: the quorum does not answer.
+        """
+        answer = MetadataOffsetsResponse(
+            latest_offset=await self._quorum.read_offset() + 1, cluster_id=self._quorum.cluster_id
+        )
+        if not latest_only:
+            async with aclosing(_watched(self._quorum, _FROM_OLDEST)) as events:
+                chunk = (await anext(events)).snapshot_chunk
+            answer.earliest_offset = snapshot_offset([chunk]) + 1
+        return answer
+
+    async def changes(
+        self, start: MetadataOffset, end: MetadataOffset, kinds: Kinds
+    ) -> AsyncGenerator[MetadataChanges, None]:
+        """Frames with the changes of ``start <= offset < end``, as far back as they are kept.
+
+        The first one has no rows, and says where reading begins.
+
+        Raises:
+            QuorumError: the voter that was read from is gone, does not have ``end`` yet, or no
+                longer keeps what comes next.
+        """
+        reading = _Reading(start, end, kinds)
+        state = self._kept.at_or_before(start)
+        if state is not None:
+            yield reading.begin(*state)
+            try:
+                async for frame in self._rest(reading, WatchRequest(from_offset=state.next_offset)):
+                    yield frame
                 return
-    raise QuorumUnavailable("the voter that was read from has ended the watch")
+            except CompactedMeanwhile:
+                reading = _Reading(reading.next_offset, end, kinds)
+        async for frame in self._rest(reading, _FROM_OLDEST):
+            yield frame
+
+    async def _rest(
+        self, reading: "_Reading", request: WatchRequest
+    ) -> AsyncGenerator[MetadataChanges, None]:
+        async with (
+            aclosing(_watched(self._quorum, request)) as events,
+            aclosing(decoded(events, MetadataOffset(request.from_offset))) as decoded_events,
+        ):
+            async for event in decoded_events:
+                if isinstance(event, SnapshotLoaded):
+                    yield reading.begin(event.image, MetadataOffset(event.image.offset + 1))
+                    continue
+                async for frame in reading.go_on(event.transactions, event.applied_offset):
+                    yield frame
+                if reading.is_done:
+                    self._kept.put(reading.state)
+                    return
+        raise QuorumUnavailable("the voter that was read from has ended the watch")
 
 
-async def _watched(quorum: QuorumView) -> AsyncGenerator[WatchEvent, None]:
-    """A watch from the oldest state that is kept, to the end of what its voter has.
+async def _watched(quorum: QuorumView, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
+    """A watch, to the end of what its voter has.
 
     Raises:
         QuorumUnavailable: no voter takes it, it has fallen silent, or has told everything.
     """
     told_offset = -1
-    async with aclosing(quorum.relay_watch(WatchRequest(from_oldest=True))) as events:
+    async with aclosing(quorum.relay_watch(request)) as events:
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -104,24 +163,32 @@ class _Reading:
         self._kinds = kinds
         self._image: Image | None = None
         self._frame = ChangeFrame()
-        self._steps = 0
+        self._breath_due_s = 0.0
         self.next_offset = start
         """Everything below, from where reading began, was told."""
 
-    def begin(self, oldest: Image) -> MetadataChanges:
-        """At the oldest state.
+    def begin(self, image: Image, next_offset: MetadataOffset) -> MetadataChanges:
+        """With the state after everything below ``next_offset``.
 
         Raises:
-            QuorumUnavailable: there was one before, and the log does not go on from it: what lies
-                between the two was compacted away meanwhile.
+            CompactedMeanwhile: there was one before, and the log does not go on from it.
         """
         if self._image is not None:
-            raise QuorumUnavailable(
-                f"the log was compacted up to offset {oldest.offset} while it was read"
+            raise CompactedMeanwhile(
+                f"the log was compacted up to offset {image.offset} while it was read"
             )
-        self._image = oldest
-        self.next_offset = max(self.next_offset, MetadataOffset(oldest.offset + 1))
+        self._image = image
+        self.next_offset = max(self.next_offset, next_offset)
         return MetadataChanges(first_offset=self.next_offset, next_offset=self.next_offset)
+
+    @property
+    def is_done(self) -> bool:
+        return self.next_offset >= self._end
+
+    @property
+    def state(self) -> State:
+        """Once it is done."""
+        return State(self._current, self.next_offset)
 
     async def go_on(
         self, transactions: Run, applied_offset: MetadataOffset
@@ -136,7 +203,7 @@ class _Reading:
                 break
             self._image, changes = history(self._current, offset, transaction, self._kinds)
             self.next_offset = offset
-            await self._step(len(transaction.operations))
+            await self._breathe()
             async for frame in self._filled(changes):
                 yield frame
             self.next_offset = MetadataOffset(offset + 1)
@@ -150,13 +217,13 @@ class _Reading:
             self._frame.add(change)
             if self._frame.is_full:
                 yield self._taken()
-            await self._step(1)
+            await self._breathe()
 
-    async def _step(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps >= STEPS_PER_BREATH:
-            self._steps = 0
+    async def _breathe(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._breath_due_s:
             await asyncio.sleep(0)
+            self._breath_due_s = loop.time() + BREATH_S
 
     def _taken(self) -> MetadataChanges:
         taken, self._frame = self._frame, ChangeFrame()

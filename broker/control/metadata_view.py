@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
-from broker.control.metadata_changes import changes_between, readable_offsets
+from broker.control.metadata_changes import MetadataHistory
 from broker.control.ports import QuorumView
 from broker.errors import KafkaError
 from broker.security.authorizer import Rights
@@ -41,6 +41,7 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
     def __init__(self, quorum: QuorumView, rights: Callable[[], Rights]) -> None:
         """``rights``: of who makes the call that is being served."""
         self._quorum = quorum
+        self._history = MetadataHistory(quorum)
         self._rights = rights
 
     async def WatchMetadata(
@@ -60,7 +61,7 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
         await self._require_right(context)
         await _kinds(request.record_types, context)
         try:
-            return await readable_offsets(self._quorum, latest_only=request.latest_only)
+            return await self._history.offsets(latest_only=request.latest_only)
         except QuorumError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise
@@ -72,7 +73,7 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
         kinds = await _kinds(request.record_types, context)
         start, end = MetadataOffset(request.start_offset), MetadataOffset(request.end_offset)
         try:
-            async with aclosing(changes_between(self._quorum, start, end, kinds)) as frames:
+            async with aclosing(self._history.changes(start, end, kinds)) as frames:
                 async for frame in frames:
                     yield frame
         except QuorumError as error:

@@ -13,13 +13,17 @@ from tests.support.metadata import MetadataLogBuilder
 
 
 class Voter:
-    """Keeps the log from the state after its first ``compacted`` transactions on."""
+    """Its oldest state is that after the first ``compacted`` transactions; of those, its journal
+    still has the ones from ``journal_from`` on.
+    """
 
     cluster_id = "a-cluster"
 
     def __init__(self, log: MetadataLogBuilder, *, compacted: int = 0, per_event: int = 3) -> None:
         self.log = log
-        self._compacted = compacted
+        self.compacted = compacted
+        self.journal_from = 0
+        self.asked: list[WatchRequest] = []
         self._per_event = per_event
         self.appears: list[Image] = []
         """Snapshots that come in the middle: the log was compacted meanwhile."""
@@ -27,7 +31,7 @@ class Voter:
     @property
     def oldest(self) -> Image:
         image = Image()
-        for offset, encoded in self.log.entries[: self._compacted]:
+        for offset, encoded in self.log.entries[: self.compacted]:
             image = history(image, offset, decode_transaction(encoded))[0]
         return image
 
@@ -38,10 +42,16 @@ class Voter:
         return self.log.image.offset
 
     async def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
-        assert request.from_oldest
-        for event in _snapshot(self.oldest):
-            yield event
-        told = self.log.entries[self._compacted :]
+        self.asked.append(request)
+        told = [one for one in self.log.entries if one.offset >= request.from_offset]
+        if request.from_oldest:
+            for event in _snapshot(self.oldest):
+                yield event
+            told = self.log.entries[self.compacted :]
+        elif request.from_offset < self.journal_from:
+            for event in _snapshot(self.log.image):
+                yield event
+            told = []
         for first in range(0, len(told), self._per_event):
             some = told[first : first + self._per_event]
             yield WatchEvent(

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from broker.control import change_frames
-from broker.control.metadata_changes import changes_between, readable_offsets
+from broker.control.metadata_changes import MetadataHistory
 from broker.control.metadata_view import MetadataViewService
 from metadata_log.codec import decode_transaction
 from metadata_log.history import ALL_KINDS, history
@@ -44,7 +44,13 @@ def log() -> MetadataLogBuilder:
 async def read(
     voter: Voter, start: int, end: int, kinds: frozenset[str] = ALL_KINDS
 ) -> list[admin_pb2.MetadataChanges]:
-    frames = changes_between(voter, MetadataOffset(start), MetadataOffset(end), kinds)
+    return await go_on(MetadataHistory(voter), start, end, kinds)
+
+
+async def go_on(
+    history: MetadataHistory, start: int, end: int, kinds: frozenset[str] = ALL_KINDS
+) -> list[admin_pb2.MetadataChanges]:
+    frames = history.changes(MetadataOffset(start), MetadataOffset(end), kinds)
     return [frame async for frame in frames]
 
 
@@ -108,10 +114,11 @@ async def test_reading_begins_where_the_log_does(log: MetadataLogBuilder) -> Non
     frames = await read(voter, 3, end)
     assert frames[0].first_offset == 11
     assert rows(frames) == expected(log, 11, end)
-    offsets = await readable_offsets(voter, latest_only=False)
+    reader = MetadataHistory(voter)
+    offsets = await reader.offsets(latest_only=False)
     assert (offsets.earliest_offset, offsets.latest_offset) == (11, end)
     assert offsets.cluster_id == "a-cluster"
-    assert (await readable_offsets(voter, latest_only=True)).earliest_offset == 0
+    assert (await reader.offsets(latest_only=True)).earliest_offset == 0
 
 
 async def test_a_log_that_is_compacted_meanwhile_is_no_gap(log: MetadataLogBuilder) -> None:
@@ -119,6 +126,49 @@ async def test_a_log_that_is_compacted_meanwhile_is_no_gap(log: MetadataLogBuild
     voter.appears = [log.image]
     with pytest.raises(QuorumUnavailable, match="compacted up to offset"):
         await read(voter, 1, log.image.offset + 1)
+
+
+async def test_a_reader_that_comes_back_goes_on_from_where_it_ended(
+    log: MetadataLogBuilder,
+) -> None:
+    """Also where the log has been compacted since, as long as the journal has what is next."""
+    voter, end = Voter(log), log.image.offset + 1
+    reader = MetadataHistory(voter)
+    assert rows(await go_on(reader, 3, 9)) == expected(log, 3, 9)
+    voter.compacted, voter.journal_from = 12, 9
+    await go_on(reader, 13, 14)
+    assert voter.asked[-1].from_offset == 9
+    frames = await go_on(reader, 14, end)
+    assert (frames[0].first_offset, rows(frames)) == (14, expected(log, 14, end))
+    assert [request.from_offset for request in voter.asked] == [0, 9, 14]
+    frames = await go_on(reader, 13, end)
+    assert voter.asked[-1].from_oldest
+    assert rows(frames) == expected(log, 13, end)
+    await go_on(reader, 13, 14)
+    log.delete_topic("orders")
+    assert rows(await go_on(reader, end, end + 1)) == expected(log, end, end + 1)
+    assert voter.asked[-1].from_offset == end
+
+
+async def test_a_reader_that_comes_back_too_late_is_told_where_the_log_begins(
+    log: MetadataLogBuilder,
+) -> None:
+    voter, end = Voter(log), log.image.offset + 1
+    reader = MetadataHistory(voter)
+    await go_on(reader, 3, 9)
+    voter.compacted, voter.journal_from = 12, 13
+    frames = await go_on(reader, 9, end)
+    assert [frame.first_offset for frame in frames if frame.first_offset] == [9, 13]
+    assert rows(frames) == expected(log, 13, end)
+
+
+async def test_what_a_reader_left_is_forgotten(log: MetadataLogBuilder) -> None:
+    voter = Voter(log)
+    reader = MetadataHistory(voter)
+    await go_on(reader, 3, 9)
+    reader._kept._forget()
+    await go_on(reader, 9, 10)
+    assert voter.asked[-1].from_oldest
 
 
 async def test_what_is_not_written_yet_is_not_waited_for(log: MetadataLogBuilder) -> None:

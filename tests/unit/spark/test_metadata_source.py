@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker.control import change_frames
-from broker.control.metadata_changes import changes_between
+from broker.control.metadata_changes import MetadataHistory
 from metadata_log.records import ChangeNote, ConfigSet, ControllerEpochIs, Operation, Transaction
 from metadata_log.types import ControllerEpoch, MetadataOffset, TopicPartition
 from quorate.spark.errors import CheckpointError, ClusterUnavailable, OptionError, RangeUnavailable
@@ -162,8 +162,8 @@ class Cluster:
         return Call(frames[: self._cuts.pop(0)], breaks=True)
 
     async def _frames(self, request: MetadataChangesRequest) -> list[bytes]:
-        frames = changes_between(
-            Voter(self._log, compacted=self._compacted),
+        voter = Voter(self._log, compacted=self._compacted)
+        frames = MetadataHistory(voter).changes(
             MetadataOffset(request.start_offset),
             MetadataOffset(request.end_offset),
             frozenset(request.record_types),
@@ -220,10 +220,9 @@ def test_reading_goes_on_at_another_broker_wherever_it_broke(
     monkeypatch.setattr(change_frames, "ROWS_MAX", rows_max)
     frames = asyncio.run(Cluster(log, [])._frames(MetadataChangesRequest(end_offset=end)))
     for cut in range(len(frames)):
-        for second in (2, 3):
-            cluster = Cluster(log, [cut, second])
-            assert read(cluster, 1, end) == whole
-            assert cluster.left == len(cluster.asked) - 1
+        cluster = Cluster(log, [cut, 3])
+        assert read(cluster, 1, end) == whole
+        assert cluster.left == len(cluster.asked) - 1
 
 
 def test_only_the_record_types_asked_for(log: MetadataLogBuilder) -> None:
