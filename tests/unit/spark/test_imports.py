@@ -26,8 +26,14 @@ def test_the_source_loads_no_grpc_before_spark_forks() -> None:
     assert loaded_by("quorate.spark").isdisjoint(FORBIDDEN_BEFORE_FORK)
 
 
-def test_reading_loads_nothing_of_the_server() -> None:
-    assert loaded_by("quorate.spark.reading.range_reader").isdisjoint(FORBIDDEN_ON_EXECUTORS)
+@pytest.mark.parametrize("module", ["pyspark_quorate", "pyspark_quorate_metadata"])
+def test_a_format_found_by_name_loads_no_grpc_either(module: str) -> None:
+    assert loaded_by(module).isdisjoint(FORBIDDEN_BEFORE_FORK)
+
+
+@pytest.mark.parametrize("module", ["reading.range_reader", "metadata.changes_reader"])
+def test_reading_loads_nothing_of_the_server(module: str) -> None:
+    assert loaded_by(f"quorate.spark.{module}").isdisjoint(FORBIDDEN_ON_EXECUTORS)
 
 
 def test_reading_loads_no_numba_where_its_kernels_are_compiled_already() -> None:

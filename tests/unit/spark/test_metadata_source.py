@@ -15,6 +15,7 @@ from broker.control import change_frames
 from broker.control.metadata_changes import MetadataHistory
 from metadata_log.records import ChangeNote, ConfigSet, ControllerEpochIs, Operation, Transaction
 from metadata_log.types import ControllerEpoch, MetadataOffset, TopicPartition
+from pyspark_quorate_metadata import DefaultSource
 from quorate.spark.errors import CheckpointError, ClusterUnavailable, OptionError, RangeUnavailable
 from quorate.spark.metadata import stream_reader
 from quorate.spark.metadata.changes_reader import ChangesReader
@@ -296,6 +297,7 @@ def test_the_source_selects_columns_by_name_and_type() -> None:
 
     from quorate.spark.errors import SchemaError
 
+    assert DefaultSource is QuorateMetadataSource
     source = QuorateMetadataSource({**SERVERS})
     assert source.name() == "quorate-metadata"
     assert source.reader(StructType([StructField("leader", IntegerType())]))
