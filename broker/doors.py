@@ -174,10 +174,8 @@ class Doors:
         self, server: grpc.aio.Server, admin: AdminService, producer_ids: ProducerIds
     ) -> None:
         add_admin_to_server(server, admin)
-        add_metadata_view_to_server(
-            server, self.surroundings.quorum, self.authorizer.rights_of_caller
-        )
         rights = self.authorizer.rights_of_caller
+        add_metadata_view_to_server(server, self.surroundings.quorum, self.follower, rights)
         add_range_read_to_server(
             server, self.replicas, self.cache, rights, self.limits.max_batch_bytes
         )

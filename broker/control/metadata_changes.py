@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from broker.control.change_frames import ChangeFrame
-from broker.control.ports import QuorumView
+from broker.control.ports import Images, QuorumView
 from broker.metadata_follower import Run, runs_of
 from metadata_log.apply import apply_run
 from metadata_log.history import KeyChange, Kinds, history
@@ -70,8 +70,9 @@ class KeptState:
 class MetadataHistory:
     """The log as changes, for all who read it at one broker."""
 
-    def __init__(self, quorum: QuorumView) -> None:
+    def __init__(self, quorum: QuorumView, images: Images) -> None:
         self._quorum = quorum
+        self._images = images
         self._kept = KeptState()
 
     async def offsets(self, *, latest_only: bool) -> MetadataOffsetsResponse:
@@ -80,8 +81,10 @@ class MetadataHistory:
         Raises:
             QuorumError: the quorum does not answer.
         """
+        # Not the quorum's newest entry: that is a no-op, made by asking for it.
+        newest = await self._images.wait_for(await self._quorum.read_offset())
         answer = MetadataOffsetsResponse(
-            latest_offset=await self._quorum.read_offset() + 1, cluster_id=self._quorum.cluster_id
+            latest_offset=newest.offset + 1, cluster_id=self._quorum.cluster_id
         )
         if not latest_only:
             async with aclosing(_watched(self._quorum, _FROM_OLDEST)) as events:

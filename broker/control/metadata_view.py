@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import grpc.aio
 
 from broker.control.metadata_changes import MetadataHistory
-from broker.control.ports import QuorumView
+from broker.control.ports import Images, QuorumView
 from broker.errors import KafkaError
 from broker.security.authorizer import Rights
 from metadata_log.acls import AclOperation
@@ -38,10 +38,10 @@ class MetadataViewService(admin_pb2_grpc.MetadataViewServicer):
     That is CLUSTER_ACTION: everything is in it, credentials too.
     """
 
-    def __init__(self, quorum: QuorumView, rights: Callable[[], Rights]) -> None:
+    def __init__(self, quorum: QuorumView, images: Images, rights: Callable[[], Rights]) -> None:
         """``rights``: of who makes the call that is being served."""
         self._quorum = quorum
-        self._history = MetadataHistory(quorum)
+        self._history = MetadataHistory(quorum, images)
         self._rights = rights
 
     async def WatchMetadata(
@@ -100,7 +100,7 @@ async def _kinds(names: Iterable[str], context: Context) -> Kinds:
 
 
 def add_metadata_view_to_server(
-    server: grpc.aio.Server, quorum: QuorumView, rights: Callable[[], Rights]
+    server: grpc.aio.Server, quorum: QuorumView, images: Images, rights: Callable[[], Rights]
 ) -> None:
-    service = MetadataViewService(quorum, rights)
+    service = MetadataViewService(quorum, images, rights)
     admin_pb2_grpc.add_MetadataViewServicer_to_server(service, server)

@@ -1,9 +1,10 @@
 """A voter as brokers see it that read the metadata log from its oldest state on."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from metadata_log.codec import decode_transaction
+from metadata_log.draft import Changes
 from metadata_log.history import history
 from metadata_log.image import Image
 from metadata_log.snapshot import encode_snapshot
@@ -39,7 +40,21 @@ class Voter:
         raise NotImplementedError
 
     async def read_offset(self) -> MetadataOffset:
-        return self.log.image.offset
+        """Behind it there are no-ops, one for each time that it was asked."""
+        return MetadataOffset(self.log.image.offset + 3)
+
+    # A broker's image as well: it follows this voter.
+
+    @property
+    def image(self) -> Image:
+        return self.log.image
+
+    def subscribe(self, observer: Callable[[Image, Changes], None]) -> None:
+        raise NotImplementedError
+
+    async def wait_for(self, offset: MetadataOffset) -> Image:
+        assert offset == await self.read_offset()
+        return self.log.image
 
     async def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
         self.asked.append(request)

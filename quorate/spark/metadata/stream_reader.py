@@ -3,7 +3,8 @@
 The checkpoint holds a metadata offset and the cluster that it is of.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -24,14 +25,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION: Final = 1
+IDLE_SECONDS: Final = 1.0
+"""How long "there is nothing new" is believed: Spark's default trigger asks after every 10 ms, and
+each time the quorum has to confirm it by a round of its own.
+"""
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """On the driver one object for the life of the query; the executors have copies."""
 
-    def __init__(self, options: MetadataOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: MetadataOptions,
+        schema: StructType,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
+        self._monotonic = monotonic
         self._reader = MetadataReader(options, schema)
+        self._idle: tuple[dict[str, Any], float] | None = None
+        """Behind which offset there was nothing, and when."""
         self._last: KnownOffsets | None = None
         """With availableNow: what there was when it began."""
 
@@ -55,11 +68,21 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             CheckpointError: ``start`` is not of this log.
         """
+        if self._is_idle_at(start):
+            return start
         known = self._last or self._ask(latest_only=True)
         end = known.latest
         if isinstance(limit, ReadMaxRows):
             end = min(end, offset_of(start) + limit.max_rows)
-        return checkpoint(end, known.cluster_id)
+        told = checkpoint(end, known.cluster_id)
+        if told == start:
+            self._idle = (start, self._monotonic())
+        return told
+
+    def _is_idle_at(self, start: dict[str, Any]) -> bool:
+        if self._idle is None or self._idle[0] != start:
+            return False
+        return self._monotonic() - self._idle[1] < IDLE_SECONDS
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The range of the batch, if anything is in it.

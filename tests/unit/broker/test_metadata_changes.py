@@ -44,7 +44,7 @@ def log() -> MetadataLogBuilder:
 async def read(
     voter: Voter, start: int, end: int, kinds: frozenset[str] = ALL_KINDS
 ) -> list[admin_pb2.MetadataChanges]:
-    return await go_on(MetadataHistory(voter), start, end, kinds)
+    return await go_on(MetadataHistory(voter, voter), start, end, kinds)
 
 
 async def go_on(
@@ -114,7 +114,7 @@ async def test_reading_begins_where_the_log_does(log: MetadataLogBuilder) -> Non
     frames = await read(voter, 3, end)
     assert frames[0].first_offset == 11
     assert rows(frames) == expected(log, 11, end)
-    reader = MetadataHistory(voter)
+    reader = MetadataHistory(voter, voter)
     offsets = await reader.offsets(latest_only=False)
     assert (offsets.earliest_offset, offsets.latest_offset) == (11, end)
     assert offsets.cluster_id == "a-cluster"
@@ -133,7 +133,7 @@ async def test_a_reader_that_comes_back_goes_on_from_where_it_ended(
 ) -> None:
     """Also where the log has been compacted since, as long as the journal has what is next."""
     voter, end = Voter(log), log.image.offset + 1
-    reader = MetadataHistory(voter)
+    reader = MetadataHistory(voter, voter)
     assert rows(await go_on(reader, 3, 9)) == expected(log, 3, 9)
     voter.compacted, voter.journal_from = 12, 9
     await go_on(reader, 13, 14)
@@ -154,7 +154,7 @@ async def test_a_reader_that_comes_back_too_late_is_told_where_the_log_begins(
     log: MetadataLogBuilder,
 ) -> None:
     voter, end = Voter(log), log.image.offset + 1
-    reader = MetadataHistory(voter)
+    reader = MetadataHistory(voter, voter)
     await go_on(reader, 3, 9)
     voter.compacted, voter.journal_from = 12, 13
     frames = await go_on(reader, 9, end)
@@ -164,7 +164,7 @@ async def test_a_reader_that_comes_back_too_late_is_told_where_the_log_begins(
 
 async def test_what_a_reader_left_is_forgotten(log: MetadataLogBuilder) -> None:
     voter = Voter(log)
-    reader = MetadataHistory(voter)
+    reader = MetadataHistory(voter, voter)
     await go_on(reader, 3, 9)
     reader._kept._forget()
     await go_on(reader, 9, 10)
@@ -234,7 +234,7 @@ class Context:
 
 async def test_unknown_record_types_are_refused_by_name(log: MetadataLogBuilder) -> None:
     context: Any = Context()
-    view = MetadataViewService(Voter(log), lambda: ALL_RIGHTS)
+    view = MetadataViewService(Voter(log), Voter(log), lambda: ALL_RIGHTS)
     with pytest.raises(Aborted, match="'isr_chang': did you mean 'isr_change'"):
         await view.MetadataOffsets(
             admin_pb2.MetadataOffsetsRequest(record_types=["isr_chang"]), context

@@ -188,7 +188,8 @@ async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
 
 async def test_the_metadata_log_is_passed_on_as_it_comes() -> None:
     quorum, context = Quorum(), Context()
-    view, request = MetadataViewService(quorum, lambda: ALL_RIGHTS), WatchRequest(from_offset=7)
+    view = MetadataViewService(quorum, MetadataFollower(None), lambda: ALL_RIGHTS)  # type: ignore[arg-type]
+    request = WatchRequest(from_offset=7)
     events = [event async for event in view.WatchMetadata(request, context)]  # type: ignore[arg-type]
     assert [event.applied_offset for event in events] == [7]
     quorum.available = False

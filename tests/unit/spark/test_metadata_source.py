@@ -164,7 +164,7 @@ class Cluster:
 
     async def _frames(self, request: MetadataChangesRequest) -> list[bytes]:
         voter = Voter(self._log, compacted=self._compacted)
-        frames = MetadataHistory(voter).changes(
+        frames = MetadataHistory(voter, voter).changes(
             MetadataOffset(request.start_offset),
             MetadataOffset(request.end_offset),
             frozenset(request.record_types),
@@ -269,6 +269,24 @@ def test_micro_batches_follow_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert streaming(
         monkeypatch, 50, max_offsets_per_trigger=7
     ).getDefaultReadLimit() == ReadMaxRows(7)
+
+
+def test_an_idle_log_is_asked_about_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, latest, asked = 100.0, 50, 0
+    reader = MetadataStreamReader(options(), metadata_schema(), lambda: now)
+
+    def ask(*, latest_only: bool) -> KnownOffsets:
+        nonlocal asked
+        asked += 1
+        return KnownOffsets(10, latest, "c")
+
+    monkeypatch.setattr(reader, "_ask", ask)
+    end = checkpoint(50, "c")
+    for _ in range(5):
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert asked == 1
+    now, latest = 101.0, 51
+    assert reader.latestOffset(end, ReadAllAvailable()) == checkpoint(51, "c")
 
 
 def test_what_comes_after_available_now_began_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
