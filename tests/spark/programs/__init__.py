@@ -1,0 +1,1 @@
+"""What users would write: run by the Python that the wheel is installed in, never imported."""
