@@ -31,6 +31,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "reassign": ("quorate.cli.reassign:reassign", "Move replicas from broker to broker."),
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
+    "pipeline": (
+        "quorate.cli.pipeline:pipeline",
+        "Read topics into Parquet files, each offset exactly once.",
+    ),
     "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
     "metadata": ("quorate.cli.metadata:metadata", "Look at the metadata, now or back then."),
     "tokens": ("quorate.cli.tokens:tokens", "Make, renew, end and show delegation tokens."),

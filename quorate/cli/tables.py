@@ -1,0 +1,21 @@
+"""Tables for people: columns as wide as what is in them, numbers to the right."""
+
+from collections.abc import Sequence
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines under their heads; columns of numbers alone are aligned to the right."""
+    columns = list(zip(heads, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    are_numbers = [all(_is_number(text) for text in column[1:]) for column in columns]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(line, widths, are_numbers, strict=True)
+        ).rstrip()
+        for line in (heads, *rows)
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").lstrip("-").isdecimal() or text == "-"

@@ -1,0 +1,60 @@
+"""What Spark is asked for, without Spark: which ranges, and which columns will do."""
+
+import json
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from quorate.pipeline.errors import TransformError
+from quorate.pipeline.progress import line
+from quorate.pipeline.rows import check_columns, options_of
+from quorate.spark.ranges import OffsetRange, TopicPartition
+from quorate.spark.schema import source_schema
+
+SOURCE = source_schema(include_headers=False)
+
+
+def changed(**columns: StructField | None) -> StructType:
+    """The source's columns, some of them replaced, left out or added."""
+    kept = [columns.get(one.name, one) for one in SOURCE.fields]
+    added = [one for name, one in columns.items() if name not in SOURCE.names]
+    return StructType([one for one in (*kept, *added) if one is not None])
+
+
+def test_ranges_are_said_in_the_format_s_options() -> None:
+    ranges = [OffsetRange(TopicPartition("t", n), n, n + 10) for n in (0, 2)]
+    options = {name: json.loads(text) for name, text in options_of(ranges).items()}
+    assert options == {
+        "assign": {"t": [0, 2]},
+        "startingOffsets": {"t": {"0": 0, "2": 2}},
+        "endingOffsets": {"t": {"0": 10, "2": 12}},
+    }
+
+
+def test_columns_may_come_and_go_but_for_those_that_files_lie_by() -> None:
+    check_columns(SOURCE, SOURCE)
+    check_columns(changed(size=StructField("size", IntegerType()), key=None, value=None), SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (changed(offset=None, topic=None), "drops topic, offset"),
+        (changed(timestamp=StructField("timestamp", StringType())), "makes timestamp string"),
+        (changed(date=StructField("date", StringType())), "has a column named date"),
+        (changed(key2=StructField("KEY", StringType())), "more than one column key"),
+    ],
+)
+def test_a_result_that_cannot_be_stored_is_refused(result: StructType, told: str) -> None:
+    with pytest.raises(TransformError) as refused:
+        check_columns(result, SOURCE)
+    assert told in str(refused.value)
+
+
+def test_the_bar_tells_how_long_it_takes() -> None:
+    assert line(0, 0, 1.0) == "looking at what there is"
+    assert line(500_000, 2_000_000, 2.0).endswith(
+        "25%  500,000 of 2,000,000 offsets, 250,000/s, 0:06 left"
+    )
+    assert line(1, 10_000, 1.0).endswith("1/s, 2:46:39 left")
+    assert "100%" in line(12, 10, 1.0)
