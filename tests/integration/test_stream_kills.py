@@ -40,7 +40,7 @@ def driver(
 @pytest.mark.parametrize(
     ("starting", "kills"),
     [
-        ("latest", 3),
+        ("latest", 2),
         pytest.param("earliest", 20, marks=pytest.mark.slow),
     ],
 )

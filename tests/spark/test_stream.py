@@ -125,6 +125,7 @@ def test_d2_a_first_batch_that_failed_is_repeated_from_where_it_started(
     assert seen == [first, first, [(0, n) for n in range(100, 120)]]
 
 
+@pytest.mark.slow
 def test_another_checkpoint_is_refused(
     spark: SparkSession, cluster: FakeRangeCluster, tmp_path: Path
 ) -> None:
