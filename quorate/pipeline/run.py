@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from quorate.client.errors import ClusterUnreachable
 from quorate.pipeline.errors import OutOfCharge, PipelineError, SinkError
 from quorate.pipeline.layout import BatchId
 from quorate.pipeline.planning import Batch, Planner, next_batch, still_read
@@ -172,8 +173,10 @@ class Run:
                 staged = self._sink.staged(batch_id, batch.ranges)
                 self._refuse_another_topic(batch)
                 self._sink.publish(staged, self._charge.make_sure)
-        except BaseException:
+        except BaseException as error:
             self._abandon(staged, batch_id)
+            if isinstance(error, PipelineError):
+                self._blame_successor()
             raise
         self._commit(batch, staged, batch_id)
         self._sink.forget(batch_id)
@@ -188,6 +191,11 @@ class Run:
         except OutOfCharge:
             self._abandon(staged, batch_id)
             raise
+
+    def _blame_successor(self) -> None:
+        """Who has taken over has removed what this run had staged, and had its work cancelled."""
+        with contextlib.suppress(ClusterUnreachable):
+            self._charge.make_sure()
 
     def _abandon(self, staged: Staged | None, batch_id: BatchId) -> None:
         # What cannot be removed now, the next run removes.

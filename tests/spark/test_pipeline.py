@@ -71,7 +71,7 @@ class Killed(BaseException):
     """As kill -9: nobody clears up."""
 
 
-def test_s14_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
+def test_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster.admin() as admin:

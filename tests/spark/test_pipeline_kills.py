@@ -43,7 +43,7 @@ path = "{sink}"
 """
 
 
-def test_s14_a_process_killed_at_random_moments_leaves_neither_gaps_nor_duplicates(
+def test_a_process_killed_at_random_moments_leaves_neither_gaps_nor_duplicates(
     tmp_path: Path,
 ) -> None:
     check_kills(tmp_path, KILLS, random.Random(14))

@@ -163,6 +163,22 @@ def test_a_run_that_was_taken_over_says_by_whom() -> None:
         world.run(PausedAt(10, lambda: _grow_and_run(world)))
 
 
+@pytest.mark.parametrize("label", ["write: a file", "move: before", "text: half"])
+def test_a_run_whose_files_are_gone_says_who_has_taken_over(label: str) -> None:
+    """Not that they are gone: that is how it comes to know."""
+    world = World(*ENDS)
+    ran = []
+
+    def take_over(at: str) -> None:
+        if at == label and not ran:
+            ran.append(at)
+            _grow_and_run(world)
+
+    with pytest.raises(OutOfCharge, match="no longer in charge"):
+        world.run(take_over)
+    world.check()
+
+
 def test_where_a_topic_begins_is_put_down_before_it_is_read() -> None:
     """Else "latest" would be another offset after a run that was killed."""
     world = World(*ENDS)
