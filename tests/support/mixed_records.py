@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 )
 """Of what is consumed: the columns of the Spark source, but for the topic."""
 
-Headers = list[tuple[str, bytes | None]]
+Headers = list[tuple[str, str | bytes | None]]
 _TIMESTAMP_TYPES = {1: 0, 2: 1}
 """librdkafka's number of a kind of time → Kafka's."""
 

@@ -37,8 +37,8 @@ print(
     json.dumps(
         {
             "package": quorate.__file__,
-            "read": list(read),
-            "streamed": list(streamed),
+            "read": list(read or ()),
+            "streamed": list(streamed or ()),
         }
     )
 )
