@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Look after the quorum: voters, leader, backups.",
     ),
     "log": ("quorate.cli.log:log", "Look into a stopped broker's log folder, check it, mend it."),
+    "spark": (
+        "quorate.cli.spark:spark",
+        "Print what a shell needs to start Spark.",
+    ),
     "certs": ("quorate.cli.certs:certs", "Make certificates for voters, brokers and people."),
     "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
 }

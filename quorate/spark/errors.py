@@ -4,8 +4,10 @@ Spark shows errors of planning as ``AnalysisException`` and errors of reading as
 ``PythonException``, both with these messages inside.
 """
 
+from quorate.client.errors import QuorateError
 
-class QuorateSourceError(Exception):
+
+class QuorateSourceError(QuorateError):
     """Any refusal or failure of the source."""
 
 

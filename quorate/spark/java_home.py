@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from quorate.client.errors import QuorateError
+
 JAVA_VERSION_MIN = 17
 DROPPED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
@@ -30,7 +32,7 @@ exec {java} "${{arguments[@]}}"
 """
 
 
-class JavaNotFound(RuntimeError):
+class JavaNotFound(QuorateError, RuntimeError):
     """No Java that Spark can run on."""
 
 

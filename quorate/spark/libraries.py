@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
+from quorate.client.errors import QuorateError
+
 PYSPARK_SERIES: Final = "4.3"
 """Python sources change between minor releases: the interfaces of writers and streams, and the
 faults that `quorate.spark.source` works around."""
@@ -15,7 +17,7 @@ NEEDED: Final = ("pyspark", "pyarrow", "numba", "numpy")
 ADVICE: Final = "`pip install 'quorate[spark]'`, on the driver and on every executor"
 
 
-class UnfitLibrary(ImportError):
+class UnfitLibrary(QuorateError, ImportError):
     """A library is missing, or one of another version is found; the message says what to do."""
 
 
