@@ -126,7 +126,7 @@ async def test_c12_a_failed_partition_does_not_stop_its_fetcher(
     def failing(records: Records) -> Appended:
         raise ZeroDivisionError(f"a mistake of ours, met with {len(records)} bytes")
 
-    bad.read = damaged  # type: ignore[method-assign]
+    bad.read = damaged  # type: ignore[assignment, method-assign]
     await cluster.nodes[1].produce("bad", batch("damaged on its way"), acks=1)
     await cluster.nodes[1].produce("good", *batches("meanwhile", 5))
     await eventually(lambda: "header says" in caplog.text)
