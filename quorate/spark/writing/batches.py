@@ -14,7 +14,8 @@ import crc32c
 import numpy as np
 
 from quorate.spark.errors import RecordTooLarge
-from quorate.spark.writing import record_kernel as kernel
+from quorate.spark.kernels.store import load
+from quorate.spark.writing import kernels
 from quorate.spark.writing.columns import Rows
 from quorate.spark.writing.compression import compress
 from quorate.spark.writing.targets import RowsOfSlot, Target
@@ -87,7 +88,7 @@ class BatchBuilder:
         self._settings = settings
         self._open: dict[int, _OpenBatch] = {}
         self._sequences: dict[int, int] = {}
-        self._report = np.zeros(kernel.REPORT_SIZE, np.int64)
+        self._report = np.zeros(kernels.REPORT_SIZE, np.int64)
         self._closed = 0
         self.open_bytes = 0
 
@@ -125,25 +126,20 @@ class BatchBuilder:
     def _fill(self, batch: _OpenBatch, rows: Rows, part: RowsOfSlot) -> int:
         """Append as many as there is room for; where it stopped."""
         report = self._report
-        report[kernel.MAX_TIMESTAMP] = batch.max_timestamp
-        headers = rows.headers
-        stopped: int = kernel.append_records(
-            batch.buffer, batch.at, len(batch.buffer), batch.count, batch.base_timestamp,
-            part.order, part.begin, part.end, rows.timestamps_ms,
-            rows.key.ends, rows.key.data, rows.key.valid,
-            rows.value.ends, rows.value.data, rows.value.valid,
-            headers.lists, headers.key.ends, headers.key.data,
-            headers.value.ends, headers.value.data, headers.value.valid,
-            report,
+        report[kernels.MAX_TIMESTAMP] = batch.max_timestamp
+        stopped = load(kernels.APPEND_RECORDS)(
+            batch.buffer.ctypes.data, batch.at, len(batch.buffer), batch.count,
+            batch.base_timestamp, part.order.ctypes.data, part.begin, part.end,
+            report.ctypes.data, rows.present, *rows.addresses,
         )  # fmt: skip
-        batch.at = int(report[kernel.AT])
+        batch.at = int(report[kernels.AT])
         batch.count += stopped - part.begin
-        batch.max_timestamp = int(report[kernel.MAX_TIMESTAMP])
+        batch.max_timestamp = int(report[kernels.MAX_TIMESTAMP])
         return stopped
 
     def _make_room(self, slot: int, batch: _OpenBatch) -> bool:
         """Whether the next record can go into this batch, which has no room for it as it is."""
-        needed = batch.at + int(self._report[kernel.NEEDED])
+        needed = batch.at + int(self._report[kernels.NEEDED])
         target = self._targets[slot]
         limit = self._limit(slot)
         if needed > limit and batch.count:

@@ -9,7 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.spark.errors import RowError
-from quorate.spark.writing.record_kernel import Int32Array, Int64Array, UInt8Array
+from quorate.spark.writing import kernels
+
+UInt8Array = npt.NDArray[np.uint8]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
 
 
 def _empty(dtype: type[np.generic]) -> npt.NDArray[Any]:
@@ -56,6 +60,10 @@ class Rows:
     topics: tuple[str, ...] | None
     topic_of: Int32Array
     """Each row's position in ``topics``."""
+    present: int
+    """The bits of `kernels` that say what rows have."""
+    addresses: tuple[int, ...]
+    """Of timestamps, keys, values and headers, as `kernels.APPEND_RECORDS` takes them."""
 
 
 def rows_of(batch: pa.RecordBatch, *, topic_column: bool, now_ms: int) -> Rows:
@@ -76,16 +84,35 @@ def rows_of(batch: pa.RecordBatch, *, topic_column: bool, now_ms: int) -> Rows:
 
     partition = column("partition")
     topics, topic_of = _topics(column("topic")) if topic_column else (None, NO_INT32)
+    value = _binary(batch.column(names.index("value")))
+    key = BinaryColumn() if (keys := column("key")) is None else _binary(keys)
+    headers = _headers(column("headers"))
+    partition_of = NO_INT32 if partition is None else _numbers(partition, pa.int32())
+    partition_valid = NO_BYTES if partition is None else _valid(partition)
+    timestamps_ms = _timestamps(column("timestamp"), batch.num_rows, now_ms)
+    bits: dict[int, npt.NDArray[Any]] = {
+        kernels.TOPICS: topic_of,
+        kernels.PARTITIONS: partition_of,
+        kernels.PARTITION_NULLS: partition_valid,
+        kernels.KEYS: key.ends,
+        kernels.KEY_NULLS: key.valid,
+        kernels.VALUE_NULLS: value.valid,
+        kernels.HEADERS: headers.lists,
+        kernels.HEADER_VALUE_NULLS: headers.value.valid,
+    }
+    appended = (timestamps_ms, *key, *value, headers.lists, *headers.key[:2], *headers.value)
     return Rows(
         count=batch.num_rows,
-        value=_binary(batch.column(names.index("value"))),
-        key=BinaryColumn() if (key := column("key")) is None else _binary(key),
-        headers=_headers(column("headers")),
-        partition=NO_INT32 if partition is None else _numbers(partition, pa.int32()),
-        partition_valid=NO_BYTES if partition is None else _valid(partition),
-        timestamps_ms=_timestamps(column("timestamp"), batch.num_rows, now_ms),
+        value=value,
+        key=key,
+        headers=headers,
+        partition=partition_of,
+        partition_valid=partition_valid,
+        timestamps_ms=timestamps_ms,
         topics=topics,
         topic_of=topic_of,
+        present=sum(bit for bit, array in bits.items() if len(array)),
+        addresses=tuple(array.ctypes.data for array in appended),
     )
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from quorate.spark.errors import RowError
+from quorate.spark.kernels.store import load
 from quorate.spark.ranges import TopicPartition
-from quorate.spark.writing import record_kernel as kernel
+from quorate.spark.writing import kernels
 from quorate.spark.writing.columns import NO_INT32, Rows
 from quorate.spark.writing.targets import RowsOfSlot, Target, TopicTargets
 
@@ -45,13 +46,15 @@ class Partitioner:
             codes = np.array([self._code(topic) for topic in rows.topics], np.int32)
             topic_of = codes[rows.topic_of]
         slots = np.empty(rows.count, np.int32)
-        failed: int = kernel.choose_slots(
-            rows.count, topic_of, self._first_slot, self._partitions_of,
-            rows.partition, rows.partition_valid,
-            rows.key.ends, rows.key.data, rows.key.valid, rows.value.ends,
-            self._sticky, self._sticky_bytes, slots,
+        failed = load(kernels.CHOOSE_SLOTS)(
+            rows.count, rows.present,
+            topic_of.ctypes.data, self._first_slot.ctypes.data, self._partitions_of.ctypes.data,
+            rows.partition.ctypes.data, rows.partition_valid.ctypes.data,
+            rows.key.ends.ctypes.data, rows.key.data.ctypes.data, rows.key.valid.ctypes.data,
+            rows.value.ends.ctypes.data,
+            self._sticky.ctypes.data, self._sticky_bytes.ctypes.data, slots.ctypes.data,
         )  # fmt: skip
-        if failed != kernel.ALL_CHOSEN:
+        if failed != kernels.ALL_CHOSEN:
             code = int(topic_of[failed]) if len(topic_of) else 0
             topic, count = list(self._codes)[code], int(self._partitions_of[code])
             raise RowError(
@@ -61,7 +64,9 @@ class Partitioner:
             )
         ends = np.zeros(len(self.targets) + 2, np.int64)
         order = np.empty(rows.count, np.int64)
-        kernel.group_by_slot(slots, ends, order)
+        load(kernels.GROUP_BY_SLOT)(
+            slots.ctypes.data, rows.count, ends.ctypes.data, len(ends), order.ctypes.data
+        )
         for slot in np.flatnonzero(np.diff(ends[:-1])).tolist():
             yield RowsOfSlot(slot, order, int(ends[slot]), int(ends[slot + 1]))
 

@@ -1,51 +1,48 @@
 """The compiled part of writing: which partition a row goes to, and rows into records.
 
 Rows come as Arrow's own buffers: binary columns as offsets and bytes, and a byte per row that says
-whether it is there (an empty array: all are). Records are laid out as the decoder's kernel reads
-them. Every write is within what the caller has room for: a record's size is known before its first
-byte is written.
+whether it is there. Records are laid out as the decoder's kernel reads them. Every write is within
+what the caller has room for: a record's size is known before its first byte is written.
 
-Importing this module compiles it, 2 s the first time; later processes load it from numba's cache.
-The cache follows changes of this file alone, so every constant that is compiled in is defined here.
+Arrays are bare pointers here (`quorate.spark.kernels`): nothing knows their sizes but the callers,
+`partitioning` and `batches`. What rows do not have is at no address, and not looked at.
 """
 
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
 
-from quorate.spark.compiling import compiled, copy_bytes, inlined
+from quorate.spark.kernels.compiler import BYTES, INT, INT64S, copy_bytes, kernel, part
+from quorate.spark.writing.kernels import (
+    ALL_CHOSEN,
+    APPEND_RECORDS,
+    AT,
+    CHOOSE_SLOTS,
+    GROUP_BY_SLOT,
+    HEADER_VALUE_NULLS,
+    HEADERS,
+    KEY_NULLS,
+    KEYS,
+    MAX_TIMESTAMP,
+    NEEDED,
+    PARTITION_NULLS,
+    PARTITIONS,
+    STICKY_BYTES,
+    TOPICS,
+    VALUE_NULLS,
+)
 
-UInt8Array = npt.NDArray[np.uint8]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+UInt8s = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 Integer = int | np.int64
-
-AT, NEEDED, MAX_TIMESTAMP = range(3)
-"""What `append_records` reports: where it stopped in the output, the bytes that the next record
-takes (0: there is none), and the newest time of those written."""
-REPORT_SIZE = 3
-
-ALL_CHOSEN = -1
-"""`choose_slots` has found a place for every row."""
-
-STICKY_BYTES = 16 << 10
-"""Rows without a key stay with one partition for this long, as Kafka's default batches do."""
-
-_BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
-_INT32_IN = types.Array(types.int32, 1, "C", readonly=True)
-_INT64_IN = types.Array(types.int64, 1, "C", readonly=True)
-_BYTES = types.Array(types.uint8, 1, "C")
-_INT32 = types.Array(types.int32, 1, "C")
-_INT64 = types.Array(types.int64, 1, "C")
-_INT = types.int64
 
 _MASK = 0xFFFF_FFFF
 _MULTIPLIER = 0x5BD1_E995
 _SEED = 0x9747_B28C
 
 
-@compiled(_INT(_BYTES_IN, _INT, _INT))
-def murmur2(data: UInt8Array, begin: Integer, end: Integer) -> Integer:
+@part(INT(BYTES, INT, INT))
+def _murmur2(data: UInt8s, begin: Integer, end: Integer) -> Integer:
     """Kafka's 32-bit hash of data[begin:end], from 0 up.
 
     Products stay below 2^63, so signed numbers and a mask do what Java's overflow does.
@@ -78,37 +75,30 @@ def murmur2(data: UInt8Array, begin: Integer, end: Integer) -> Integer:
     return value ^ (value >> 15)
 
 
-@compiled(
-    _INT(
-        _INT, _INT32_IN, _INT64_IN, _INT64_IN,
-        _INT32_IN, _BYTES_IN,
-        _INT64_IN, _BYTES_IN, _BYTES_IN,
-        _INT64_IN,
-        _INT64, _INT64, _INT32,
-    )
-)  # fmt: skip
+@kernel(CHOOSE_SLOTS)
 def choose_slots(
-    rows: Integer, topic_of: Int32Array, first_slot: Int64Array, partitions_of: Int64Array,
-    partition_of: Int32Array, partition_valid: UInt8Array,
-    key_ends: Int64Array, keys: UInt8Array, key_valid: UInt8Array,
-    value_ends: Int64Array,
-    sticky: Int64Array, sticky_bytes: Int64Array, slots: Int32Array,
+    rows: Integer, present: Integer,
+    topic_of: Int32s, first_slot: Int64s, partitions_of: Int64s,
+    partition_of: Int32s, partition_valid: UInt8s,
+    key_ends: Int64s, keys: UInt8s, key_valid: UInt8s,
+    value_ends: Int64s,
+    sticky: Int64s, sticky_bytes: Int64s, slots: Int32s,
 ) -> int:  # fmt: skip
     """The slot of every row; `ALL_CHOSEN`, or the first row whose partition does not exist.
 
     A slot is a partition of one of the topics: ``first_slot[topic] + partition``. The partition is
     the row's own, else its key's murmur2 as in Kafka's producers, else the topic's ``sticky`` one,
-    which moves on with the bytes that went there. Empty ``topic_of``: all rows are topic 0's.
+    which moves on with the bytes that went there. Without topics all rows are topic 0's.
     """
     for row in range(rows):
-        topic = np.int64(topic_of[row]) if len(topic_of) else np.int64(0)
+        topic = np.int64(topic_of[row]) if present & TOPICS else np.int64(0)
         count = partitions_of[topic]
-        if len(partition_of) and (len(partition_valid) == 0 or partition_valid[row]):
+        if present & PARTITIONS and (not present & PARTITION_NULLS or partition_valid[row]):
             partition = np.int64(partition_of[row])
             if partition < 0 or partition >= count:
                 return row
-        elif len(key_ends) and (len(key_valid) == 0 or key_valid[row]):
-            hashed = murmur2(keys, key_ends[row], key_ends[row + 1])
+        elif present & KEYS and (not present & KEY_NULLS or key_valid[row]):
+            hashed = _murmur2(keys, key_ends[row], key_ends[row + 1])
             partition = (hashed & 0x7FFF_FFFF) % count
         else:
             partition = sticky[topic]
@@ -120,23 +110,26 @@ def choose_slots(
     return ALL_CHOSEN
 
 
-@compiled(types.void(_INT32_IN, _INT64, _INT64))
-def group_by_slot(slots: Int32Array, ends: Int64Array, order: Int64Array) -> None:
+@kernel(GROUP_BY_SLOT)
+def group_by_slot(
+    slots: Int32s, rows: Integer, ends: Int64s, ends_count: Integer, order: Int64s
+) -> int:
     """Rows by slot, in their order: those of slot s are order[ends[s]:ends[s + 1]].
 
     ``ends`` is two longer than there are slots, all zero.
     """
-    for row in range(len(slots)):
+    for row in range(rows):
         ends[slots[row] + 2] += 1
-    for slot in range(1, len(ends)):
+    for slot in range(1, ends_count):
         ends[slot] += ends[slot - 1]
-    for row in range(len(slots)):
+    for row in range(rows):
         at = ends[slots[row] + 1]
         order[at] = row
         ends[slots[row] + 1] = at + 1
+    return 0
 
 
-@inlined
+@part(INT(INT))
 def _size_of(value: Integer) -> Integer:
     """Bytes of a zigzag varint."""
     raw = (value << 1) ^ (value >> 63)
@@ -152,8 +145,8 @@ def _size_of(value: Integer) -> Integer:
     return size
 
 
-@inlined
-def _put(out: UInt8Array, at: Integer, value: Integer) -> Integer:
+@part(INT(BYTES, INT, INT))
+def _put(out: UInt8s, at: Integer, value: Integer) -> Integer:
     """Write a zigzag varint; the position behind it."""
     raw = (value << 1) ^ (value >> 63)
     if 0 <= raw < 0x80:
@@ -170,10 +163,8 @@ def _put(out: UInt8Array, at: Integer, value: Integer) -> Integer:
     return at + 1
 
 
-@inlined
-def _put_bytes(
-    out: UInt8Array, at: Integer, data: UInt8Array, begin: Integer, end: Integer
-) -> Integer:
+@part(INT(BYTES, INT, BYTES, INT, INT))
+def _put_bytes(out: UInt8s, at: Integer, data: UInt8s, begin: Integer, end: Integer) -> Integer:
     """Write a length and data[begin:end]; the position behind them."""
     size = end - begin
     at = _put(out, at, size)
@@ -181,23 +172,19 @@ def _put_bytes(
     return at + size
 
 
-@compiled(
-    _INT(
-        _INT64_IN, _INT64_IN, _INT64_IN, _BYTES_IN, _INT,
-    )
-)  # fmt: skip
+@part(INT(INT, INT64S, INT64S, INT64S, BYTES, INT))
 def _headers_size(
-    lists: Int64Array, key_ends: Int64Array, value_ends: Int64Array, value_valid: UInt8Array,
+    present: Integer, lists: Int64s, key_ends: Int64s, value_ends: Int64s, value_valid: UInt8s,
     row: Integer,
 ) -> Integer:  # fmt: skip
     """Bytes of a row's headers, their number included."""
-    if len(lists) == 0:
+    if not present & HEADERS:
         return np.int64(1)
     size = _size_of(lists[row + 1] - lists[row])
     for header in range(lists[row], lists[row + 1]):
         key = key_ends[header + 1] - key_ends[header]
         size += _size_of(key) + key
-        if len(value_valid) == 0 or value_valid[header]:
+        if not present & HEADER_VALUE_NULLS or value_valid[header]:
             value = value_ends[header + 1] - value_ends[header]
             size += _size_of(value) + value
         else:
@@ -205,35 +192,26 @@ def _headers_size(
     return size
 
 
-@compiled(
-    _INT(
-        _BYTES, _INT, _INT, _INT, _INT,
-        _INT64_IN, _INT, _INT, _INT64_IN,
-        _INT64_IN, _BYTES_IN, _BYTES_IN,
-        _INT64_IN, _BYTES_IN, _BYTES_IN,
-        _INT64_IN, _INT64_IN, _BYTES_IN, _INT64_IN, _BYTES_IN, _BYTES_IN,
-        _INT64,
-    )
-)  # fmt: skip
+@kernel(APPEND_RECORDS)
 def append_records(
-    out: UInt8Array, at: Integer, limit: Integer, count: Integer, base_timestamp: Integer,
-    order: Int64Array, begin: Integer, end: int, timestamps: Int64Array,
-    key_ends: Int64Array, keys: UInt8Array, key_valid: UInt8Array,
-    value_ends: Int64Array, values: UInt8Array, value_valid: UInt8Array,
-    header_lists: Int64Array, header_key_ends: Int64Array, header_keys: UInt8Array,
-    header_value_ends: Int64Array, header_values: UInt8Array, header_value_valid: UInt8Array,
-    report: Int64Array,
+    out: UInt8s, at: Integer, limit: Integer, count: Integer, base_timestamp: Integer,
+    order: Int64s, begin: Integer, end: int, report: Int64s,
+    present: Integer, timestamps: Int64s,
+    key_ends: Int64s, keys: UInt8s, key_valid: UInt8s,
+    value_ends: Int64s, values: UInt8s, value_valid: UInt8s,
+    header_lists: Int64s, header_key_ends: Int64s, header_keys: UInt8s,
+    header_value_ends: Int64s, header_values: UInt8s, header_value_valid: UInt8s,
 ) -> int:  # fmt: skip
     """Rows order[begin:end] as records into out[at:limit], as many as fit; where it stopped.
 
-    ``count``: records that the batch has already. Empty ``key_ends``: no row has a key.
+    ``count``: records that the batch has already.
     One long function: one loop over all bytes, whose state would have to be passed around.
     """
     report[NEEDED] = 0
     for index in range(begin, end):
         row = order[index]
-        has_key = len(key_ends) > 0 and (len(key_valid) == 0 or key_valid[row] != 0)
-        has_value = len(value_valid) == 0 or value_valid[row] != 0
+        has_key = present & KEYS != 0 and (not present & KEY_NULLS or key_valid[row] != 0)
+        has_value = not present & VALUE_NULLS or value_valid[row] != 0
         key_size: Integer = np.int64(-1)
         value_size: Integer = np.int64(-1)
         if has_key:
@@ -245,7 +223,7 @@ def append_records(
             1 + _size_of(delta) + _size_of(count)
             + _size_of(key_size) + max(key_size, 0) + _size_of(value_size) + max(value_size, 0)
             + _headers_size(
-                header_lists, header_key_ends, header_value_ends, header_value_valid, row
+                present, header_lists, header_key_ends, header_value_ends, header_value_valid, row
             )
         )  # fmt: skip
         needed = _size_of(body) + body
@@ -265,7 +243,7 @@ def append_records(
             at = _put_bytes(out, at, values, value_ends[row], value_ends[row + 1])
         else:
             at = _put(out, at, -1)
-        if len(header_lists) == 0:
+        if not present & HEADERS:
             at = _put(out, at, 0)
         else:
             at = _put(out, at, header_lists[row + 1] - header_lists[row])
@@ -273,7 +251,7 @@ def append_records(
                 at = _put_bytes(
                     out, at, header_keys, header_key_ends[header], header_key_ends[header + 1]
                 )
-                if len(header_value_valid) == 0 or header_value_valid[header]:
+                if not present & HEADER_VALUE_NULLS or header_value_valid[header]:
                     at = _put_bytes(
                         out, at, header_values,
                         header_value_ends[header], header_value_ends[header + 1],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quorate.spark.ranges import TopicPartition
-from quorate.spark.writing.record_kernel import Int64Array
+from quorate.spark.writing.columns import Int64Array
 
 
 class TopicTargets(NamedTuple):

@@ -1,15 +1,11 @@
 """What is loaded when: Spark forks its workers, and an executor must not pull the server in."""
 
-import logging
 import subprocess
 import sys
 
-import numba
-import pytest
-
-from quorate.spark.compiling import compiled
 from quorate.spark.decoding.kernels import EVERY_KERNEL
 from quorate.spark.kernels.store import load
+from quorate.spark.writing.kernels import APPEND_RECORDS, CHOOSE_SLOTS, GROUP_BY_SLOT
 
 FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb")
 FORBIDDEN_ON_EXECUTORS = ("broker", "quorum", "metadata_log", "lmdb", "pysyncobj", "kio")
@@ -42,12 +38,8 @@ def test_reading_loads_no_numba_where_its_kernels_are_compiled_already() -> None
     assert "numba" not in loaded_by("tests.support.decode_a_batch")
 
 
-def test_kernels_compile_where_nothing_can_be_cached(caplog: pytest.LogCaptureFixture) -> None:
-    namespace: dict[str, object] = {}
-    exec("def double(number):\n    return number * 2\n", namespace)
-    function = namespace["double"]
-    assert callable(function)
-    with caplog.at_level(logging.WARNING):
-        double = compiled(numba.int64(numba.int64))(function)
-    assert double(21) == 42
-    assert "NUMBA_CACHE_DIR" in caplog.text
+def test_writing_loads_neither_numba_nor_anything_of_the_server() -> None:
+    for kernel in (CHOOSE_SLOTS, GROUP_BY_SLOT, APPEND_RECORDS):
+        load(kernel)
+    loaded = loaded_by("tests.support.encode_a_batch")
+    assert loaded.isdisjoint({"numba", *FORBIDDEN_ON_EXECUTORS})
