@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -17,11 +18,13 @@ from quorate.client.results import NewTopic
 from quorate.client.results.users import ScramUpsertion
 from quorate.cluster.layout import write_atomically
 from quorate.cluster.ports import PortReservation
-from quorate.spark.errors import CallRefused, ClusterUnavailable, UnknownTopic
+from quorate.spark.errors import CallRefused, ClusterUnavailable, UnknownTopic, WriteRefused
 from quorate.spark.options.declaration import Scope
 from quorate.spark.options.read_options import parse_read_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
+from quorate.spark.writing.write_options import parse_write_options
+from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
 from quorum.certificate_authority import CertificateAuthority
 
@@ -29,6 +32,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 USER, PASSWORD, MECHANISM = "reports", 'a "quoted" secret', "SCRAM-SHA-512"
 VALUES = [b"%d" % n for n in range(10)]
+JOURNAL = "journal"
+"""A topic that may be written to, and not read."""
 
 
 class Secured:
@@ -84,7 +89,9 @@ class Secured:
 
     def _fill(self) -> None:
         with self._cluster.admin() as admin:
-            topics = [NewTopic(name=name, num_partitions=2) for name in ("orders", "secrets")]
+            topics = [
+                NewTopic(name=name, num_partitions=2) for name in ("orders", "secrets", JOURNAL)
+            ]
             user = ScramUpsertion.of_password(USER, MECHANISM, PASSWORD)
             for result in (
                 *admin.create_topics(topics),
@@ -92,8 +99,9 @@ class Secured:
             ):
                 result.raise_for_error()
         principals = ["--allow-principal", f"User:{USER}", "--allow-principal", f"User:CN={USER}"]
-        words = ["acls", "--add", *principals, "--operation", "Read", "--topic", "orders"]
-        assert run([*words, "--data", str(self._cluster.folder)]) == 0
+        for operation, topic in (("Read", "orders"), ("Write", JOURNAL)):
+            words = ["acls", "--add", *principals, "--operation", operation, "--topic", topic]
+            assert run([*words, "--data", str(self._cluster.folder)]) == 0
         producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "acks": "all"})
         for topic in ("orders", "secrets"):
             for number, value in enumerate(VALUES):
@@ -111,6 +119,13 @@ def read(options: Mapping[str, str]) -> list[bytes]:
     reader = QuorateReader(parsed, source_schema(include_headers=False))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return sorted(value for batch in batches for value in batch.column("value").to_pylist())
+
+
+def write(options: Mapping[str, str], topic: str) -> int:
+    """All values, as a task writes them."""
+    given = {name: value for name, value in options.items() if name != "subscribe"}
+    rows = pa.record_batch({"value": VALUES})
+    return write_rows(parse_write_options(given | {"topic": topic}), iter([rows]), task=0)
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +154,13 @@ def test_by_user_and_password(cluster: Secured) -> None:
     )
     wrong = {**USER_OPTIONS, "kafka__sasl__password": "guessed"}
     refuses(cluster.options("SASL_SSL", **wrong), QuorateError, "user 'reports' or the password")
+    assert write(cluster.options("SASL_SSL", **USER_OPTIONS), JOURNAL) == len(VALUES)
+    with pytest.raises(
+        WriteRefused, match=r"User:reports .*is not allowed to WRITE TOPIC 'orders'"
+    ):
+        write(cluster.options("SASL_SSL", **USER_OPTIONS), "orders")
+    with pytest.raises(WriteRefused, match=r"'secrets'.*TOPIC_AUTHORIZATION_FAILED"):
+        write(cluster.options("SASL_SSL", **USER_OPTIONS), "secrets")
     # The Kafka listener takes a certificate, but gRPC wants a user.
     refuses(cluster.options("SSL"), CallRefused, "UNAUTHENTICATED")
 

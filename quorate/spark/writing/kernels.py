@@ -69,3 +69,4 @@ APPEND_RECORDS: Final = Declaration(
     ),
     sources=(__name__,),
 )  # fmt: skip
+EVERY_KERNEL: Final = (CHOOSE_SLOTS, GROUP_BY_SLOT, APPEND_RECORDS)

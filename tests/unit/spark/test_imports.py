@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from quorate.spark.decoding.kernels import EVERY_KERNEL
+from quorate.spark.decoding import kernels as decoding
 from quorate.spark.kernels.store import load
-from quorate.spark.writing.kernels import APPEND_RECORDS, CHOOSE_SLOTS, GROUP_BY_SLOT
+from quorate.spark.writing import kernels as writing
 
 FORBIDDEN_BEFORE_FORK = ("grpc", "numba", "lmdb")
 FORBIDDEN_ON_EXECUTORS = ("broker", "quorum", "metadata_log", "lmdb", "pysyncobj", "kio")
@@ -33,13 +33,13 @@ def test_reading_loads_nothing_of_the_server(module: str) -> None:
 
 
 def test_reading_loads_no_numba_where_its_kernels_are_compiled_already() -> None:
-    for kernel in EVERY_KERNEL:
+    for kernel in decoding.EVERY_KERNEL:
         load(kernel)
     assert "numba" not in loaded_by("tests.support.decode_a_batch")
 
 
 def test_writing_loads_neither_numba_nor_anything_of_the_server() -> None:
-    for kernel in (CHOOSE_SLOTS, GROUP_BY_SLOT, APPEND_RECORDS):
+    for kernel in writing.EVERY_KERNEL:
         load(kernel)
     loaded = loaded_by("tests.support.encode_a_batch")
     assert loaded.isdisjoint({"numba", *FORBIDDEN_ON_EXECUTORS})
