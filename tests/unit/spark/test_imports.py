@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from quorate.spark.decoding import kernels as decoding
 from quorate.spark.kernels.store import load
 from quorate.spark.writing import kernels as writing
