@@ -15,7 +15,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.machinery import SourceFileLoader
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -86,10 +85,13 @@ def digest(declaration: Declaration, machine: Machine) -> str:
 
 
 def _source(module: str) -> bytes:
+    """The module's text, wherever it is imported from: Spark's ``--py-files`` are zip files."""
     found = importlib.util.find_spec(module)
-    if found is None or not isinstance(found.loader, SourceFileLoader):
-        raise RuntimeError(f"{module} has no source file")
-    return found.loader.get_data(found.loader.path)
+    get_source = getattr(found.loader, "get_source", None) if found else None
+    text: str | None = get_source(module) if get_source else None
+    if text is None:
+        raise RuntimeError(f"the text of {module} is not installed: kernels are made from it")
+    return text.encode()
 
 
 def _encode(symbol: str, object_file: bytes) -> bytes:

@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +114,23 @@ def test_another_kernel_has_another_name(other: Declaration) -> None:
 def test_another_kind_of_machine_has_its_own_code() -> None:
     machine = Machine.this()
     assert digest(SUM, replace(machine, cpu="another")) != digest(SUM, machine)
+
+
+def test_a_kernel_may_come_in_a_zip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest_of(archive: str, text: str) -> str:
+        with zipfile.ZipFile(tmp_path / archive, "w") as file:
+            file.writestr("zipped_kernel.py", text)
+        monkeypatch.syspath_prepend(tmp_path / archive)
+        return digest(replace(SUM, module="zipped_kernel"), Machine.this())
+
+    first = digest_of("1.zip", "kernel = 1")
+    assert digest_of("2.zip", "kernel = 2") != first
+    assert digest_of("3.zip", "kernel = 1") == first
+
+
+def test_a_kernel_without_its_text_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="the text of no_such_module is not installed"):
+        digest(replace(SUM, module="no_such_module"), Machine.this())
 
 
 def test_the_places_for_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
