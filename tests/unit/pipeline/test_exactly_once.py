@@ -126,7 +126,7 @@ def test_a_commit_that_nobody_answers_for_is_left_to_the_next_run() -> None:
     """It may have been carried out: then its files must stay."""
     for moment in ("commit: before", "commit: after"):
         world = World(*ENDS)
-        commits = []
+        commits: list[str] = []
 
         def lose(label: str, moment: str = moment, commits: list[str] = commits) -> None:
             commits += [label] if label == moment else []
@@ -167,7 +167,7 @@ def test_a_run_that_was_taken_over_says_by_whom() -> None:
 def test_a_run_whose_files_are_gone_says_who_has_taken_over(label: str) -> None:
     """Not that they are gone: that is how it comes to know."""
     world = World(*ENDS)
-    ran = []
+    ran: list[str] = []
 
     def take_over(at: str) -> None:
         if at == label and not ran:
