@@ -35,6 +35,7 @@ def broker_config(cluster: RunningCluster, tmp_path: Path) -> dict[str, object]:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "grpc.listener": "127.0.0.1:0",
         "inter.broker.listener": "127.0.0.1:0",
+        "metrics.listener": "",
         **certificate(cluster, 9),
     }
 
