@@ -28,6 +28,9 @@ OFFSETS_PER_BATCH_TO_THE_END = 50_000
 COLUMNS = ("partition", "offset", "key")
 CHECKPOINTS = ("files-checkpoint", "batches-checkpoint")
 
+SETTINGS = {"spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false"}
+"""Killed while it writes a query's first offsets, Spark takes what it left for another query's."""
+
 Batches = dict[int, list[Counter[tuple[int, int]]]]
 """Batch id → what each attempt held: how often each (partition, offset)."""
 
@@ -129,7 +132,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--to-the-end", action="store_true")
     arguments = parser.parse_args()
-    spark = local_session("stream-driver")
+    spark = local_session("stream-driver", settings=SETTINGS)
     trigger = {"availableNow": True} if arguments.to_the_end else {"processingTime": "0 seconds"}
     with ThreadPoolExecutor() as pool:
         queries = _queries(spark, arguments)
