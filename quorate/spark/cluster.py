@@ -14,22 +14,9 @@ import grpc
 from quorate.client.auto_create import ask_for_topic
 from quorate.client.bootstrap import BootstrapError, discover, format_address
 from quorate.client.security import Securities
-from quorate.spark.errors import CallRefused
+from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.retries import Retries
-from quorate_proto.v1.errors_pb2 import (
-    BROKER_NOT_AVAILABLE,
-    FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR,
-    LEADER_NOT_AVAILABLE,
-    NOT_LEADER_OR_FOLLOWER,
-    OFFSET_NOT_AVAILABLE,
-    REPLICA_NOT_AVAILABLE,
-    REQUEST_TIMED_OUT,
-    UNKNOWN_LEADER_EPOCH,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode,
-)
 from quorate_proto.v1.replication_pb2 import (
     DescribeTopicsRequest,
     DescribeTopicsResponse,
@@ -51,31 +38,6 @@ CHANNEL_OPTIONS = (
     # A broker that restarts is to be found again within the retries, not within gRPC's minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-)
-
-RETRIABLE = frozenset(
-    {
-        NOT_LEADER_OR_FOLLOWER,
-        LEADER_NOT_AVAILABLE,
-        BROKER_NOT_AVAILABLE,
-        REPLICA_NOT_AVAILABLE,
-        OFFSET_NOT_AVAILABLE,
-        UNKNOWN_TOPIC_OR_PARTITION,
-        UNKNOWN_LEADER_EPOCH,
-        FENCED_LEADER_EPOCH,
-        KAFKA_STORAGE_ERROR,
-        REQUEST_TIMED_OUT,
-    }
-)
-"""Kafka errors that another try at the current leader may heal."""
-
-PERMANENT_STATUSES = frozenset(
-    {
-        grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.INVALID_ARGUMENT,
-    }
 )
 
 
@@ -346,25 +308,3 @@ class ClusterClient:
 def is_complete(response: DescribeTopicsResponse) -> bool:
     """Whether a broker knew all it was asked for; one that has just started does not."""
     return len(response.brokers) > 0 and not any(topic.error_code for topic in response.topics)
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
-    return next((name for name, value in ErrorCode.items() if value == code), f"error {code}")
-
-
-def reason_of(error: Exception) -> str:
-    """What a failed call says of itself, on one line."""
-    if isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
-    return str(error)
-
-
-def raise_if_permanent(error: Exception) -> None:
-    """Pass on a failure that no retry can heal.
-
-    Raises:
-        CallRefused: who we are, what we may, or what we asked for.
-    """
-    if isinstance(error, grpc.Call) and error.code() in PERMANENT_STATUSES:
-        raise CallRefused(reason_of(error)) from error

@@ -81,7 +81,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: InstalledWheel) ->
     with zipfile.ZipFile(wheel.wheel) as archive:
         modules = {name for name in archive.namelist() if name.endswith(".py")}
     assert {name for name in modules if not name.startswith("quorate_proto/")} == expected
-    assert "pyspark_quorate/__init__.py" in modules
+    assert {"pyspark_quorate/__init__.py", "pyspark_quorate_metadata/__init__.py"} <= modules
 
 
 def test_the_wheel_says_what_it_needs(wheel: InstalledWheel) -> None:
@@ -115,6 +115,7 @@ def test_the_formats_work_unregistered(
     everything = [PARTITIONS * RECORDS, sum(map(checksum, range(PARTITIONS)))]
     assert told["read"] == everything
     assert told["streamed"] == everything
+    assert set(told["topics"]) == {TOPIC, "copies"}
     assert told["package"].startswith(str(wheel.folder))
 
 

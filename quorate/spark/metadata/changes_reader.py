@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from quorate.spark.cluster import ClusterClient, RangeCall, raise_if_permanent, reason_of
+from quorate.spark.call_errors import raise_if_permanent, reason_of
+from quorate.spark.cluster import ClusterClient, RangeCall
 from quorate.spark.metadata.columns import batch_of
 from quorate.spark.metadata.metadata_options import MetadataOptions
 from quorate.spark.metadata.planning import KnownOffsets, MetadataRange, refuse_loss

@@ -28,7 +28,8 @@ def ask_offsets(
     cluster: "ClusterClient", questions: Iterable[tuple[TopicPartition, int]]
 ) -> OffsetOf:
     """Ask the leaders for all offsets that planning will want to know."""
-    from quorate.spark.cluster import OffsetQuestion, error_name
+    from quorate.spark.call_errors import error_name
+    from quorate.spark.cluster import OffsetQuestion
 
     answers = cluster.list_offsets(OffsetQuestion(*question) for question in questions)
     for question, answer in answers.items():

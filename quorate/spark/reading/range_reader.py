@@ -13,13 +13,8 @@ from dataclasses import dataclass
 import grpc
 import pyarrow as pa
 
-from quorate.spark.cluster import (
-    RETRIABLE,
-    ClusterClient,
-    error_name,
-    raise_if_permanent,
-    reason_of,
-)
+from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
+from quorate.spark.cluster import ClusterClient
 from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.errors import CallRefused, ClusterUnavailable, RangeUnavailable, UnknownTopic
 from quorate.spark.ranges import OffsetRange

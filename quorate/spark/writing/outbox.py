@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from quorate.spark.cluster import RETRIABLE, error_name
+from quorate.spark.call_errors import RETRIABLE, error_name
 from quorate.spark.errors import ClusterUnavailable, RecordTooLarge, WriteRefused
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.writing.batches import Batch

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from quorate.spark.cluster import ClusterClient, raise_if_permanent, reason_of
+from quorate.spark.call_errors import raise_if_permanent, reason_of
+from quorate.spark.cluster import ClusterClient
 from quorate.spark.errors import UnknownTopic, WriteRefused
 from quorate.spark.ranges import TopicPartition
 from quorate.spark.writing.batches import Batch

@@ -8,14 +8,8 @@ import grpc
 import pyarrow as pa
 
 from quorate.client.bootstrap import BootstrapError
-from quorate.spark.cluster import (
-    CALL_TIMEOUT_SECONDS,
-    RETRIABLE,
-    ClusterClient,
-    error_name,
-    raise_if_permanent,
-    reason_of,
-)
+from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
+from quorate.spark.cluster import CALL_TIMEOUT_SECONDS, ClusterClient
 from quorate.spark.errors import ClusterUnavailable, UnknownTopic, WriteRefused
 from quorate.spark.retries import Retries
 from quorate.spark.writing.batches import Batch, BatchBuilder, BatchSettings

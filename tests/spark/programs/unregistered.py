@@ -1,4 +1,4 @@
-"""Both directions of the format, batch and stream, without registering anything.
+"""Both formats, both directions, batch and stream, without registering anything.
 
 Arguments: bootstrap servers, a topic to read, a topic to write to, a folder. Prints JSON.
 """
@@ -33,13 +33,8 @@ stream = (
 stream.awaitTermination()
 streamed = spark.read.parquet(f"{folder}/out").agg(F.count("*"), F.sum(F.crc32("value"))).first()
 
-print(
-    json.dumps(
-        {
-            "package": quorate.__file__,
-            "read": list(read or ()),
-            "streamed": list(streamed or ()),
-        }
-    )
-)
+changes = spark.read.format("quorate-metadata").options(**cluster).load()
+topics = [row.topic for row in changes.select("topic").dropna().distinct().collect()]
+told = {"package": quorate.__file__, "read": read, "streamed": streamed, "topics": topics}
+print(json.dumps(told))
 spark.stop()
