@@ -22,7 +22,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from quorate.spark.session import local_session
 
-TOO_SLOW = "Python worker failed to connect back"
+OF_SPARK = ("Python worker failed to connect back", "java.io.OptionalDataException")
+"""Failures of Spark's own, which a cluster's task retries hide and local mode does not have: a busy
+machine was too slow to start a process; two queries' tasks were serialised at the same moment."""
 OFFSETS_PER_BATCH = 500
 OFFSETS_PER_BATCH_TO_THE_END = 50_000
 COLUMNS = ("partition", "offset", "key")
@@ -114,12 +116,12 @@ def _queries(spark: SparkSession, arguments: argparse.Namespace) -> list[DataStr
 
 
 def _run(query: DataStreamWriter) -> None:
-    """Until it ends; once more if a busy machine was too slow for Spark to start a process."""
+    """Until it ends; once more where Spark itself failed."""
     while True:
         try:
             query.start().awaitTermination()
         except StreamingQueryException as error:
-            if TOO_SLOW not in str(error):
+            if not any(failure in str(error) for failure in OF_SPARK):
                 raise
         else:
             return
