@@ -16,7 +16,6 @@ Arrays are bare pointers here (`quorate.spark.kernels`): nothing knows their siz
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba.core import types
 
 from quorate.spark.decoding.kernels import (
@@ -59,12 +58,17 @@ from quorate.spark.decoding.kernels import (
     VALUE,
     VALUE_NULLS,
 )
-from quorate.spark.kernels.compiler import BYTES, INT, copy_bytes, kernel, part
-
-UInt8s = npt.NDArray[np.uint8]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Integer = int | np.int64
+from quorate.spark.kernels.compiler import (
+    BYTES,
+    INT,
+    Int32s,
+    Int64s,
+    Integer,
+    UInt8s,
+    copy_bytes,
+    kernel,
+    part,
+)
 
 MICROSECONDS_PER_MS = 1000
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
+import numpy.typing as npt
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -32,6 +34,12 @@ BYTES: Final = _TYPES[Kind.BYTES]
 INT32S: Final = _TYPES[Kind.INT32S]
 INT64S: Final = _TYPES[Kind.INT64S]
 INT: Final = _TYPES[Kind.INT]
+
+UInt8s = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Integer = int | np.int64
+"""What kernels are written with, for those who read and check them: they are given pointers."""
 
 
 class NotAKernel(TypeError):

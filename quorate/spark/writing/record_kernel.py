@@ -9,9 +9,19 @@ Arrays are bare pointers here (`quorate.spark.kernels`): nothing knows their siz
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from quorate.spark.kernels.compiler import BYTES, INT, INT64S, copy_bytes, kernel, part
+from quorate.spark.kernels.compiler import (
+    BYTES,
+    INT,
+    INT64S,
+    Int32s,
+    Int64s,
+    Integer,
+    UInt8s,
+    copy_bytes,
+    kernel,
+    part,
+)
 from quorate.spark.writing.kernels import (
     ALL_CHOSEN,
     APPEND_RECORDS,
@@ -30,11 +40,6 @@ from quorate.spark.writing.kernels import (
     TOPICS,
     VALUE_NULLS,
 )
-
-UInt8s = npt.NDArray[np.uint8]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Integer = int | np.int64
 
 _MASK = 0xFFFF_FFFF
 _MULTIPLIER = 0x5BD1_E995
