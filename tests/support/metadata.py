@@ -19,6 +19,9 @@ from metadata_log.records import (
     PartitionRemovalPending,
     PartitionsAdded,
     PartitionsRemoved,
+    PipelineRun,
+    PipelineSet,
+    PipelineTopic,
     QuorumVoter,
     QuorumVoterSet,
     Record,
@@ -51,6 +54,27 @@ def session_of(broker_id: int, incarnation: int = 0) -> SessionId:
 
 def topic_id_of(name: str, generation: int = 0) -> TopicId:
     return TopicId(f"{name}/{generation}".encode().ljust(16, b".")[:16])
+
+
+def begun_pipeline() -> PipelineSet:
+    """Begins a pipeline over topic ``orders``; no field has its default."""
+    return PipelineSet(
+        name="lake",
+        expected_version=0,
+        run_epoch=PipelineSet.BEGIN,
+        sink="/lake",
+        topics=(PipelineTopic(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),),
+        run=PipelineRun(
+            owner="h:1",
+            started_ms=1,
+            lease_until_ms=2,
+            commit_epoch=3,
+            commit=4,
+            committed_ms=5,
+            rows=6,
+        ),
+        rewound=True,
+    )
 
 
 def quorum_voter(voter_id: int, folder: int = 0, *, observer: bool = False) -> QuorumVoter:

@@ -20,9 +20,6 @@ from metadata_log.records import (
     FeatureLevel,
     Listener,
     Operation,
-    PipelineRun,
-    PipelineSet,
-    PipelineTopic,
     ProducerIdBlock,
     QuorumVoterSet,
     ScramCredentialSet,
@@ -44,6 +41,7 @@ from metadata_log.types import (
 from quorate_proto.v1 import metadata_pb2 as pb
 from tests.support.metadata import (
     MetadataLogBuilder,
+    begun_pipeline,
     quorum_voter,
     scram_credential,
     session_of,
@@ -115,27 +113,7 @@ def image_with_everything() -> Image:
                 max_ms=3,
             )
         )
-    log.write_as_controller(
-        PipelineSet(
-            name="lake",
-            expected_version=0,
-            run_epoch=PipelineSet.BEGIN,
-            sink="/lake",
-            topics=(
-                PipelineTopic(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),
-            ),
-            run=PipelineRun(
-                owner="h:1",
-                started_ms=1,
-                lease_until_ms=2,
-                commit_epoch=3,
-                commit=4,
-                committed_ms=5,
-                rows=6,
-            ),
-            rewound=True,
-        )
-    )
+    log.write_as_controller(begun_pipeline())
     log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1), quorum_voter(2))))
     log.transact(Operation(records=()), client_id=session_of(1), sequence=7, low_water=3)
     log.transact(Operation(records=()), client_id=session_of(1), sequence=8, low_water=7)

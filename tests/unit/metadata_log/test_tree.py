@@ -15,16 +15,19 @@ from metadata_log.records import (
     DelegationTokenSet,
     FeatureLevel,
     Operation,
-    PipelineRun,
-    PipelineSet,
-    PipelineTopic,
     ProducerIdBlock,
     ScramCredentialSet,
     TopicDeletionPending,
 )
 from metadata_log.tree import children, value_at, walk
 from metadata_log.types import ControllerEpoch, TopicPartition
-from tests.support.metadata import MetadataLogBuilder, scram_credential, session_of, topic_id_of
+from tests.support.metadata import (
+    MetadataLogBuilder,
+    begun_pipeline,
+    scram_credential,
+    session_of,
+    topic_id_of,
+)
 
 ORDERS_ID = topic_id_of("orders").hex()
 
@@ -70,27 +73,7 @@ def log() -> MetadataLogBuilder:
             max_ms=3,
         )
     )
-    log.write_as_controller(
-        PipelineSet(
-            name="lake",
-            expected_version=0,
-            run_epoch=PipelineSet.BEGIN,
-            sink="/lake",
-            topics=(
-                PipelineTopic(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),
-            ),
-            run=PipelineRun(
-                owner="h:1",
-                started_ms=1,
-                lease_until_ms=2,
-                commit_epoch=3,
-                commit=4,
-                committed_ms=5,
-                rows=6,
-            ),
-            rewound=True,
-        )
-    )
+    log.write_as_controller(begun_pipeline())
     return log
 
 
