@@ -7,6 +7,7 @@ segment has not been flushed yet: it is in the memory tail.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import accumulate, islice
 
 from broker.log.segment import Segment
 
@@ -43,6 +44,16 @@ class BatchIndex:
         self._bases.append(base_offset)
         self._sizes.append(size)
         greatest.append(max(max_timestamp, greatest[-1]) if greatest else max_timestamp)
+
+    def extend(
+        self, base_offsets: "array[int]", sizes: "array[int]", max_timestamps: "array[int]"
+    ) -> None:
+        """Add the newest batches, as ``append`` does."""
+        greatest = self._greatest_timestamps
+        self._bases.extend(base_offsets)
+        self._sizes.extend(sizes)
+        known = greatest[-1:] or max_timestamps[:1]
+        greatest.extend(islice(accumulate(max_timestamps, max, initial=known[0]), 1, None))
 
     def place(self, base_offset: int, segment: Segment) -> None:
         """The batch at ``base_offset``, and those after it until told otherwise, are there."""

@@ -1,34 +1,26 @@
 """Looking at a log folder that no broker uses: what is in it, and whether all of it is right.
 
-A damaged file may end the process that reads it (LMDB reads by memory map), so each segment is
-walked in a child process, which reports by a pipe. Nothing is changed.
+Every batch is read and checked, by ``pread``: damage to a file is a finding, and ends nobody.
+Nothing is changed.
 """
 
-import os
-import resource
-import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
-import lmdb
 import msgspec
-from crc32c import crc32c
 
 from broker.errors import KafkaError
-from broker.log.options import LogOptions
-from broker.log.record_batch import CRC_FROM, HEADER_BYTES, MAGIC, read_header
-from broker.log.segment import Segment
+from broker.log.damage import DamagedSegment
+from broker.log.record_batch import read_header
+from broker.log.segment_contents import FooterDamaged, FooterPlace
+from broker.log.segment_file import SegmentFile
 from broker.log.segment_files import segment_id_of, segment_name
+from broker.log.stored_batches import batch_problem
 from broker.log.table import FILE_NAME, StoreTable, Void
 from broker.log.work import PartitionRow
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
-
-_PIPE_PIECE_BYTES: Final = 1 << 20
-_LEAST_BYTES: Final = 8 << 10
-"""LMDB's two root pages, where pages are small."""
 
 
 class StoredBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +49,8 @@ class SegmentReport(msgspec.Struct, kw_only=True):
     batches: list[StoredBatch] = []
     problem: str = ""
     """Why it cannot be read at all."""
+    footer_problem: str = ""
+    """Why its footer cannot be used: it will be written anew."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +107,12 @@ def examine(directory: Path) -> Examined:
     table = StoreTable.open(directory)
     try:
         rows, voids, known = table.partitions(), table.voids(), table.segments()
+        footers = table.footers()
     finally:
         table.close()
-    segments = [_examined_segment(directory / segment_name(one)) for one in sorted(known)]
+    segments = [
+        _examined_segment(directory / segment_name(one), footers.get(one)) for one in sorted(known)
+    ]
     problems = [*_unknown_files(directory, known), *_segment_problems(segments)]
     partitions = []
     by_number = _by_partition(segments)
@@ -137,6 +134,9 @@ def _segment_problems(segments: Iterable[SegmentReport]) -> Iterator[Problem]:
     for segment in segments:
         if segment.problem:
             yield Problem(what=segment.problem, segment=Path(segment.path).name)
+        if segment.footer_problem:
+            what = f"footer: {segment.footer_problem}; no batch is lost, the next start mends it"
+            yield Problem(what=what, segment=Path(segment.path).name)
 
 
 _Found = list[tuple[SegmentReport, StoredBatch]]
@@ -164,8 +164,10 @@ def _follow(
         number=row.number,
     )
     problems: list[Problem] = []
-    for segment, batch in found:
-        if _is_void(segment.segment_id, batch, voids):
+    newest = 0
+    for segment, batch in sorted(found, key=lambda one: (one[1].base_offset, -one[0].segment_id)):
+        is_covered = batch.base_offset < report.end_offset and segment.segment_id <= newest
+        if is_covered or _is_void(segment.segment_id, batch, voids):
             continue
         if batch.problem:
             problems.append(_problem(report, segment, batch.base_offset, batch.problem))
@@ -176,6 +178,7 @@ def _follow(
             what = f"a gap: the next batch there is begins at {batch.base_offset}"
             problems.append(_problem(report, segment, report.end_offset, what))
             continue
+        newest = segment.segment_id
         report.batches.append(batch)
         report.end_offset = batch.last_offset + 1
     return report, problems
@@ -197,80 +200,46 @@ def _is_void(segment_id: int, batch: StoredBatch, voids: Sequence[Void]) -> bool
     )
 
 
-def _examined_segment(path: Path) -> SegmentReport:
-    """What a child process finds in the file, or what became of the child."""
+def _examined_segment(path: Path, footer: FooterPlace | None) -> SegmentReport:
+    """Every batch in the file, read and checked; and whether its footer says the same."""
     report = SegmentReport(segment_id=segment_id_of(path) or 0, path=str(path), size=0)
-    if not path.exists():
+    try:
+        file = SegmentFile(path)
+    except FileNotFoundError:
         report.problem = "missing: its batches are lost here"
         return report
-    report.size = path.stat().st_size
-    if report.size < _LEAST_BYTES:
-        # LMDB would begin afresh in a file of no bytes.
-        report.problem = f"truncated: {report.size} bytes are left"
-        return report
-    told, status = _in_child(path)
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        report.problem = f"damaged or truncated: reading it ends the process with {name}"
-    elif os.waitstatus_to_exitcode(status):
-        report.problem = told.decode(errors="replace") or "damaged: it cannot be read"
-    else:
-        report.batches = msgspec.msgpack.decode(told, type=list[StoredBatch])
+    try:
+        report.size = file.size_bytes
+        report.batches = [
+            _checked_batch(number, base_offset, b"".join(map(file.value, values)))
+            for number, base_offset, values in file.stored(report.segment_id)
+        ]
+        if footer is not None and not any(batch.problem for batch in report.batches):
+            report.footer_problem = _footer_problem(file, footer, report.segment_id)
+    except DamagedSegment as damaged:
+        report.problem = damaged.problem
+    except KafkaError as error:
+        report.problem = error.message
+    finally:
+        file.close()
     return report
 
 
-def _in_child(path: Path) -> tuple[bytes, int]:
-    """What the child wrote, and its wait status. Only while this process has one thread."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _walk_and_exit(path, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
-    return told, os.waitpid(child, 0)[1]
-
-
-def _walk_and_exit(path: Path, pipe: int) -> None:
-    """In the child; does not return."""
-    code = 1
+def _footer_problem(file: SegmentFile, place: FooterPlace, segment_id: int) -> str:
     try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        segment = Segment.open(path, "sync", LogOptions().segment_bytes)
-        told = msgspec.msgpack.encode(list(_checked(segment)))
-        code = 0
-    except KafkaError as error:
-        told = error.message.encode()
-    except lmdb.Error as error:
-        told = f"damaged: {error}".encode()
-    finally:
-        with os.fdopen(pipe, "wb") as file:
-            for begin in range(0, len(told), _PIPE_PIECE_BYTES):
-                file.write(told[begin : begin + _PIPE_PIECE_BYTES])
-        os._exit(code)
+        footer = file.footer(place, segment_id)
+    except FooterDamaged as error:
+        return str(error)
+    scanned = file.scan(segment_id, lambda _: None)
+    scanned.written_at_ms = footer.written_at_ms
+    return "" if scanned.pack() == footer.pack() else "it does not say what is in the segment"
 
 
-def _checked(segment: Segment) -> Iterator[StoredBatch]:
-    for number, base_offset, chunks in segment.stored():
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        yield _checked_batch(number, base_offset, memoryview(data))
-
-
-def _checked_batch(number: int, base_offset: int, data: memoryview) -> StoredBatch:
-    def wrong(problem: str) -> StoredBatch:
+def _checked_batch(number: int, base_offset: int, data: bytes) -> StoredBatch:
+    problem = batch_problem([data], base_offset, len(data))
+    if problem:
         return StoredBatch(number, base_offset, len(data), problem=problem)
-
-    if len(data) < HEADER_BYTES:
-        return wrong(f"{len(data)} bytes are stored, a batch header has {HEADER_BYTES}")
     header = read_header(data)
-    if header.magic != MAGIC or header.size != len(data) or header.base_offset != base_offset:
-        return wrong(
-            f"its header says offset {header.base_offset}, {header.size} bytes, magic "
-            f"{header.magic}; stored are {len(data)} bytes"
-        )
-    if (found := crc32c(data[CRC_FROM:])) != header.crc:
-        return wrong(f"its checksum is {found:#010x}, its header says {header.crc:#010x}")
     return StoredBatch(
         number,
         base_offset,

@@ -1,11 +1,12 @@
 """The writing half of a store: the active segment, the one after it, and the table.
 
 One thread at a time uses it: the writer's, or the event loop's under ``log.flush=os``. Work that
-nobody waits for (creating the next segment ahead, syncing a sealed one, unlinking an empty one)
+nobody waits for (creating the next segment ahead, sealing the last one, unlinking an empty one)
 runs in the housekeeping threads, so that a commit with a roll takes no longer than another.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import chain
@@ -41,6 +42,8 @@ class Journal:
         self._options = options
         self._table = table
         self._housekeeping = housekeeping
+        self._unsealed: deque[Segment] = deque()
+        """Rolled, and without a footer yet; oldest first."""
         self._following: Future[Segment] | None = None
         if following is not None:
             self._following = Future()
@@ -93,20 +96,25 @@ class Journal:
         sealed, self.active = self.active, following.result()
         self._following = None
         log.info("log segment %d sealed, %d begun", sealed.id, self.active.id)
-        if self._options.flush == "os":
-            self._housekeeping.behind.submit(self._make_durable, sealed)
+        self._unsealed.append(sealed)
+        self._housekeeping.behind.submit(self._seal_the_last)
 
     def _create_following(self) -> Future[Segment]:
         self._following = self._housekeeping.ahead.submit(self._create_segment, self.active.id + 1)
         return self._following
 
-    def _make_durable(self, sealed: Segment) -> None:
-        """After this, a power loss takes the segments after this one alone."""
-        try:
-            sealed.sync()
-            self._table.record_segments({sealed.id: True})
-        except Exception:
-            log.exception("cannot sync log segment %s: a power loss would lose it", sealed.path)
+    def _seal_the_last(self) -> None:
+        """Write footers. After this, a power loss takes the segments after them alone.
+
+        What the disk has no room for now is tried again after the next roll.
+        """
+        for sealed in [one for one in self._unsealed if not one.is_unlinked]:
+            try:
+                self._table.record_footer(sealed.id, sealed.seal())
+            except Exception:
+                log.exception("cannot seal log segment %s: tried again later", sealed.path)
+            else:
+                self._unsealed.remove(sealed)
 
 
 def create_segment(

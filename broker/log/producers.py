@@ -11,7 +11,7 @@ deleted (DeleteRecords), or it was silent for ``producer.id.expiration.ms``. Pur
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -46,6 +46,19 @@ class Producer(msgspec.Struct, gc=False, array_like=True):
     in one tuple: there may be very many producers. Empty where all of them were truncated."""
     idle_since_ms: int = _ACTIVE
     """When it was first found to have been silent since the look before."""
+
+
+class Numbered(Protocol):
+    """What a batch says of its producer."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
 
 
 class PartitionProducers:
@@ -83,7 +96,7 @@ class PartitionProducers:
             originals.append(original)
         return originals
 
-    def record(self, header: BatchHeader, base_offset: int) -> None:
+    def record(self, header: Numbered, base_offset: int) -> None:
         """The log has this batch, at ``base_offset``, behind all that were recorded before."""
         if header.producer_id < 0 or header.base_sequence < 0:
             return

@@ -13,72 +13,26 @@ from typing import Final
 import msgspec
 
 from broker.errors import KafkaError
-from broker.log.batch_index import BatchIndex
+from broker.log.damage import DamagedSegment
 from broker.log.journal import CreateSegment, create_segment
-from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.options import LogOptions
-from broker.log.producers import PartitionProducers
-from broker.log.segment import Segment, StoredBatch
+from broker.log.recovered_log import RecoveredLog
+from broker.log.segment import Segment
 from broker.log.segment_files import (
     remove_segment_files,
     remove_unfinished_segments,
     segment_id_of,
     segment_name,
+    set_aside,
 )
 from broker.log.table import FILE_NAME, Run, StoreTable, Void
-from broker.log.work import PartitionRow, Truncation
-from metadata_log.types import TopicPartition
+from broker.log.work import Truncation
 from quorate_proto.v1 import errors_pb2
 from quorum.data_folder import sync_folder
 
 log = logging.getLogger(__name__)
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-
-class RecoveredLog:
-    """One partition as found; ``end_offset`` grows while its batches are found."""
-
-    def __init__(self, row: PartitionRow, voids: Iterable[Void], producers: bytes) -> None:
-        self.row = row
-        self.index = BatchIndex()
-        where = str(TopicPartition(row.topic, row.partition))
-        self.producers = PartitionProducers.unpack(where, producers)
-        self.epochs: dict[int, int] = {}
-        self.end_offset = row.log_start_offset
-        self.has_gap = False
-        self._voids = list(voids)
-
-    def exists(self, segment_id: int, offset: int) -> bool:
-        """Whether what that segment holds at ``offset`` has not been voided by a truncation."""
-        return all(
-            segment_id > void.through_segment_id or offset < void.offset for void in self._voids
-        )
-
-    def add(self, batch: StoredBatch, segment: Segment, *, is_recent: bool) -> None:
-        """Take a batch that continues the log; note a gap otherwise.
-
-        ``is_recent``: its producer may send it again.
-        """
-        if batch.header.last_offset < self.row.log_start_offset:
-            return
-        spans_log_start = len(self.index) == 0 and batch.base_offset < self.end_offset
-        if batch.base_offset != self.end_offset and not spans_log_start:
-            self.has_gap = True
-        if self.has_gap:
-            return
-        self.index.append(batch.base_offset, batch.size, batch.header.max_timestamp)
-        self.index.place(batch.base_offset, segment)
-        segment.live_batches += 1
-        if is_recent:
-            self.producers.record(batch.header, batch.base_offset)
-        self.end_offset = batch.header.last_offset + 1
-
-    def leader_epochs(self) -> LeaderEpochHistory:
-        history = LeaderEpochHistory(self.epochs.items())
-        history.truncate_from_end(self.end_offset)
-        history.truncate_from_start(self.row.log_start_offset)
-        return history
 
 
 class Recovered(msgspec.Struct, kw_only=True):
@@ -116,7 +70,7 @@ def recover(directory: Path, options: LogOptions, boot_id: str, now_ms: int) -> 
     _check_not_orphaned(directory)
     table = StoreTable.open(directory)
     _discard_undurable(directory, table, boot_id)
-    segments = _open_segments(directory, options, table)
+    segments = _open_segments(directory, table)
     create = partial(create_segment, directory, options, table)
     return recover_logs(table, segments, options, boot_id, now_ms, create)
 
@@ -130,8 +84,10 @@ def recover_logs(
     create: CreateSegment,
 ) -> Recovered:
     """The logs in ``segments``, all that ``table`` knows, oldest first; voids what has a gap."""
+    logs = _found_logs(table, segments.values(), now_ms - options.producer_expiration_ms)
     active, following = _choose_active(options, table, segments, create)
-    logs = _scan(table, segments.values(), now_ms - options.producer_expiration_ms)
+    written = [active] if following is None else [active, following]
+    _seal_others(options, table, segments, written)
     _close_gaps(logs, active, table)
     _settle_durability(options, table, segments, active, following)
     table.drop_voids_before(min(segments))
@@ -180,24 +136,34 @@ def _discard_undurable(directory: Path, table: StoreTable, boot_id: str) -> None
     table.forget_segments(suspects)
 
 
-def _open_segments(directory: Path, options: LogOptions, table: StoreTable) -> dict[int, Segment]:
-    """Every known segment by id, oldest first. A missing one is a loss, and then forgotten."""
-    known = table.segments()
+def _open_segments(directory: Path, table: StoreTable) -> dict[int, Segment]:
+    """Every known segment by id, oldest first. A missing one is a loss, and then forgotten.
+
+    So is one that cannot be read; its file is set aside.
+    """
+    known, footers = table.segments(), table.footers()
     for path in directory.glob("segment-*.mdb"):
         if segment_id_of(path) not in known:
             # Created and not entered, or taken out and not unlinked: either way without batches.
             remove_segment_files(path)
-    paths = {segment_id: directory / segment_name(segment_id) for segment_id in sorted(known)}
-    missing = [segment_id for segment_id, path in paths.items() if not path.exists()]
-    for segment_id in missing:
-        log.error("log segment %s is missing: its batches are lost here", paths.pop(segment_id))
-    if missing:
-        table.record_loss(unhandled=True)
-        table.forget_segments(missing)
-    return {
-        segment_id: Segment.open(path, options.flush, options.segment_bytes)
-        for segment_id, path in paths.items()
-    }
+    segments: dict[int, Segment] = {}
+    for segment_id in sorted(known):
+        path = directory / segment_name(segment_id)
+        try:
+            segments[segment_id] = Segment.open(path, footers.get(segment_id))
+        except FileNotFoundError:
+            log.error("log segment %s is missing: its batches are lost here", path)
+            _lose(table, segment_id)
+        except DamagedSegment as damaged:
+            log.error("%s; it is set aside, its batches are lost here", damaged.message)
+            _lose(table, segment_id)
+            set_aside(path)
+    return segments
+
+
+def _lose(table: StoreTable, segment_id: int) -> None:
+    table.record_loss(unhandled=True)
+    table.forget_segments([segment_id])
 
 
 def _choose_active(
@@ -219,6 +185,7 @@ def _choose_active(
     if (
         newest.is_empty
         and before is not None
+        and not before.is_sealed
         and before.id > voided_id
         and before.used_bytes < options.segment_bytes
     ):
@@ -226,10 +193,25 @@ def _choose_active(
     return newest, None
 
 
-def _scan(
+def _seal_others(
+    options: LogOptions,
+    table: StoreTable,
+    segments: Mapping[int, Segment],
+    written: Iterable[Segment],
+) -> None:
+    """Write to ``written`` from now on, and never again to the others."""
+    for segment in written:
+        segment.begin_writing(options.flush, options.segment_bytes)
+    ids = {segment.id for segment in written}
+    for segment in segments.values():
+        if segment.id not in ids and not segment.is_sealed:
+            table.record_footer(segment.id, segment.seal())
+
+
+def _found_logs(
     table: StoreTable, segments: Iterable[Segment], producers_since_ms: int
 ) -> list[RecoveredLog]:
-    """The log of every partition in the table, from the segments in order.
+    """The log of every partition in the table, from what the segments hold.
 
     Producers in segments that were last written before ``producers_since_ms`` have expired: there
     may be more of them in all that is kept than memory has room for.
@@ -241,15 +223,19 @@ def _scan(
         for row in table.partitions()
     }
     for segment in segments:
+        contents = segment.contents
+        assert contents is not None
         is_recent = segment.written_at_ms >= producers_since_ms
-        for batch in segment.scan():
-            found = logs.get(batch.number)
-            if found is not None and found.exists(segment.id, batch.base_offset):
-                found.add(batch, segment, is_recent=is_recent)
-        for epoch in segment.scan_epochs():
+        for run in contents.runs():
+            found = logs.get(run.number)
+            if found is not None:
+                found.add(run, contents, segment, is_recent=is_recent)
+        for epoch in contents.epochs:
             found = logs.get(epoch.number)
-            if found is not None and found.exists(segment.id, epoch.start_offset):
-                found.epochs[epoch.leader_epoch] = epoch.start_offset
+            if found is not None:
+                found.add_epoch(epoch, segment)
+    for found in logs.values():
+        found.assemble()
     return list(logs.values())
 
 

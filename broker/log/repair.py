@@ -6,21 +6,17 @@ lacks from the leaders (rule 8). Nothing is deleted: a segment set aside keeps i
 """
 
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from broker.log.examination import Examined, Problem
 from broker.log.options import LogOptions
 from broker.log.segment import Segment
-from broker.log.segment_files import segment_name
+from broker.log.segment_files import SET_ASIDE, segment_name, set_aside
 from broker.log.table import StoreTable
 from broker.log.work import Truncation
 from metadata_log.types import TopicPartition
 from quorum.data_folder import sync_folder
-
-SET_ASIDE: Final = ".damaged"
-"""Ends the name of a segment that was set aside."""
 
 
 class SetAside(msgspec.Struct, frozen=True, tag=True):
@@ -84,8 +80,7 @@ def carry_out(directory: Path, actions: list[Action]) -> None:
         table.record_loss(unhandled=True)
         for action in actions:
             if isinstance(action, SetAside):
-                path = directory / segment_name(action.segment_id)
-                path.rename(path.with_name(path.name + SET_ASIDE))
+                set_aside(directory / segment_name(action.segment_id))
         sync_folder(directory)
         _cut(directory, table, [action for action in actions if isinstance(action, Cut)])
     finally:
@@ -99,7 +94,8 @@ def _cut(directory: Path, table: StoreTable, cuts: list[Cut]) -> None:
     newest_id = table.last_segment_id()
     path = directory / segment_name(newest_id)
     if path.exists():
-        newest = Segment.open(path, "sync", LogOptions().segment_bytes)
+        newest = Segment.open(path)
+        newest.begin_writing("sync", LogOptions().segment_bytes)
         newest.delete_from([(cut.number, cut.offset) for cut in cuts])
         newest.close()
     table.record_truncations([Truncation(cut.number, cut.offset, 0) for cut in cuts], newest_id - 1)

@@ -1,30 +1,38 @@
-"""One segment: an LMDB environment with the batches that all partitions got while it was active.
+"""One segment: the batches that all partitions got while it was active.
 
-Keys are 14 bytes, big-endian: local partition number u32 | base offset u64 | chunk u16. A batch is
-one value, or several chunks of ``CHUNK_BYTES`` (so that LMDB finds room for them). The last two
-partition numbers are the segment's own:
-
-    EPOCHS   | partition number << 32 | leader epoch | 0    start offset of the epoch, u64
-    IDENTITY | 0 | 0                                        format u32, segment id u64
+It begins as an LMDB environment, which only the newest segment is written to. Keys are those of
+``segment_keys``; a batch is one value, or several of ``CHUNK_BYTES`` (so that LMDB finds room for
+them). Once sealed it is a file: ``seal`` writes a footer behind LMDB's last page and lets go of the
+environment, and from then on batches are read by ``pread`` where the footer says they lie.
 
 A segment records, with the first batch that each partition has of an epoch in it, where that epoch
 began: so the epoch history survives as long as the batches do, in the same transaction (KIP-101).
 
-Only the newest segment is written. It is created under a temporary name, synced and renamed, and
-its folder synced, before it takes a batch: so a file that has its name is whole, and the first
-acknowledgement from it cannot vanish with its directory entry.
+A segment is created under a temporary name, synced and renamed, and its folder synced, before it
+takes a batch: so a file that has its name is whole, and the first acknowledgement from it cannot
+vanish with its directory entry.
 """
 
-import struct
+import logging
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import lmdb
 
-from broker.errors import KafkaError
+from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.options import LARGEST_BATCH_BYTES, Flush, Records
-from broker.log.record_batch import BatchHeader, read_header
+from broker.log.segment_contents import (
+    CHUNK_BYTES,
+    FooterDamaged,
+    FooterPlace,
+    SegmentContents,
+    StoredEpoch,
+    footer_crc,
+)
+from broker.log.segment_file import SegmentFile
 from broker.log.segment_files import (
     UNFINISHED,
     lock_file,
@@ -32,114 +40,156 @@ from broker.log.segment_files import (
     segment_id_of,
     segment_name,
 )
+from broker.log.segment_keys import (
+    EPOCHS,
+    FORMAT,
+    IDENTITY_KEY,
+    IDENTITY_VALUE,
+    KEY,
+    NUMBER,
+    OFFSET,
+    epoch_key,
+)
+from broker.log.stored_batches import verify
 from broker.log.work import PendingBatch
-from quorate_proto.v1 import errors_pb2
 from quorum.data_folder import sync_folder
 
-FORMAT: Final = 1
-CHUNK_BYTES: Final = (256 << 10) - 16
-"""n * 4096 - 16: LMDB puts 16 bytes before a value that fills pages of its own."""
-
-_KEY: Final = struct.Struct(">IQH")
-_NUMBER: Final = struct.Struct(">I")
-_OFFSET: Final = struct.Struct(">Q")
-_IDENTITY_VALUE: Final = struct.Struct(">IQ")
-_EPOCHS: Final = 0xFFFF_FFFE
-_IDENTITY: Final = 0xFFFF_FFFF
-LAST_NUMBER: Final = _EPOCHS - 1
-"""The largest local partition number."""
-_IDENTITY_KEY: Final = _KEY.pack(_IDENTITY, 0, 0)
+log = logging.getLogger(__name__)
 
 _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
 """Map beyond the size at which a segment is sealed: a full map must never be met."""
 
 
-class StoredBatch(NamedTuple):
-    """A batch found by a scan."""
-
-    number: int
-    base_offset: int
-    size: int
-    header: BatchHeader
-
-
-class StoredEpoch(NamedTuple):
-    """An epoch's beginning found by a scan."""
-
-    number: int
-    leader_epoch: int
-    start_offset: int
-
-
 class Segment:
-    """One environment. ``append`` and ``delete_from`` on the writer's thread, ``read`` on any."""
+    """``append`` and ``delete_from`` on the writer's thread, ``read`` on any.
 
-    def __init__(self, path: Path, segment_id: int, environment: lmdb.Environment) -> None:
+    Either it is written (``begin_writing``), or it has ``contents`` and is only read.
+    """
+
+    def __init__(self, path: Path, segment_id: int, file: SegmentFile) -> None:
         self.path = path
         self.id = segment_id
         self.live_batches = 0
         """Batches that some log still has; counted on the event loop."""
-        self._environment = environment
-        self._page_bytes = environment.stat()["psize"]
+        self.contents: SegmentContents | None = None
+        """What is in it; None while it is written."""
+        self.is_sealed = False
+        """Whether it has a footer: it is never written again."""
+        self.is_unlinked = False
+        self._file = file
+        self._environment: lmdb.Environment | None = None
+        self._lock = threading.Lock()
+        """Held to read from the environment, so that ``seal`` does not close it then."""
         self._recorded_epochs: dict[int, int] = {}
 
     @classmethod
     def create(
         cls, directory: Path, segment_id: int, flush: Flush, segment_bytes: int
     ) -> "Segment":
-        """A new, empty segment; durable by name on return."""
+        """A new, empty segment to write to; durable by name on return."""
         path = directory / segment_name(segment_id)
         unfinished = path.with_name(path.name + UNFINISHED)
         for leftover in (unfinished, lock_file(unfinished)):
             leftover.unlink(missing_ok=True)
         environment = _open_environment(unfinished, "sync", segment_bytes)
         with environment.begin(write=True) as transaction:
-            transaction.put(_IDENTITY_KEY, _IDENTITY_VALUE.pack(FORMAT, segment_id))
+            transaction.put(IDENTITY_KEY, IDENTITY_VALUE.pack(FORMAT, segment_id))
         environment.close()
         unfinished.rename(path)
         lock_file(unfinished).unlink(missing_ok=True)
         sync_folder(directory)
-        return cls.open(path, flush, segment_bytes)
+        created = cls.open(path)
+        created.begin_writing(flush, segment_bytes)
+        return created
 
     @classmethod
-    def open(cls, path: Path, flush: Flush, segment_bytes: int) -> "Segment":
-        """An existing segment.
+    def open(cls, path: Path, footer: FooterPlace | None = None) -> "Segment":
+        """An existing segment, to be read; its pages are looked at if it has no good footer.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; it is damaged, of another format, or not a segment.
+            DamagedSegment: it is of another format, not a segment, or cannot be read at all.
         """
         segment_id = segment_id_of(path)
+        if segment_id is None:
+            raise DamagedSegment(path, "its name is not that of a segment")
+        segment = cls(path, segment_id, SegmentFile(path))
         try:
-            environment = _open_environment(path, flush, segment_bytes)
-            with environment.begin() as transaction:
-                identity = transaction.get(_IDENTITY_KEY)
+            segment._find_out(footer)
+        except BaseException:
+            segment._file.close()
+            raise
+        return segment
+
+    def _find_out(self, footer: FooterPlace | None) -> None:
+        if footer is not None:
+            try:
+                self.contents = self._file.footer(footer, self.id)
+            except FooterDamaged as error:
+                log.warning("log segment %s: its footer is damaged: %s", self.path, error)
+            else:
+                self.is_sealed = True
+                return
+        self._file.read_soon()
+        self.contents = self._file.scan(self.id, _log_damage)
+
+    def begin_writing(self, flush: Flush, segment_bytes: int) -> None:
+        """Open the environment. Only after its pages were looked at: it will be mapped.
+
+        Raises:
+            DamagedSegment: LMDB does not take it.
+        """
+        contents = self.contents
+        if self._environment is not None or contents is None:
+            return
+        try:
+            self._environment = _open_environment(self.path, flush, segment_bytes)
         except lmdb.Error as error:
-            raise _damaged(path, str(error)) from error
-        if identity is None or segment_id is None:
+            raise DamagedSegment(self.path, str(error)) from error
+        for epoch in contents.epochs:
+            known = self._recorded_epochs.get(epoch.number, -1)
+            self._recorded_epochs[epoch.number] = max(known, epoch.leader_epoch)
+        self.contents = None
+
+    def seal(self) -> FooterPlace:
+        """Make all of it durable and write the footer; from then on it is a file that is read.
+
+        Takes a while: nobody appends to it any more, but it is read meanwhile.
+
+        Raises:
+            OSError: the disk is full or broken; it can be read as before.
+            DamagedSegment: what was written is not there.
+        """
+        contents = self.contents or self._file.scan(self.id, _refuse_damage)
+        packed = contents.pack()
+        place = FooterPlace(self._file.root().used_bytes, len(packed), footer_crc(packed))
+        _write_durably(self.path, place.position, packed)
+        with self._lock:
+            environment, self._environment = self._environment, None
+            self.contents = contents
+            self.is_sealed = True
+        if environment is not None:
             environment.close()
-            raise _damaged(path, "it does not say which segment it is")
-        version, stored_id = _IDENTITY_VALUE.unpack(identity)
-        if version != FORMAT or stored_id != segment_id:
-            environment.close()
-            raise _damaged(
-                path, f"format {version}, segment {stored_id}; expected {FORMAT}, {segment_id}"
-            )
-        return cls(path, segment_id, environment)
+            lock_file(self.path).unlink(missing_ok=True)
+        self._recorded_epochs.clear()
+        return place
 
     @property
     def used_bytes(self) -> int:
         """Bytes of the file that LMDB has ever used."""
-        return (self._environment.info()["last_pgno"] + 1) * self._page_bytes
+        if self._environment is None:
+            return self._file.root().used_bytes
+        return (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
 
     @property
     def written_at_ms(self) -> int:
         """When it was last written, by the wall clock: no batch in it is newer."""
-        return self.path.stat().st_mtime_ns // 1_000_000
+        contents = self.contents
+        return self._file.modified_at_ms if contents is None else contents.written_at_ms
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has never held a batch, or holds none any more."""
-        return self._environment.stat()["entries"] == 1
+        """Whether it holds no batch and no epoch; asked before it is written to."""
+        return self.contents is not None and not self.contents and not self.contents.epochs
 
     def append(self, batches: Sequence[PendingBatch]) -> None:
         """Write ``batches`` in one transaction; durable on return if opened with ``sync``."""
@@ -149,112 +199,102 @@ class Segment:
             epoch = batch.leader_epoch
             if epoch >= 0 and self._recorded_epochs.get(number) != epoch:
                 self._recorded_epochs[number] = epoch
-                items.append((_epoch_key(number, epoch), _OFFSET.pack(batch.epoch_start_offset)))
+                items.append((epoch_key(number, epoch), OFFSET.pack(batch.epoch_start_offset)))
             if batch.size <= CHUNK_BYTES:
-                items.append((_KEY.pack(number, base_offset, 0), batch.records))
+                items.append((KEY.pack(number, base_offset, 0), batch.records))
                 continue
             view = memoryview(batch.records)
             items.extend(
-                (_KEY.pack(number, base_offset, chunk), view[start : start + CHUNK_BYTES])
+                (KEY.pack(number, base_offset, chunk), view[start : start + CHUNK_BYTES])
                 for chunk, start in enumerate(range(0, batch.size, CHUNK_BYTES))
             )
-        with self._environment.begin(write=True) as transaction, transaction.cursor() as cursor:
+        with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(items)
 
     def delete_from(self, truncations: Sequence[tuple[int, int]]) -> None:
         """Delete, for each (partition number, offset), batches and epochs from there on."""
-        with self._environment.begin(write=True) as transaction, transaction.cursor() as cursor:
+        with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
             for number, offset in truncations:
                 self._recorded_epochs.pop(number, None)
-                _delete_range(cursor, _KEY.pack(number, offset, 0), _NUMBER.pack(number))
+                _delete_range(cursor, KEY.pack(number, offset, 0), NUMBER.pack(number))
                 for epoch in list(_epochs_of(cursor, number)):
                     if epoch.start_offset >= offset:
-                        transaction.delete(_epoch_key(number, epoch.leader_epoch))
+                        transaction.delete(epoch_key(number, epoch.leader_epoch))
 
-    def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The batches ``wanted``, (base offset, size) each, chunk by chunk, copied once.
+    def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[Records]:
+        """The batches ``wanted``, (base offset, size) each, chunk by chunk, each verified.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; one is missing, or the file cannot be read.
+            DamagedBatch: one is missing, or not what was written.
         """
-        chunks: list[bytes] = []
+        with self._lock:
+            environment = self._environment
+            chunks = None if environment is None else self._look_up(environment, number, wanted)
+        if chunks is not None:
+            verify(self.path, number, wanted, chunks, CHUNK_BYTES)
+            return chunks
+        assert self.contents is not None
+        return [*self._file.read_batches(self.contents, number, wanted)]
+
+    def _look_up(
+        self, environment: lmdb.Environment, number: int, wanted: Sequence[tuple[int, int]]
+    ) -> list[Records]:
+        chunks: list[Records] = []
         try:
-            with self._environment.begin() as transaction:
+            with environment.begin() as transaction:
                 for base_offset, size in wanted:
                     for chunk in range(-(-size // CHUNK_BYTES)):
-                        value = transaction.get(_KEY.pack(number, base_offset, chunk))
+                        value = transaction.get(KEY.pack(number, base_offset, chunk))
                         if value is None:
-                            raise _damaged(
-                                self.path, f"partition number {number} lacks offset {base_offset}"
-                            )
+                            raise DamagedBatch(self.path, number, base_offset, "it is not there")
                         chunks.append(value)
         except lmdb.Error as error:
-            raise _damaged(self.path, str(error)) from error
+            raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
         return chunks
-
-    def stored(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        """Every batch as it lies there: partition number, base offset, chunks. Checks nothing."""
-        of: tuple[int, int] | None = None
-        chunks: list[bytes] = []
-        with self._environment.begin() as transaction:
-            for key, value in transaction.cursor():
-                number, base_offset, _ = _KEY.unpack(key)
-                if number > LAST_NUMBER:
-                    break
-                if of is not None and of != (number, base_offset):
-                    yield (*of, chunks)
-                    chunks = []
-                of = number, base_offset
-                chunks.append(value)
-        if of is not None:
-            yield (*of, chunks)
-
-    def scan(self) -> Iterator[StoredBatch]:
-        """Every batch, by partition number and base offset. Reads the headers alone.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; a header contradicts its key.
-        """
-        found: StoredBatch | None = None
-        with self._environment.begin(buffers=True) as transaction:
-            for key, value in transaction.cursor():
-                number, base_offset, chunk = _KEY.unpack(key)
-                if number > LAST_NUMBER:
-                    break
-                if chunk and found is not None:
-                    found = found._replace(size=found.size + len(value))
-                    continue
-                if found is not None:
-                    yield found
-                header = read_header(value)
-                if header.base_offset != base_offset:
-                    raise _damaged(
-                        self.path, f"key says offset {base_offset}, batch {header.base_offset}"
-                    )
-                found = StoredBatch(number, base_offset, len(value), header)
-            if found is not None:
-                yield found
-
-    def scan_epochs(self) -> list[StoredEpoch]:
-        """Every beginning of an epoch; called once before the first append after an open."""
-        with self._environment.begin() as transaction, transaction.cursor() as cursor:
-            epochs = list(_epochs_from(cursor, _KEY.pack(_EPOCHS, 0, 0)))
-        for epoch in epochs:
-            known = self._recorded_epochs.get(epoch.number, -1)
-            self._recorded_epochs[epoch.number] = max(known, epoch.leader_epoch)
-        return epochs
 
     def sync(self) -> None:
         """Make everything written so far durable, however it was opened."""
-        self._environment.sync(True)
+        if self._environment is not None:
+            self._environment.sync(True)
+        else:
+            self._file.sync()
 
     def close(self) -> None:
-        self._environment.close()
+        if self._environment is not None:
+            self._environment.close()
+        self._file.close()
 
     def unlink(self) -> None:
         """Close it and remove its files."""
+        self.is_unlinked = True
         self.close()
         remove_segment_files(self.path)
+
+    def _writable(self) -> lmdb.Environment:
+        assert self._environment is not None, f"{self.path} is not written any more"
+        return self._environment
+
+
+def _write_durably(path: Path, position: int, data: bytes) -> None:
+    """Write the end of a file, and sync all of it, whoever wrote it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, position)
+            position, view = position + written, view[written:]
+        os.ftruncate(descriptor, position)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _log_damage(damaged: DamagedBatch) -> None:
+    log.error("%s", damaged.message)
+
+
+def _refuse_damage(damaged: DamagedBatch) -> None:
+    raise damaged
 
 
 def _open_environment(path: Path, flush: Flush, segment_bytes: int) -> lmdb.Environment:
@@ -272,10 +312,6 @@ def _open_environment(path: Path, flush: Flush, segment_bytes: int) -> lmdb.Envi
     )
 
 
-def _epoch_key(number: int, leader_epoch: int) -> bytes:
-    return _KEY.pack(_EPOCHS, number << 32 | leader_epoch, 0)
-
-
 def _delete_range(cursor: "lmdb.Cursor[bytes]", first: bytes, prefix: bytes) -> None:
     found = cursor.set_range(first)
     while found and cursor.key().startswith(prefix):
@@ -283,7 +319,7 @@ def _delete_range(cursor: "lmdb.Cursor[bytes]", first: bytes, prefix: bytes) -> 
 
 
 def _epochs_of(cursor: "lmdb.Cursor[bytes]", number: int) -> Iterator[StoredEpoch]:
-    for epoch in _epochs_from(cursor, _epoch_key(number, 0)):
+    for epoch in _epochs_from(cursor, epoch_key(number, 0)):
         if epoch.number != number:
             return
         yield epoch
@@ -293,16 +329,8 @@ def _epochs_from(cursor: "lmdb.Cursor[bytes]", first: bytes) -> Iterator[StoredE
     if not cursor.set_range(first):
         return
     for key, value in cursor.iternext():
-        kind, packed, _ = _KEY.unpack(key)
-        if kind != _EPOCHS:
+        kind, packed, _ = KEY.unpack(key)
+        if kind != EPOCHS:
             return
-        (start_offset,) = _OFFSET.unpack(value)
+        (start_offset,) = OFFSET.unpack(value)
         yield StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, start_offset)
-
-
-def _damaged(path: Path, problem: str) -> KafkaError:
-    return KafkaError(
-        errors_pb2.KAFKA_STORAGE_ERROR,
-        f"log segment {path}: {problem}; restore the file, or empty the log directory "
-        "so that this broker fetches its logs from their leaders",
-    )

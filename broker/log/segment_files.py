@@ -7,6 +7,9 @@ from typing import Final
 UNFINISHED: Final = ".creating"
 """Ends the name of a segment until it is whole and synced."""
 
+SET_ASIDE: Final = ".damaged"
+"""Ends the name of a segment that was set aside."""
+
 _NAME: Final = re.compile(r"segment-(\d{10})\.mdb")
 
 
@@ -22,6 +25,12 @@ def segment_id_of(path: Path) -> int | None:
 
 def remove_segment_files(path: Path) -> None:
     path.unlink(missing_ok=True)
+    lock_file(path).unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> None:
+    """Take a segment out of the log, and keep its bytes."""
+    path.rename(path.with_name(path.name + SET_ASIDE))
     lock_file(path).unlink(missing_ok=True)
 
 

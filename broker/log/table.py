@@ -8,7 +8,8 @@ Small and always synced, whatever ``log.flush`` says. Five sub-databases:
                 is how a truncation reaches sealed segments, which are never written again.
     producers   local number u32 → what is known of idempotent producers from batches before the
                 start of the log; the rest is in the batches
-    segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it
+    segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it | of a
+                sealed one where its footer is: position u64, size, crc u32
     store       format, next local number, last segment id, high watermarks, how the last run ended,
                 whether batches may be lost
 
@@ -24,6 +25,7 @@ import lmdb
 import msgspec
 
 from broker.errors import KafkaError
+from broker.log.segment_contents import FooterPlace
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
 
@@ -35,6 +37,7 @@ _MAP_BYTES: Final = 4 << 30
 _NUMBER: Final = struct.Struct(">I")
 _VOID_KEY: Final = struct.Struct(">IQ")
 _U64: Final = struct.Struct(">Q")
+_FOOTER: Final = struct.Struct(">QII")
 _FORMAT_KEY: Final = b"format"
 _NEXT_NUMBER_KEY: Final = b"next-number"
 _LAST_SEGMENT_KEY: Final = b"last-segment"
@@ -211,7 +214,23 @@ class StoreTable:
     def segments(self) -> dict[int, bool]:
         """Ids of the segments there are, and whether each is durable."""
         with self._environment.begin(self._segments) as transaction:
-            return {_U64.unpack(key)[0]: value == b"\1" for key, value in transaction.cursor()}
+            return {_U64.unpack(key)[0]: value[:1] == b"\1" for key, value in transaction.cursor()}
+
+    def footers(self) -> dict[int, FooterPlace]:
+        """Where the footers of the sealed segments are, by id."""
+        with self._environment.begin(self._segments) as transaction:
+            return {
+                _U64.unpack(key)[0]: FooterPlace(*_FOOTER.unpack_from(value, 1))
+                for key, value in transaction.cursor()
+                if len(value) > 1
+            }
+
+    def record_footer(self, segment_id: int, place: FooterPlace) -> None:
+        """The segment is durable, its footer included; nothing if it is known no more."""
+        with self._environment.begin(self._segments, write=True) as transaction:
+            key = _U64.pack(segment_id)
+            if transaction.get(key) is not None:
+                transaction.put(key, b"\1" + _FOOTER.pack(*place))
 
     def last_segment_id(self) -> int:
         """The newest segment there ever was; 0: none."""
@@ -227,7 +246,9 @@ class StoreTable:
         with self._environment.begin(self._segments, write=True) as transaction:
             last_id = max([self._last_segment_id(transaction), *durable_by_id])
             for segment_id, durable in durable_by_id.items():
-                transaction.put(_U64.pack(segment_id), b"\1" if durable else b"\0")
+                key = _U64.pack(segment_id)
+                footer = transaction.get(key, b"")[1:]
+                transaction.put(key, (b"\1" if durable else b"\0") + footer)
             transaction.put(_LAST_SEGMENT_KEY, _U64.pack(last_id), db=self._store)
 
     def _last_segment_id(self, transaction: lmdb.Transaction) -> int:

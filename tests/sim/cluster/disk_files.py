@@ -1,13 +1,18 @@
 """Segments and the table of a simulated log folder: LMDB's part, without LMDB."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from broker.log.record_batch import read_header
-from broker.log.segment import StoredBatch, StoredEpoch
+from broker.log.segment_contents import (
+    FooterPlace,
+    SegmentContents,
+    StoredBatch,
+    StoredEpoch,
+)
 from broker.log.table import Run, Void
 from broker.log.work import PartitionRow, PendingBatch, Truncation
 
@@ -26,6 +31,7 @@ class SimulatedSegment:
         self.live_batches = 0
         self.used_bytes = 0
         self.written_at_ms = 0
+        self.is_sealed = self.is_unlinked = False
         self._write = on_write
         self._on_unlink = on_unlink
         self._batches: dict[int, dict[int, bytes]] = {}
@@ -35,6 +41,28 @@ class SimulatedSegment:
     @property
     def is_empty(self) -> bool:
         return not any(self._batches.values()) and not any(self._epochs.values())
+
+    @property
+    def contents(self) -> SegmentContents:
+        batches = [
+            StoredBatch(number, base_offset, len(data), read_header(data))
+            for number, held in sorted(self._batches.items())
+            for base_offset, data in sorted(held.items())
+        ]
+        epochs = [
+            StoredEpoch(number, epoch, start)
+            for number, starts in sorted(self._epochs.items())
+            for epoch, start in sorted(starts.items())
+        ]
+        return SegmentContents.of(self.id, self.written_at_ms, batches, epochs)
+
+    def begin_writing(self, *_: object) -> None:
+        for epoch in self.contents.epochs:
+            self._recorded_epochs[epoch.number] = epoch.leader_epoch
+
+    def seal(self) -> FooterPlace:
+        self.is_sealed = True
+        return FooterPlace(0, 0, 0)
 
     def append(self, batches: Sequence[PendingBatch]) -> None:
         self._write()
@@ -61,21 +89,6 @@ class SimulatedSegment:
     def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
         return [self._batches[number][base_offset] for base_offset, _ in wanted]
 
-    def scan(self) -> Iterator[StoredBatch]:
-        for number, held in sorted(self._batches.items()):
-            for base_offset, data in sorted(held.items()):
-                yield StoredBatch(number, base_offset, len(data), read_header(data))
-
-    def scan_epochs(self) -> list[StoredEpoch]:
-        found = [
-            StoredEpoch(number, epoch, start)
-            for number, starts in sorted(self._epochs.items())
-            for epoch, start in sorted(starts.items())
-        ]
-        for epoch in found:
-            self._recorded_epochs[epoch.number] = epoch.leader_epoch
-        return found
-
     def reopened(self) -> "SimulatedSegment":
         """As another process finds it."""
         self.live_batches = 0
@@ -89,6 +102,7 @@ class SimulatedSegment:
         """Its contents stay."""
 
     def unlink(self) -> None:
+        self.is_unlinked = True
         self._on_unlink(self.id)
 
 
@@ -159,6 +173,11 @@ class SimulatedTable:
         self._write()
         self._segments.update(durable_by_id)
         self._last_segment_id = max(self._last_segment_id, *durable_by_id)
+
+    def record_footer(self, segment_id: int, _place: FooterPlace) -> None:
+        self._write()
+        if segment_id in self._segments:
+            self._segments[segment_id] = True
 
     def forget_segments(self, segment_ids: Iterable[int]) -> None:
         for segment_id in segment_ids:

@@ -19,8 +19,9 @@ from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
 from broker.log.producers import PartitionProducers
 from broker.log.record_batch import Batch
-from broker.log.recovery import RecoveredLog
-from broker.log.segment import Segment, StoredBatch
+from broker.log.recovered_log import RecoveredLog
+from broker.log.segment import Segment
+from broker.log.segment_contents import Run
 from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
 from broker.replication.partition.isr import IsrState
@@ -160,9 +161,9 @@ def _producer_check() -> list[Replacement]:
 
 def _recovered_producers() -> list[Replacement]:
     def add_alone(
-        self: RecoveredLog, batch: StoredBatch, segment: Segment, *, is_recent: bool
+        self: RecoveredLog, run: Run, contents: Any, segment: Segment, *, is_recent: bool
     ) -> None:
-        add(self, batch, segment, is_recent=False)
+        add(self, run, contents, segment, is_recent=False)
 
     add = RecoveredLog.add
     return [(RecoveredLog, "add", add_alone)]

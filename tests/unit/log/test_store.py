@@ -371,12 +371,11 @@ async def test_segments_without_their_table_are_refused(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.parametrize("name", ["store.mdb", "segment-0000000001.mdb"])
-async def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+async def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         store.create()
-    (tmp_path / name).write_bytes(b"not an LMDB file" * 1000)
-    with pytest.raises(KafkaError, match=name) as refused:
+    (tmp_path / "store.mdb").write_bytes(b"not an LMDB file" * 1000)
+    with pytest.raises(KafkaError, match=r"store\.mdb") as refused:
         async with opened(tmp_path):
             pass
     assert refused.value.code == errors_pb2.KAFKA_STORAGE_ERROR

@@ -1,0 +1,304 @@
+"""What a segment holds, in columns: where each batch lies, and what its header says about it.
+
+Sorted by partition number and base offset, so one partition's batches are a stretch of every
+column. Packed and followed by its CRC-32C, this is the *footer* of a sealed segment: one read
+instead of one per batch when the store opens. Numbers are in the byte order of the machine, as
+LMDB's own are.
+
+    footer   magic u32 | format u32 | segment id u64 | written at i64 ms | batches, epochs,
+             scattered chunks u32 | columns | crc u32 of all before
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import add, eq, sub
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from broker.log.record_batch import BatchHeader
+
+FORMAT: Final = 1
+CHUNK_BYTES: Final = (256 << 10) - 16
+"""n * 4096 - 16: LMDB puts 16 bytes before a value that fills pages of its own."""
+_CHUNK_STEP: Final = CHUNK_BYTES + 16
+"""From one chunk of a batch to the next, where LMDB found room for them side by side."""
+
+_MAGIC: Final = 0x51464F4F
+_HEAD: Final = struct.Struct("=IIQqIII")
+_CRC: Final = struct.Struct("=I")
+
+
+def footer_crc(footer: bytes) -> int:
+    """The checksum that a footer ends with."""
+    return int(_CRC.unpack(footer[-_CRC.size :])[0])
+
+
+class FooterDamaged(Exception):
+    """It is not the footer that was written."""
+
+
+class FooterPlace(NamedTuple):
+    """Where in its file a segment's footer is, and its checksum: of this footer, no older one."""
+
+    position: int
+    size: int
+    crc: int
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a segment. ``chunks``: where in the file each piece of it begins."""
+
+    number: int
+    base_offset: int
+    size: int
+    header: BatchHeader
+    chunks: Sequence[int] = (0,)
+
+
+class StoredEpoch(NamedTuple):
+    """Where an epoch begins in a partition."""
+
+    number: int
+    leader_epoch: int
+    start_offset: int
+
+
+class Sequenced(NamedTuple):
+    """A batch as its producer numbered it."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_offset_delta: int
+
+
+class Run(NamedTuple):
+    """The batches of one partition: a stretch of every column."""
+
+    number: int
+    first: int
+    end: int
+
+
+class SegmentContents:
+    """All batches of a segment. ``written_at_ms``: when the newest was, by the wall clock."""
+
+    def __init__(self, segment_id: int, written_at_ms: int) -> None:
+        self.segment_id = segment_id
+        self.written_at_ms = written_at_ms
+        self.numbers = array("I")
+        self.base_offsets = array("q")
+        self.sizes = array("I")
+        self.positions = array("Q")
+        """Of the first chunk; the others follow it directly, or are in ``_scattered``."""
+        self.last_offset_deltas = array("i")
+        self.max_timestamps = array("q")
+        self.leader_epochs = array("i")
+        self.producer_ids = array("q")
+        self.producer_epochs = array("h")
+        self.base_sequences = array("i")
+        self.attributes = array("h")
+        self.record_counts = array("i")
+        self.epochs: list[StoredEpoch] = []
+        self._scattered: dict[int, tuple[int, ...]] = {}
+        """By place in the columns: all chunks of a batch whose chunks do not lie side by side."""
+
+    @classmethod
+    def of(
+        cls,
+        segment_id: int,
+        written_at_ms: int,
+        batches: Iterable[StoredBatch],
+        epochs: Iterable[StoredEpoch],
+    ) -> "SegmentContents":
+        """From ``batches`` sorted by partition number and base offset."""
+        contents = cls(segment_id, written_at_ms)
+        for batch in batches:
+            contents._add(batch)
+        contents.epochs = list(epochs)
+        return contents
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def last_offset(self, place: int) -> int:
+        """Of the batch at ``place`` in the columns."""
+        return self.base_offsets[place] + self.last_offset_deltas[place]
+
+    def is_contiguous(self, first: int, end: int) -> bool:
+        """Whether each batch of a stretch of one partition begins where the one before it ends."""
+        bases = self.base_offsets
+        steps = map(sub, bases[first + 1 : end], bases[first:end])
+        return all(map(eq, steps, map(add, self.last_offset_deltas[first:end], repeat(1))))
+
+    def sequence(self, place: int) -> Sequenced:
+        """What the batch at ``place`` says of its producer."""
+        return Sequenced(
+            self.producer_ids[place],
+            self.producer_epochs[place],
+            self.base_sequences[place],
+            self.last_offset_deltas[place],
+        )
+
+    def runs(self) -> Iterator[Run]:
+        """Each partition's batches."""
+        first = 0
+        while first < len(self.numbers):
+            number = self.numbers[first]
+            end = bisect_right(self.numbers, number, first)
+            yield Run(number, first, end)
+            first = end
+
+    def run_of(self, number: int) -> Run:
+        """One partition's batches, perhaps none."""
+        first = bisect_left(self.numbers, number)
+        return Run(number, first, bisect_right(self.numbers, number, first))
+
+    def place_of(self, number: int, base_offset: int) -> int:
+        """The place in the columns of the batch that begins there; -1: there is none."""
+        run = self.run_of(number)
+        place = bisect_left(self.base_offsets, base_offset, run.first, run.end)
+        if place == run.end or self.base_offsets[place] != base_offset:
+            return -1
+        return place
+
+    def chunks(self, place: int) -> list[tuple[int, int]]:
+        """(position, size) of each piece of a batch in the file."""
+        size, position = self.sizes[place], self.positions[place]
+        if size <= CHUNK_BYTES:
+            return [(position, size)]
+        starts = self._scattered.get(place) or range(
+            position, position + _chunk_count(size) * _CHUNK_STEP, _CHUNK_STEP
+        )
+        return [
+            (start, min(CHUNK_BYTES, size - chunk * CHUNK_BYTES))
+            for chunk, start in enumerate(starts)
+        ]
+
+    def pack(self) -> bytes:
+        """The footer."""
+        scattered = array("Q")
+        for place, chunks in self._scattered.items():
+            scattered.append(place)
+            scattered.extend(chunks)
+        pieces = [
+            _HEAD.pack(
+                _MAGIC,
+                FORMAT,
+                self.segment_id,
+                self.written_at_ms,
+                len(self),
+                len(self.epochs),
+                len(scattered),
+            ),
+            *(column.tobytes() for column in self._columns()),
+            *(column.tobytes() for column in self._epoch_columns()),
+            scattered.tobytes(),
+        ]
+        packed = b"".join(pieces)
+        return packed + _CRC.pack(crc32c(packed))
+
+    @classmethod
+    def unpack(cls, footer: bytes, segment_id: int, crc: int) -> "SegmentContents":
+        """What ``pack`` gave; ``crc`` is the one it had.
+
+        Raises:
+            FooterDamaged: it is not that, or of another segment or format.
+        """
+        if len(footer) < _HEAD.size + _CRC.size:
+            raise FooterDamaged(f"{len(footer)} bytes of it are left")
+        body = memoryview(footer)[: -_CRC.size]
+        if (found := crc32c(body)) != footer_crc(footer) or found != crc:
+            raise FooterDamaged(f"its checksum is {found:#010x}, expected is {crc:#010x}")
+        magic, version, stored_id, written_at_ms, batches, epochs, scattered = _HEAD.unpack_from(
+            body
+        )
+        if (magic, version, stored_id) != (_MAGIC, FORMAT, segment_id):
+            raise FooterDamaged(
+                f"it is of segment {stored_id}, format {version}; expected {segment_id}, {FORMAT}"
+            )
+        contents = cls(segment_id, written_at_ms)
+        rest = body[_HEAD.size :]
+        for column in contents._columns():
+            rest = _fill(column, rest, batches)
+        epoch_columns = contents._epoch_columns()
+        for column in epoch_columns:
+            rest = _fill(column, rest, epochs)
+        contents.epochs = [StoredEpoch(*one) for one in zip(*epoch_columns, strict=True)]
+        chunks = array("Q")
+        rest = _fill(chunks, rest, scattered)
+        contents._scattered = _unpacked_chunks(chunks, contents.sizes)
+        if rest:
+            raise FooterDamaged(f"{len(rest)} bytes follow it")
+        return contents
+
+    def _columns(self) -> tuple["array[int]", ...]:
+        return (
+            self.numbers,
+            self.base_offsets,
+            self.sizes,
+            self.positions,
+            self.last_offset_deltas,
+            self.max_timestamps,
+            self.leader_epochs,
+            self.producer_ids,
+            self.producer_epochs,
+            self.base_sequences,
+            self.attributes,
+            self.record_counts,
+        )
+
+    def _epoch_columns(self) -> tuple["array[int]", "array[int]", "array[int]"]:
+        """Partition numbers, epochs and start offsets."""
+        numbers, epochs, starts = array("I"), array("I"), array("Q")
+        for number, epoch, start_offset in self.epochs:
+            numbers.append(number)
+            epochs.append(epoch)
+            starts.append(start_offset)
+        return numbers, epochs, starts
+
+    def _add(self, batch: StoredBatch) -> None:
+        header, chunks = batch.header, batch.chunks
+        place, position = len(self), chunks[0]
+        if any(at != position + chunk * _CHUNK_STEP for chunk, at in enumerate(chunks)):
+            self._scattered[place] = tuple(chunks)
+        self.numbers.append(batch.number)
+        self.base_offsets.append(batch.base_offset)
+        self.sizes.append(batch.size)
+        self.positions.append(position)
+        self.last_offset_deltas.append(header.last_offset_delta)
+        self.max_timestamps.append(header.max_timestamp)
+        self.leader_epochs.append(header.leader_epoch)
+        self.producer_ids.append(header.producer_id)
+        self.producer_epochs.append(header.producer_epoch)
+        self.base_sequences.append(header.base_sequence)
+        self.attributes.append(header.attributes)
+        self.record_counts.append(header.record_count)
+
+
+def _chunk_count(size: int) -> int:
+    return -(-size // CHUNK_BYTES)
+
+
+def _fill(column: "array[int]", packed: memoryview, count: int) -> memoryview:
+    """Read ``count`` numbers; returns what follows them."""
+    size = count * column.itemsize
+    if size > len(packed):
+        raise FooterDamaged(f"{len(packed)} bytes are left where {size} belong")
+    column.frombytes(packed[:size])
+    return packed[size:]
+
+
+def _unpacked_chunks(packed: "array[int]", sizes: "array[int]") -> dict[int, tuple[int, ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    at = 0
+    while at < len(packed):
+        place = packed[at]
+        end = at + 1 + _chunk_count(sizes[place])
+        found[place] = tuple(packed[at + 1 : end])
+        at = end
+    return found

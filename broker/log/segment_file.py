@@ -1,0 +1,272 @@
+"""A segment file read by ``pread``, without mapping it: found out what is in it, and its batches.
+
+Damage shows as an error and never as a signal, cold pages come at the disk's speed, and no memory
+is held by what was read. Used by several threads; ``close`` waits for nobody: the descriptor goes
+with the last read that uses it.
+"""
+
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from broker.errors import KafkaError
+from broker.log.damage import DamagedBatch, DamagedSegment
+from broker.log.record_batch import HEADER_BYTES, read_header
+from broker.log.segment_contents import (
+    CHUNK_BYTES,
+    FooterPlace,
+    SegmentContents,
+    StoredBatch,
+    StoredEpoch,
+)
+from broker.log.segment_keys import (
+    EPOCHS,
+    FORMAT,
+    IDENTITY_KEY,
+    IDENTITY_VALUE,
+    KEY,
+    LAST_NUMBER,
+    OFFSET,
+)
+from broker.log.segment_pages import (
+    PAGE_HEADER_BYTES,
+    PagesDamaged,
+    Root,
+    Value,
+    check_overflow,
+    read_root,
+    walk,
+)
+from broker.log.stored_batches import header_problem, verify
+from quorate_proto.v1 import errors_pb2
+
+_BRIDGED_BYTES: Final = 16 << 10
+"""Bytes between two batches that are read along: cheaper than another call."""
+
+Stored = tuple[int, int, list[Value]]
+"""Partition number, base offset and pieces of a batch."""
+OnDamaged = Callable[[DamagedBatch], None]
+
+
+class SegmentFile:
+    """The file, open for reading."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._users = 1
+        """The one who opened it, and every read that goes on."""
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Nothing is read from now on; what is being read goes on."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            self._release()
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    @property
+    def modified_at_ms(self) -> int:
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """That many bytes, fewer only at the end of the file."""
+        with self._used() as descriptor:
+            data = os.pread(descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        return data
+
+    def sync(self) -> None:
+        """Make all of it durable, whoever wrote it."""
+        with self._used() as descriptor:
+            os.fsync(descriptor)
+
+    def read_soon(self) -> None:
+        """Have the system read all of it ahead."""
+        with self._used() as descriptor:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+
+    def root(self) -> Root:
+        """LMDB's newest commit.
+
+        Raises:
+            DamagedSegment: there is none.
+        """
+        try:
+            return read_root(self.read_at, self.size_bytes)
+        except PagesDamaged as error:
+            raise DamagedSegment(self.path, str(error)) from error
+
+    def footer(self, place: FooterPlace, segment_id: int) -> SegmentContents:
+        """The contents as the footer has them.
+
+        Raises:
+            FooterDamaged: it is not there, or not the one that was written.
+        """
+        return SegmentContents.unpack(
+            self.read_at(place.position, place.size), segment_id, place.crc
+        )
+
+    def scan(self, segment_id: int, on_damaged: OnDamaged) -> SegmentContents:
+        """The contents by LMDB's pages and each batch's header; wrong batches are left out.
+
+        Raises:
+            DamagedSegment: its pages are damaged, or it is not a segment.
+            KafkaError: KAFKA_STORAGE_ERROR; it is of another format, or another segment.
+        """
+        root, stored, epochs = self._walk(segment_id)
+        batches: list[StoredBatch] = []
+        for number, base_offset, values in stored:
+            try:
+                batches.append(self._stored_batch(root, number, base_offset, values))
+            except DamagedBatch as damaged:
+                on_damaged(damaged)
+        return SegmentContents.of(segment_id, self.modified_at_ms, batches, epochs)
+
+    def stored(self, segment_id: int) -> list[Stored]:
+        """Every batch by LMDB's pages: partition number, base offset, pieces. Reads none of them.
+
+        Raises: as ``scan``.
+        """
+        return self._walk(segment_id)[1]
+
+    def value(self, value: Value) -> bytes:
+        """The bytes of a value."""
+        return self.read_at(value.position, value.size)
+
+    def read_batches(
+        self, contents: SegmentContents, number: int, wanted: Sequence[tuple[int, int]]
+    ) -> list[memoryview]:
+        """The batches ``wanted``, (base offset, size) each, chunk by chunk, each verified.
+
+        Raises:
+            DamagedBatch: one is missing, or not what was written.
+        """
+        chunks: list[tuple[int, int]] = []
+        for base_offset, size in wanted:
+            place = contents.place_of(number, base_offset)
+            if place < 0 or contents.sizes[place] != size:
+                raise DamagedBatch(self.path, number, base_offset, "it is not there")
+            chunks += contents.chunks(place)
+        try:
+            pieces = self._read_chunks(chunks)
+        except OSError as error:
+            raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
+        verify(self.path, number, wanted, pieces, CHUNK_BYTES)
+        return pieces
+
+    def _walk(self, segment_id: int) -> tuple[Root, list[Stored], list[StoredEpoch]]:
+        """All keys: the batches and the epochs, once it is sure that it is this segment."""
+        root = self.root()
+        batches: list[Stored] = []
+        epochs: list[StoredEpoch] = []
+        is_identified = False
+        try:
+            for number, base_offset, values in _grouped(walk(self.read_at, root)):
+                if number <= LAST_NUMBER:
+                    batches.append((number, base_offset, values))
+                elif number == EPOCHS:
+                    (start,) = OFFSET.unpack(self.value(values[0]))
+                    epochs.append(StoredEpoch(base_offset >> 32, base_offset & 0xFFFF_FFFF, start))
+                elif values[0].key == IDENTITY_KEY:
+                    self._check_identity(self.value(values[0]), segment_id)
+                    is_identified = True
+        except (PagesDamaged, struct.error) as error:
+            raise DamagedSegment(self.path, str(error)) from error
+        if not is_identified:
+            raise DamagedSegment(self.path, "it does not say which segment it is")
+        return root, batches, epochs
+
+    def _read_chunks(self, chunks: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Pieces of the file; neighbours by one call."""
+        pieces: list[memoryview] = []
+        first = 0
+        while first < len(chunks):
+            start, size = chunks[first]
+            end, beyond = start + size, first + 1
+            while beyond < len(chunks) and 0 <= chunks[beyond][0] - end <= _BRIDGED_BYTES:
+                end = sum(chunks[beyond])
+                beyond += 1
+            view = memoryview(self.read_at(start, end - start))
+            pieces += [view[at - start : at - start + size] for at, size in chunks[first:beyond]]
+            first = beyond
+        return pieces
+
+    def _stored_batch(
+        self, root: Root, number: int, base_offset: int, values: Sequence[Value]
+    ) -> StoredBatch:
+        """What a batch's header says, once it agrees with its key and its pages.
+
+        Raises:
+            DamagedBatch: it does not.
+        """
+        for value in values:
+            is_overflowing = value.position % root.page_bytes == PAGE_HEADER_BYTES
+            before = self.read_at(value.position - PAGE_HEADER_BYTES, PAGE_HEADER_BYTES)
+            if is_overflowing and not check_overflow(
+                before, value.position, value.size, root.page_bytes
+            ):
+                raise DamagedBatch(self.path, number, base_offset, "its pages are others'")
+        size = sum(value.size for value in values)
+        start = self.read_at(values[0].position, min(size, HEADER_BYTES))
+        problem = header_problem(start, base_offset, size)
+        if problem:
+            raise DamagedBatch(self.path, number, base_offset, problem)
+        chunks = [value.position for value in values]
+        return StoredBatch(number, base_offset, size, read_header(start), chunks)
+
+    def _check_identity(self, stored: bytes, segment_id: int) -> None:
+        version, stored_id = IDENTITY_VALUE.unpack(stored)
+        if (version, stored_id) != (FORMAT, segment_id):
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"log segment {self.path}: format {version}, segment {stored_id}; expected "
+                f"{FORMAT}, {segment_id}: put the right file there, or start the release that "
+                "wrote it",
+            )
+
+    @contextmanager
+    def _used(self) -> Iterator[int]:
+        with self._lock:
+            if self._is_closed:
+                raise OSError(f"log segment {self.path} is closed")
+            self._users += 1
+        try:
+            yield self._descriptor
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
+            os.close(self._descriptor)
+
+
+def _grouped(values: Iterator[Value]) -> Iterator[Stored]:
+    """(partition number, base offset, its pieces) of each batch, by key."""
+    of = (-1, -1)
+    pieces: list[Value] = []
+    for value in values:
+        number, base_offset, _ = KEY.unpack(value.key)
+        if of != (number, base_offset):
+            if pieces:
+                yield (*of, pieces)
+            of, pieces = (number, base_offset), []
+        pieces.append(value)
+    if pieces:
+        yield (*of, pieces)

@@ -1,0 +1,330 @@
+"""Sealed segments: footers, reading without LMDB, and damage that is found instead of served."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from broker.errors import KafkaError
+from broker.log.damage import DamagedBatch, DamagedSegment
+from broker.log.segment import Segment
+from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
+from broker.log.segment_file import OnDamaged, SegmentFile
+from broker.log.segment_keys import KEY
+from broker.log.segment_pages import Root, walk
+from broker.log.table import StoreTable
+from broker.log.work import PendingBatch
+from metadata_log.types import LeaderEpoch
+from quorate_proto.v1 import errors_pb2
+from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
+
+SEGMENT_BYTES = 256 << 10
+SIZES = [70, 1000, 3000, 20_000, (256 << 10) - 77, (256 << 10) - 76, 700_000]
+"""Values inside LMDB's pages, in pages of their own, and in several chunks."""
+
+
+def pending(number: int, base_offset: int, size: int) -> PendingBatch:
+    data = batch(1, size, base_offset=base_offset, seed=base_offset + number)
+    return PendingBatch(number, base_offset, base_offset, data, LeaderEpoch(3), 0)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Segment:
+    return Segment.create(tmp_path, 7, "sync", 16 << 20)
+
+
+def fill(segment: Segment, batches: int = 60) -> list[PendingBatch]:
+    """Batches of all sizes for a few partitions, in random order of partitions."""
+    chosen = random.Random(1)
+    ends = [0, 0, 0]
+    written = []
+    for _ in range(batches):
+        number = chosen.randrange(3)
+        written.append(pending(number, ends[number], chosen.choice(SIZES)))
+        ends[number] += 1
+    for first in range(0, batches, 4):
+        segment.append(written[first : first + 4])
+    return written
+
+
+def check(segment: Segment, written: list[PendingBatch]) -> None:
+    for one in written:
+        chunks = segment.read(one.number, [(one.base_offset, one.size)])
+        assert b"".join(chunks) == one.records
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_pages_are_read_as_lmdb_reads_them(segment: Segment) -> None:
+    fill(segment, 400)
+    segment.close()
+    file = SegmentFile(segment.path)
+    found = [(one.key, file.value(one)) for one in walk(file.read_at, file.root())]
+    file.close()
+    with (
+        lmdb.open(str(segment.path), subdir=False, readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
+        assert found == list(transaction.cursor())
+
+
+def test_a_sealed_segment_is_read_as_before_and_lmdb_lets_go_of_it(segment: Segment) -> None:
+    written = fill(segment)
+    check(segment, written)
+    segment.seal()
+    check(segment, written)
+    assert not segment.path.with_name(segment.path.name + "-lock").exists()
+    maps = Path("/proc/self/maps").read_text(encoding="ascii")
+    assert str(segment.path) not in maps
+    segment.close()
+
+
+def test_neighbours_come_in_one_piece_of_the_file(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pending(0, offset, 60_000) for offset in range(10)]
+    segment.append(batches)
+    segment.seal()
+    reads: list[int] = []
+    read_at = SegmentFile.read_at
+
+    def counted(self: SegmentFile, position: int, size: int) -> bytes:
+        reads.append(size)
+        return read_at(self, position, size)
+
+    monkeypatch.setattr(SegmentFile, "read_at", counted)
+    chunks = segment.read(0, [(one.base_offset, one.size) for one in batches])
+    assert b"".join(chunks) == b"".join(one.records for one in batches)
+    assert len(reads) == 1
+    segment.close()
+
+
+def test_chunks_that_do_not_lie_side_by_side_are_found(segment: Segment) -> None:
+    holes = [pending(1, offset, 280_000) for offset in range(8)]
+    for one in holes:
+        segment.append([one])
+    kept = [pending(0, 0, 1000)]
+    segment.append(kept)
+    segment.delete_from([(1, 0)])
+    scattered = [pending(2, offset, 700_000) for offset in range(4)]
+    for one in scattered:
+        segment.append([one])
+    place = segment.seal()
+    assert segment.contents is not None
+    assert segment.contents._scattered, "the test is about them"
+    check(segment, [*kept, *scattered])
+    segment.close()
+    again = Segment.open(segment.path, place)
+    assert again.is_sealed
+    check(again, [*kept, *scattered])
+    again.close()
+
+
+def test_a_footer_is_believed_only_if_all_of_it_is_right(segment: Segment) -> None:
+    fill(segment)
+    segment.seal()
+    assert segment.contents is not None
+    packed = segment.contents.pack()
+    crc = footer_crc(packed)
+    assert SegmentContents.unpack(packed, 7, crc).pack() == packed
+    for at in range(0, len(packed), 7):
+        wrong = bytearray(packed)
+        wrong[at] ^= 0x01
+        with pytest.raises(FooterDamaged):
+            SegmentContents.unpack(bytes(wrong), 7, crc)
+    for wrong_bytes in (b"", packed[:-1], packed + b"x"):
+        with pytest.raises(FooterDamaged):
+            SegmentContents.unpack(wrong_bytes, 7, crc)
+    with pytest.raises(FooterDamaged, match="segment 7"):
+        SegmentContents.unpack(packed, 8, crc)
+    with pytest.raises(FooterDamaged, match="expected"):
+        SegmentContents.unpack(packed, 7, crc ^ 1)
+    segment.close()
+
+
+def test_a_wrong_footer_is_replaced_by_a_look_at_the_pages(segment: Segment) -> None:
+    written = fill(segment)
+    place = segment.seal()
+    segment.close()
+    flip(segment.path, place.position + 100)
+    again = Segment.open(segment.path, place)
+    was_sealed = again.is_sealed
+    check(again, written)
+    place = again.seal()
+    check(again, written)
+    again.close()
+    third = Segment.open(segment.path, place)
+    assert (was_sealed, third.is_sealed) == (False, True)
+    third.close()
+
+
+def test_lmdb_still_takes_a_file_with_a_footer(segment: Segment) -> None:
+    """What an older release opens it with."""
+    written = fill(segment)
+    segment.seal()
+    segment.close()
+    with (
+        lmdb.open(str(segment.path), subdir=False, readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
+        for one in written:
+            assert transaction.get(KEY.pack(one.number, one.base_offset, 0)) is not None
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_flipped_bit_is_never_served(segment: Segment, sealed: bool) -> None:
+    """Every part of a batch: base offset, header, records; read before it was sealed, and after."""
+    one = pending(2, 5, 20_000)
+    segment.append([one])
+    if sealed:
+        segment.seal()
+    where = segment.path.read_bytes().index(one.records)
+    for at in (0, 7, 8, 11, 16, 17, 21, 40, 61, 10_000, one.size - 1):
+        flip(segment.path, where + at)
+        with pytest.raises(DamagedBatch, match="number 2") as found:
+            segment.read(2, [(5, one.size)])
+        assert found.value.code == errors_pb2.KAFKA_STORAGE_ERROR
+        assert (found.value.base_offset, found.value.path) == (5, segment.path)
+        flip(segment.path, where + at)
+    check(segment, [one])
+    segment.close()
+
+
+def test_a_truncated_sealed_segment_answers_with_an_error_for_what_is_gone(
+    segment: Segment,
+) -> None:
+    written = [pending(0, offset, 60_000) for offset in range(20)]
+    segment.append(written)
+    segment.seal()
+    with segment.path.open("r+b") as file:
+        file.truncate(segment.path.stat().st_size // 2)
+    check(segment, written[:5])
+    with pytest.raises(DamagedBatch):
+        segment.read(0, [(19, written[19].size)])
+    segment.close()
+    with pytest.raises(DamagedSegment, match="truncated"):
+        Segment.open(segment.path)
+
+
+def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
+    """Whatever is wrong with LMDB's own pages: the batches are as they were, or it is said."""
+    written = fill(segment, 200)
+    root = segment._file.root()
+    segment.close()
+    sound = segment.path.read_bytes()
+    chosen = random.Random(2)
+    expected = {(one.number, one.base_offset): one.records for one in written}
+    noticed = 0
+    pages = [number for number in range(root.last_page + 1) if _is_tree(sound, root, number)]
+    for _ in range(300):
+        at = chosen.choice(pages) * root.page_bytes + chosen.randrange(root.page_bytes)
+        damaged = bytearray(sound)
+        damaged[at] ^= 1 << chosen.randrange(8)
+        segment.path.write_bytes(damaged)
+        told: list[DamagedBatch] = []
+        file = SegmentFile(segment.path)
+        try:
+            contents = file.scan(7, told.append)
+            for place, (number, base) in enumerate(
+                zip(contents.numbers, contents.base_offsets, strict=True)
+            ):
+                found = file.read_batches(contents, number, [(base, contents.sizes[place])])
+                assert b"".join(found) == expected[number, base]
+            noticed += bool(told)
+        except KafkaError:
+            noticed += 1
+        finally:
+            file.close()
+    assert noticed > 50
+
+
+def _is_tree(data: bytes, root: Root, number: int) -> bool:
+    """Roots, branches and leaves by their kind; overflow pages are the batches'."""
+    at = number * root.page_bytes
+    return data[at : at + 8] == number.to_bytes(8, "little") and data[at + 10] in (1, 2, 8)
+
+
+def test_reading_goes_on_while_a_segment_is_sealed(segment: Segment) -> None:
+    written = fill(segment, 100)
+
+    async def read_on() -> None:
+        sealing = asyncio.create_task(asyncio.to_thread(segment.seal))
+        while not sealing.done():
+            check(segment, written[:10])
+            await asyncio.sleep(0)
+        await sealing
+
+    asyncio.run(read_on())
+    check(segment, written)
+    segment.close()
+
+
+async def write(store: OpenStore, *, segments: int, topic: str = "t") -> None:
+    log = store.log(topic)
+    first = store.store.newest_segment.id
+    while store.store.newest_segment.id < first + segments:
+        log.append_as_leader(batch(5, 20_000, seed=log.log_end_offset), EPOCH)
+        await store.until_flushed(log)
+    await store.store.housekeeping.idle()
+
+
+async def test_sealed_segments_are_opened_by_their_footers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        store.create()
+        await write(store, segments=4)
+        complete = everything(store.log())
+        last = store.store.newest_segment.id
+    scanned: list[int] = []
+    scan = SegmentFile.scan
+
+    def noted(self: SegmentFile, segment_id: int, on_damaged: OnDamaged) -> SegmentContents:
+        scanned.append(segment_id)
+        return scan(self, segment_id, on_damaged)
+
+    monkeypatch.setattr(SegmentFile, "scan", noted)
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        assert everything(store.log()) == complete
+    assert set(scanned) <= {last, last + 1}
+
+
+async def test_segments_without_footers_get_them_at_the_start(tmp_path: Path) -> None:
+    """As after a crash right behind a roll, or in a folder of an older release."""
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        store.create()
+        await write(store, segments=3)
+        complete = everything(store.log())
+    table = StoreTable.open(tmp_path)
+    with table._environment.begin(table._segments, write=True) as transaction:
+        for key in list(transaction.cursor().iternext(values=False)):
+            transaction.put(key, b"\1")
+    assert table.footers() == {}
+    table.close()
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        assert everything(store.log()) == complete
+    table = StoreTable.open(tmp_path)
+    assert set(table.footers()) >= {1, 2, 3}
+    table.close()
+
+
+async def test_an_unreadable_segment_is_set_aside_and_counts_as_lost(tmp_path: Path) -> None:
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        store.create()
+        await write(store, segments=3)
+        complete = everything(store.log())
+    path = tmp_path / "segment-0000000002.mdb"
+    path.write_bytes(b"nothing of what was there" * 1000)
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        assert store.store.log_may_be_lost
+        found = everything(store.log())
+        assert 0 < len(found) < len(complete)
+        assert complete.startswith(found)
+    assert path.with_name(path.name + ".damaged").exists()
+    assert not path.exists()
