@@ -84,6 +84,10 @@ def broker_settings(
         yield from _set_in(image.config("broker", EVERY_BROKER), key, Source.EVERY_BROKER)
     if key.name in file.given:
         yield Setting(key.name, file[key], Source.FILE)
+    for other in key.coarser:
+        if other.key.name in file.given:
+            value = key.parse(other.in_finer_units(file[other.key]))
+            yield Setting(other.key.name, value, Source.FILE)
     if key.default is not None:
         yield Setting(key.name, key.default, Source.DEFAULT)
 

@@ -2,7 +2,15 @@
 
 from broker.config.replication import REPLICA_LAG_TIME_MAX_MS
 from broker.dynamic_config import LiveConfiguration
-from broker.topic_config import TOPIC_MAX_MESSAGE_BYTES, TOPIC_MIN_INSYNC_REPLICAS
+from broker.log import KEEP_ALL, Retention
+from broker.topic_config import (
+    TOPIC_CLEANUP_POLICY,
+    TOPIC_MAX_MESSAGE_BYTES,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_RETENTION_BYTES,
+    TOPIC_RETENTION_MS,
+)
+from metadata_log.configuration import list_items
 
 
 class LiveLimits:
@@ -19,3 +27,11 @@ class LiveLimits:
 
     def max_batch_bytes(self, topic: str) -> int:
         return self._live.of_topic(topic, TOPIC_MAX_MESSAGE_BYTES)
+
+    def retention(self, topic: str) -> Retention:
+        of_topic = self._live.of_topic
+        if "delete" not in list_items(of_topic(topic, TOPIC_CLEANUP_POLICY)):
+            return KEEP_ALL
+        return Retention(
+            of_topic(topic, TOPIC_RETENTION_MS), of_topic(topic, TOPIC_RETENTION_BYTES)
+        )

@@ -23,6 +23,7 @@ from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
 )
+from broker.config.retention import LOG_RETENTION_CHECK_INTERVAL_MS
 from broker.control.controlled_shutdown import request_controlled_shutdown
 from broker.control.forwarding import ControllerForwarder
 from broker.control.metadata_cache import MetadataCache
@@ -228,6 +229,7 @@ class BrokerNode:
                 fetch_wait_max_ms=config[REPLICA_FETCH_WAIT_MAX_MS],
                 fetch_response_max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
                 producer_check_interval_ms=config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
+                retention_check_interval_ms=config[LOG_RETENTION_CHECK_INTERVAL_MS],
             ),
             quorum=self._quorum,
             metadata=self._follower,
@@ -235,6 +237,7 @@ class BrokerNode:
             limits=self._limits,
             confirm_unassigned=self._confirm_unassigned,
             now_ms=self._surroundings.now_ms,
+            wall_clock_ms=self._surroundings.wall_clock_ms,
             open_channel=self._surroundings.open_channel,
             throttles=throttles(self._live),
         )

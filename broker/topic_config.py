@@ -2,6 +2,7 @@
 
 from typing import Any, Final, Generic, NamedTuple
 
+from broker.config.retention import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from broker.config.topics import (
     MESSAGE_MAX_BYTES,
     MIN_INSYNC_REPLICAS,
@@ -78,17 +79,29 @@ TOPIC_FOLLOWER_THROTTLED_REPLICAS: Final = _throttled(
     "follower", "Replicas whose data is throttled where it is taken: 0:1,0:2 or *."
 )
 
+TOPIC_CLEANUP_POLICY: Final = _always("cleanup.policy", "delete", "Records are never compacted.")
+TOPIC_RETENTION_BYTES: Final = _over(
+    "retention.bytes",
+    LOG_RETENTION_BYTES,
+    "Bytes of each partition beyond which the oldest are deleted; -1: no limit.",
+)
+TOPIC_RETENTION_MS: Final = _over(
+    "retention.ms",
+    LOG_RETENTION_MS,
+    "Age beyond which records are deleted; -1: kept forever.",
+)
+
 _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
     TOPIC_MAX_MESSAGE_BYTES,
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_FOLLOWER_THROTTLED_REPLICAS,
-    _always("cleanup.policy", "delete", "Records are never compacted."),
+    TOPIC_CLEANUP_POLICY,
     _always("compression.type", "producer", "Batches are stored as producers send them."),
     _always("message.timestamp.type", "CreateTime", "Records keep their producer's timestamps."),
-    _always("retention.bytes", -1, "Records are kept until they are deleted by hand."),
-    _always("retention.ms", -1, "Records are kept until they are deleted by hand."),
+    TOPIC_RETENTION_BYTES,
+    TOPIC_RETENTION_MS,
 )
 
 TOPIC_KEYS: Final = {topic_key.key.name: topic_key for topic_key in _KEYS}

@@ -51,6 +51,9 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
     """Items with commas between; single ones can be added and taken out."""
     sensitive: bool = False
     """A secret: never shown, never logged."""
+    coarser: tuple["CoarserKey", ...] = ()
+    """Other names for it, in larger units: what a file gives them holds where it lacks this one,
+    the first of them before the next."""
 
     @property
     def required(self) -> bool:
@@ -90,6 +93,16 @@ class ConfigKey(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False)
             return wanted(value)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{self._shown(value)}: must be {_KIND[wanted]}") from error
+
+
+class CoarserKey(msgspec.Struct, frozen=True):
+    """A key of whole numbers in a larger unit: ``factor`` of the finer one. -1 is -1 in both."""
+
+    key: ConfigKey[int]
+    factor: int
+
+    def in_finer_units(self, value: int) -> int:
+        return value if value < 0 else value * self.factor
 
 
 _KIND: dict[type, str] = {int: "a whole number", float: "a number", str: "text"}

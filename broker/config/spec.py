@@ -12,6 +12,7 @@ from broker.config import (
     node,
     producers,
     replication,
+    retention,
     topics,
 )
 from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
@@ -37,6 +38,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(controller),
         *declared(coordinator),
         *declared(log),
+        *declared(retention),
         *declared(producers),
         *declared(token_config),
         *declared(security),

@@ -3,9 +3,11 @@
 from broker.log.leader_epochs import EpochEnd, LeaderEpochHistory
 from broker.log.options import Appended, LogOptions, LogRead, Records
 from broker.log.partition_log import PartitionLog
+from broker.log.retention import KEEP_ALL, Retention
 from broker.log.store import LogStore
 
 __all__ = [
+    "KEEP_ALL",
     "Appended",
     "EpochEnd",
     "LeaderEpochHistory",
@@ -14,4 +16,5 @@ __all__ = [
     "LogStore",
     "PartitionLog",
     "Records",
+    "Retention",
 ]

@@ -16,7 +16,7 @@ from broker.log.housekeeping import Housekeeping
 from broker.log.options import LogOptions
 from broker.log.segment import Segment
 from broker.log.table import StoreTable
-from broker.log.work import Creation, Deletion, PendingBatch, Truncation, Work
+from broker.log.work import NO_SEGMENT, Creation, Deletion, PendingBatch, Truncation, Work
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,9 @@ class Journal:
 
     def _truncate(self, truncations: Sequence[Truncation]) -> None:
         """Newest batches first: a crash in between leaves a shorter log, never one with a hole."""
-        self.active.delete_from([(work.number, work.offset) for work in truncations])
+        cut = [(t.number, t.offset) for t in truncations if t.lowest_segment_id != NO_SEGMENT]
+        if cut:
+            self.active.delete_from(cut)
         self._table.record_truncations(truncations, self.active.id - 1)
 
     def _delete(self, numbers: Sequence[int]) -> None:

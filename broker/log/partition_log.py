@@ -16,9 +16,10 @@ from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
 from broker.log.producers import Original, PartitionProducers
 from broker.log.record_batch import Batch, patched
+from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.segment import Segment
 from broker.log.timestamps import first_record_at
-from broker.log.work import PartitionRow, PendingBatch, Truncation
+from broker.log.work import NO_SEGMENT, PartitionRow, PendingBatch, Truncation
 from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -29,9 +30,6 @@ _SMALL_CHUNK_BYTES = 4096
 Forgotten = Sequence[tuple[Segment, int]]
 """How many flushed batches of each segment a log no longer has."""
 
-
-_NO_SEGMENT: Final = 2**63
-"""Beyond every segment: no batch is voided."""
 
 _NO_OFFSET: Final = 2**63
 """Beyond every offset."""
@@ -249,11 +247,27 @@ class PartitionLog:
         moved = Truncation(
             self.number,
             self.log_end_offset,
-            _NO_SEGMENT,
+            NO_SEGMENT,
             log_start_offset=offset,
             producers=self.producers.pack_before(offset),
         )
         await self._writer.submit_truncation(moved, forgotten)
+
+    def retained_from(
+        self, committed_offset: int, retention: Retention, now_ms: int, times: SegmentTimes
+    ) -> int:
+        """Where the log is to begin, as ``retention`` has it: ``start_at`` takes it there.
+
+        At or below ``committed_offset`` and what is flushed. ``now_ms``: wall clock; ``times``: of
+        the store's segments.
+        """
+        if retention.is_for_ever:
+            return self.log_start_offset
+        index = self._index
+        deletable = min(committed_offset, self.flushed_offset)
+        limit = index.whole_batches_below(deletable, self.log_end_offset)
+        gone = batches_to_delete(index, limit, retention, now_ms, times)
+        return max(self.log_start_offset, self._next_offset(gone - 1) if gone else 0)
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         """(offset, timestamp in ms) of the first record at or after ``timestamp_ms``.

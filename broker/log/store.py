@@ -24,6 +24,7 @@ from broker.log.options import LogOptions
 from broker.log.partition_log import Forgotten, PartitionLog
 from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
+from broker.log.retention import SegmentTimes, segment_times
 from broker.log.segment import Segment
 from broker.log.table import Run
 from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
@@ -208,6 +209,10 @@ class LogStore:
                 known[found.number] = offset
         if self.failure is None:
             self._high_watermarks.update(known)
+
+    def segment_times(self) -> SegmentTimes:
+        """When segments were last written, for ``PartitionLog.retained_from``."""
+        return segment_times(self._segments)
 
     def loss_handled(self) -> None:
         """The controller has taken this broker out of every ISR: what it holds counts (rule 8)."""

@@ -1,6 +1,6 @@
 """What the event loop asks of the log's writer. Done in the order asked; equal kinds in groups."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -70,12 +70,17 @@ class Deletion(NamedTuple):
     numbers: tuple[int, ...]
 
 
+NO_SEGMENT: Final = 2**63
+"""Beyond every segment: none holds a batch that a truncation voids."""
+
+
 class Truncation(NamedTuple):
     """Void the batches of a partition that begin at or beyond ``offset``.
 
     ``lowest_segment_id``: the oldest segment that may hold one, so that a sealed one is voided by
-    a rule in the table. ``log_start_offset``: the log starts there from now on; None: where it did.
-    ``producers``: what is known of producers from batches before it (``producers.pack_before``).
+    a rule in the table; ``NO_SEGMENT``: the start of the log moves, and that is all.
+    ``log_start_offset``: the log starts there from now on; None: where it did. ``producers``: what
+    is known of producers from batches before it (``producers.pack_before``).
     """
 
     number: int

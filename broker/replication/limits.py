@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.log import KEEP_ALL, Retention
+
 
 class Limits(Protocol):
     """As they are now; ``live_limits.LiveLimits`` is the real one."""
@@ -12,6 +14,10 @@ class Limits(Protocol):
 
     def min_insync_replicas(self, topic: str) -> int:
         """Of the topic, or the broker's."""
+
+    def retention(self, topic: str) -> Retention:
+        """What is kept of each of the topic's partitions; all, unless ``cleanup.policy`` has
+        ``delete``."""
 
     def max_batch_bytes(self, topic: str) -> int:
         """``max.message.bytes`` of the topic, or the broker's ``message.max.bytes``."""
@@ -24,6 +30,7 @@ class FixedLimits:
     lag_time: int = 30_000
     min_insync: int = 1
     batch_bytes: int = 8 << 20
+    kept: Retention = KEEP_ALL
 
     def lag_time_max_ms(self) -> int:
         return self.lag_time
@@ -33,3 +40,6 @@ class FixedLimits:
 
     def max_batch_bytes(self, topic: str) -> int:
         return self.batch_bytes
+
+    def retention(self, topic: str) -> Retention:
+        return self.kept

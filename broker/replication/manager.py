@@ -29,6 +29,7 @@ from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
 from broker.replication.limits import Limits
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import Producing
+from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
 from metadata_log.image import Image
@@ -48,6 +49,7 @@ class ReplicationOptions:
     fetch_response_max_bytes: int = 2 << 20
     checkpoint_interval_ms: int = 5_000
     producer_check_interval_ms: int = 600_000
+    retention_check_interval_ms: int = 300_000
 
 
 class ReplicaManager:
@@ -69,10 +71,12 @@ class ReplicaManager:
         limits: Limits,
         confirm_unassigned: ConfirmUnassigned,
         now_ms: Callable[[], int],
+        wall_clock_ms: Callable[[], int],
         open_channel: Callable[[Peer], grpc.aio.Channel],
         throttles: Throttles | None = None,
     ) -> None:
-        """``now_ms``: a monotonic clock. ``broker_epoch``: None until registered.
+        """``now_ms``: a monotonic clock; ``wall_clock_ms``: the one that records have their
+        timestamps by, since the epoch. ``broker_epoch``: None until registered.
 
         ``open_channel``: to a leader; closed by its fetcher.
         """
@@ -98,6 +102,7 @@ class ReplicaManager:
         self._producing = Producing(self.table)
         self._consuming = Consuming(self.table)
         self._deleting = Deleting(self.table)
+        self._retaining = Retaining(self.table, limits, wall_clock_ms)
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life ------------------------------------------------------------------------------------
@@ -109,6 +114,7 @@ class ReplicaManager:
         self._spawn("isr-tick", self._tick_for_ever())
         self._spawn("high-watermark-checkpoint", self._checkpoint_for_ever())
         self._spawn("producer-expiration", self._expire_producers_for_ever())
+        self._spawn("retention", self._retain_for_ever())
 
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
         """Start the replicas that the image assigns to this broker, and check strays (C10).
@@ -229,6 +235,14 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(self.options.producer_check_interval_ms / 1000)
             await self.table.store.expire_producers(self.table.now_ms())
+
+    async def _retain_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.retention_check_interval_ms / 1000)
+            try:
+                await self._retaining.run()
+            except Exception:
+                log.exception("deleting old records failed; the next round tries again")
 
     def _checkpoint(self) -> None:
         changed = self.table.changed_high_watermarks()

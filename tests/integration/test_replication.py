@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import Appended, LogRead, Records
+from broker.log import Appended, LogRead, Records, Retention
 from broker.replication.api import DeleteWant, ProduceEntry
 from broker.replication.partition.effects import Role
 from metadata_log.types import TopicPartition
@@ -293,6 +293,31 @@ async def test_d3_deleted_records_are_gone_from_every_replica(cluster: ReplicaCl
     assert cluster.nodes[3].hosted("orders").log.log_start_offset == 15
     await cluster.tell("orders", to=[3])
     await cluster.settled("orders", 1, 2, 3)
+
+
+async def test_d3_followers_begin_where_retention_took_their_leader(tmp_path: Path) -> None:
+    record = batch("x" * 1000)
+    cluster = ReplicaCluster(tmp_path, kept=Retention(bytes=3 * len(record)))
+    await cluster.start(1, 2, 3)
+    try:
+        await cluster.create_topic("orders", (1, 2, 3))
+        await cluster.nodes[1].produce("orders", *([record] * 20))
+
+        def starts() -> set[int]:
+            return {node.hosted("orders").log.log_start_offset for node in cluster.nodes.values()}
+
+        await eventually(lambda: starts() == {17})
+        await cluster.stop(1)
+        await cluster.elect("orders", 2, isr=(2, 3))
+        (produced,) = await cluster.nodes[2].produce("orders", record)
+        assert (produced.base_offset, produced.log_start_offset) == (20, 17)
+        await eventually(lambda: cluster.nodes[3].hosted("orders").log.log_start_offset == 18)
+        await cluster.start(1)
+        await cluster.tell("orders", to=[1])
+        await cluster.settled("orders", 1, 2, 3)
+        await eventually(lambda: starts() == {18})
+    finally:
+        await cluster.close()
 
 
 async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_does(

@@ -22,7 +22,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with running_cluster(brokers=2) as running:
+    with running_cluster(brokers=2, log_retention_ms=-1) as running:
         yield running
 
 

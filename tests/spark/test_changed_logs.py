@@ -96,7 +96,7 @@ def all_of(start: int = 0, end: int = RECORDS, partitions: Sequence[int] = (0, 1
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with running_cluster(brokers=1) as running:
+    with running_cluster(brokers=1, log_retention_ms=-1) as running:
         yield running
 
 

@@ -63,7 +63,7 @@ def uneven(total: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with running_cluster(brokers=2) as running:
+    with running_cluster(brokers=2, log_retention_ms=-1) as running:
         yield running
 
 

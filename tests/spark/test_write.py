@@ -20,7 +20,7 @@ TIME = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with running_cluster() as running:
+    with running_cluster(log_retention_ms=-1) as running:
         yield running
 
 

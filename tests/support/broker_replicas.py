@@ -53,6 +53,7 @@ class BrokerReplicas:
         confirm_unassigned: ConfirmUnassigned | None = None,
     ) -> None:
         self.now_ms = 0
+        self.wall_clock_ms = 0
         self.quorum = LocalQuorum()
         self.client = self.quorum.client("broker 1")
         self.unassigned: set[TopicIdPartition] = set()
@@ -68,6 +69,7 @@ class BrokerReplicas:
             limits=self.limits,
             confirm_unassigned=confirm_unassigned or self._those_unassigned,
             now_ms=lambda: self.now_ms,
+            wall_clock_ms=lambda: self.wall_clock_ms,
             open_channel=open_channel,
         )
         self.store = MemoryLogStore(cast("Any", self.manager.on_flushed))

@@ -5,11 +5,16 @@ producer hears of it, is up to the test.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import cast
 
 from broker.errors import KafkaError
 from broker.log import Appended, LeaderEpochHistory, LogRead, Records
+from broker.log.batch_index import BatchIndex
 from broker.log.producers import PartitionProducers
-from broker.log.record_batch import iterate_batches, patched
+from broker.log.record_batch import iterate_batches, patched, read_header
+from broker.log.retention import Retention, SegmentTimes, batches_to_delete
+from broker.log.segment import Segment
 from metadata_log.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -89,6 +94,17 @@ class MemoryLog:
         self.batches = [each for each in self.batches if each[1] >= self.log_start_offset]
         self.leader_epochs.truncate_from_start(self.log_start_offset)
 
+    def retained_from(
+        self, committed_offset: int, retention: Retention, now_ms: int, times: SegmentTimes
+    ) -> int:
+        index = BatchIndex()
+        for base, _, data in self.batches:
+            index.append(base, len(data), read_header(data).max_timestamp)
+            index.place(base, cast("Segment", SimpleNamespace(id=1)))
+        limit = sum(last < committed_offset for _, last, _ in self.batches)
+        gone = batches_to_delete(index, limit, retention, now_ms, times)
+        return self.batches[gone - 1][1] + 1 if gone else self.log_start_offset
+
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         return (self.log_start_offset, timestamp_ms) if self.batches else None
 
@@ -121,6 +137,9 @@ class MemoryLogStore:
 
     async def expire_producers(self, now_ms: int) -> None:
         self.producer_checks.append(now_ms)
+
+    def segment_times(self) -> SegmentTimes:
+        return {}
 
     async def wait_for_room(self) -> None:
         """There is always room."""

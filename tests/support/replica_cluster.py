@@ -12,7 +12,7 @@ import grpc.aio
 
 from broker.control.metadata_cache import MetadataCache
 from broker.grpc_options import GRPC_OPTIONS
-from broker.log import LogOptions, LogStore
+from broker.log import KEEP_ALL, LogOptions, LogStore, Retention
 from broker.log.options import Flush
 from broker.metadata_follower import MetadataFollower
 from broker.peers import open_channel
@@ -102,6 +102,7 @@ class ReplicaNode:
             limits=limits,
             confirm_unassigned=self._confirm_unassigned,
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
+            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             open_channel=open_channel,
         )
         self._flush: Flush = flush
@@ -221,13 +222,17 @@ class ReplicaCluster:
         flush: Flush = "os",
         lag_time_max_ms: int = 30_000,
         min_insync_replicas: int = 1,
+        kept: Retention = KEEP_ALL,
     ) -> None:
+        """``kept``: looked at ten times a second."""
         self.quorum = LocalQuorum()
         self.nodes: dict[int, ReplicaNode] = {}
         self._folder = folder
         self._flush: Flush = flush
-        self._options = ReplicationOptions(fetch_wait_max_ms=100)
-        self._limits = FixedLimits(lag_time=lag_time_max_ms, min_insync=min_insync_replicas)
+        self._options = ReplicationOptions(fetch_wait_max_ms=100, retention_check_interval_ms=100)
+        self._limits = FixedLimits(
+            lag_time=lag_time_max_ms, min_insync=min_insync_replicas, kept=kept
+        )
         self._incarnations = 0
         session = self.quorum.open_session("the test's controller", 60_000)
         self._write(

@@ -36,7 +36,7 @@ def test_f3_a_topic_has_all_its_keys_each_with_its_source() -> None:
     assert shown["unclean.leader.election.enable"] == ("true", 1)
     assert shown["max.message.bytes"] == ("77", 3)
     assert shown["min.insync.replicas"] == ("2", 4)
-    assert shown["retention.ms"] == ("-1", 5)
+    assert shown["retention.ms"] == ("604800000", 5)
     for entry in found.values():
         assert not entry.read_only
         assert not entry.documentation

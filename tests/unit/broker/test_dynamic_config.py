@@ -11,10 +11,12 @@ from broker.config.spec import BROKER_SPEC
 from broker.config.topics import MIN_INSYNC_REPLICAS
 from broker.dynamic_config import LiveConfiguration, Source, topic_settings
 from broker.live_limits import LiveLimits
+from broker.log import Retention
 from broker.topic_config import (
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_MAX_MESSAGE_BYTES,
     TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_RETENTION_MS,
     TOPIC_SPEC,
 )
 from metadata_log.configuration import ConfigError
@@ -115,11 +117,44 @@ def test_f3_values_are_looked_up_once_per_change() -> None:
     assert len(asked) == 3, "topic, broker, all brokers: once each"
 
 
+HOURS, MINUTES, MS = (f"log.retention.{unit}" for unit in ("hours", "minutes", "ms"))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept_ms", "name"),
+    [
+        ({}, 604_800_000, MS),
+        ({HOURS: 2}, 7_200_000, HOURS),
+        ({HOURS: 2, MINUTES: 3}, 180_000, MINUTES),
+        ({HOURS: 2, MINUTES: 3, MS: 4}, 4, MS),
+        ({HOURS: -1}, -1, HOURS),
+    ],
+)
+def test_f3_retention_in_finer_units_goes_before_that_in_coarser_ones(
+    given: dict[str, int], kept_ms: int, name: str
+) -> None:
+    cluster = Cluster(**{key.replace(".", "_"): value for key, value in given.items()})
+    assert LiveLimits(cluster.live).retention("t") == Retention(ms=kept_ms, bytes=-1)
+    first = next(topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_RETENTION_MS))
+    assert first.name == name
+    cluster.set("broker", "", MS, 5)
+    assert LiveLimits(cluster.live).retention("t").ms == 5
+    cluster.set("topic", "t", "retention.ms", -1)
+    cluster.set("topic", "t", "retention.bytes", 6)
+    assert LiveLimits(cluster.live).retention("t") == Retention(ms=-1, bytes=6)
+    assert LiveLimits(cluster.live).retention("u").ms == 5
+
+
+@pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
+def test_f3_retention_is_minus_one_or_more(key: str) -> None:
+    TOPIC_SPEC.parse({key: "-1"})
+    with pytest.raises(ConfigError, match=f"{key}=-2: must be at least -1"):
+        TOPIC_SPEC.parse({key: "-2"})
+
+
 @pytest.mark.parametrize(
     ("key", "accepted", "refused", "why"),
     [
-        ("retention.ms", "-1", "86400000", "retention.ms=86400000: must be -1: records are kept"),
-        ("retention.bytes", "-1", "1", "retention.bytes=1: must be -1"),
         ("cleanup.policy", "delete", "compact", "cleanup.policy=compact: must be delete"),
         ("compression.type", "producer", "gzip", "compression.type=gzip: must be producer"),
         (
