@@ -145,6 +145,14 @@ class PartitionProducers:
         for producer_id in expired:
             del self._by_id[producer_id]
 
+    def remembered_offsets(self) -> frozenset[int]:
+        """Last offsets of the batches that a producer may send again: those must stay known."""
+        return frozenset(
+            producer.recent[place + 1]
+            for producer in self._by_id.values()
+            for place in range(0, len(producer.recent), _FIELDS)
+        )
+
     def pack_before(self, offset: int) -> bytes:
         """What is known from batches that end below ``offset``, for ``unpack``; empty: nothing."""
         older: list[tuple[int, int, int, tuple[int, ...]]] = []

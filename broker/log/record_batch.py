@@ -28,13 +28,16 @@ _LENGTH_BYTES: Final = _LENGTH.size
 """Base offset and length: what precedes the bytes that the length counts."""
 _MAGIC_AT: Final = 16
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
 CRC_FROM: Final = 21
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 
-_COMPRESSION_MASK: Final = 0x07
+COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
+HAS_DELETE_HORIZON: Final = 0x40
 
 
 class BatchHeader(NamedTuple):
@@ -66,7 +69,7 @@ class BatchHeader(NamedTuple):
     @property
     def compression(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing."""
-        return self.attributes & _COMPRESSION_MASK
+        return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
@@ -77,6 +80,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether these are transaction markers, which only a broker writes."""
         return bool(self.attributes & _CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether ``base_timestamp`` is when the batch's tombstones may go (KIP-534)."""
+        return bool(self.attributes & HAS_DELETE_HORIZON)
 
 
 class Batch(NamedTuple):
@@ -123,6 +131,15 @@ def patched(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> by
             data[_MAGIC_AT:],
         )
     )
+
+
+def encoded(header: BatchHeader, records: bytes) -> bytes:
+    """A batch of these fields and records; its length and CRC are worked out."""
+    length = HEADER_BYTES - _LENGTH_BYTES + len(records)
+    batch = bytearray(_HEADER.pack(*header._replace(length=length, crc=0)))
+    batch += records
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)
 
 
 def _size_at(view: memoryview, position: int, where: str) -> int:

@@ -1,0 +1,103 @@
+"""Single records, where something has to be looked for in them: a time, a key.
+
+A record: length varint | attributes i8 | timestamp delta varint | offset delta varint |
+key length varint, key | value length varint, value | headers. Varints are zigzag; a negative length
+is null. Pure.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.log.codecs import UndecodableRecords, decompress
+from broker.log.options import LARGEST_BATCH_BYTES, Records
+from broker.log.record_batch import HEADER_BYTES, BatchHeader
+
+_LAST_SHIFT: Final = 63
+_ONE_BYTE: Final = 0x7F
+
+RecordPlace = tuple[int, int, int, int, int, int, int, bool]
+"""Where a record begins, where what follows its timestamp begins, where it ends; timestamp delta;
+offset delta; where its key begins, and its length (negative: null); whether it has a value. A plain
+tuple, as there are very many."""
+
+
+def plain_records(
+    header: BatchHeader, batch: Records, max_bytes: int = LARGEST_BATCH_BYTES
+) -> bytes:
+    """The records of ``batch``, decompressed.
+
+    Raises:
+        UndecodableRecords: they cannot be, or there are more than ``max_bytes`` of them.
+    """
+    return decompress(header.compression, memoryview(batch)[HEADER_BYTES:], max_bytes)
+
+
+def walk(records: bytes, count: int) -> Iterator[RecordPlace]:
+    """The first ``count`` records, in order. The headers of a record are not looked at.
+
+    Raises:
+        UndecodableRecords: what is there is no record, or there are fewer.
+    """
+    try:
+        yield from _walk(records, count)
+    except IndexError as error:
+        raise UndecodableRecords(f"fewer than {count} records are there") from error
+
+
+def _walk(records: bytes, count: int) -> Iterator[RecordPlace]:
+    """One-byte varints, nearly all there are, are read in place: a call each would cost double."""
+    size, end = len(records), 0
+    for _ in range(count):
+        start = end
+        raw, at = records[start], start + 1
+        if raw > _ONE_BYTE:
+            raw, at = _rest_of_varint(records, at, raw)
+        end = at + (raw >> 1)
+        if raw & 1 or not at < end <= size:
+            raise UndecodableRecords(f"a record at byte {start} is said to end at {end} of {size}")
+        raw, at = records[at + 1], at + 2
+        if raw > _ONE_BYTE:
+            raw, at = _rest_of_varint(records, at, raw)
+        timestamp_delta, rest = (raw >> 1) ^ -(raw & 1), at
+        raw, at = records[at], at + 1
+        if raw > _ONE_BYTE:
+            raw, at = _rest_of_varint(records, at, raw)
+        offset_delta = (raw >> 1) ^ -(raw & 1)
+        raw, at = records[at], at + 1
+        if raw > _ONE_BYTE:
+            raw, at = _rest_of_varint(records, at, raw)
+        key_at, key_length = at, (raw >> 1) ^ -(raw & 1)
+        if key_length > 0:
+            at += key_length
+        raw = records[at]
+        if raw > _ONE_BYTE:
+            raw, at = _rest_of_varint(records, at + 1, raw)
+        if at >= end:
+            raise UndecodableRecords(f"the key of the record at byte {start} goes beyond its end")
+        yield (
+            start, rest, end, timestamp_delta, offset_delta, key_at, key_length, not raw & 1
+        )  # fmt: skip
+
+
+def _rest_of_varint(records: bytes, at: int, first: int) -> tuple[int, int]:
+    """A varint of several bytes, not yet taken apart by sign, and the position behind it."""
+    value, shift, byte = first & _ONE_BYTE, 7, first
+    while byte > _ONE_BYTE:
+        if shift > _LAST_SHIFT:
+            raise UndecodableRecords("a varint has more than 10 bytes")
+        byte = records[at]
+        at += 1
+        value |= (byte & _ONE_BYTE) << shift
+        shift += 7
+    return value, at
+
+
+def signed_varint(value: int) -> bytes:
+    """A signed 64-bit number as a zigzag varint."""
+    raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
+    encoded = bytearray()
+    while raw > _ONE_BYTE:
+        encoded.append(raw & _ONE_BYTE | 0x80)
+        raw >>= 7
+    encoded.append(raw)
+    return bytes(encoded)
