@@ -7,6 +7,7 @@ write, and a leader's must continue the log.
 from typing import Final
 
 from broker.errors import KafkaError
+from broker.log.empty_batches import is_empty_span, span_from
 from broker.log.options import Records
 from broker.log.record_batch import Batch, BatchHeader, corrupt, iterate_batches, too_large
 from quorate_proto.v1 import errors_pb2
@@ -31,8 +32,14 @@ def produced_batches(records: Records, max_batch_bytes: int, where: str) -> list
     return _not_empty(batches, where)
 
 
-def replicated_batches(records: Records, log_end_offset: int, where: str) -> list[Batch]:
+def replicated_batches(
+    records: Records, log_start_offset: int, log_end_offset: int, where: str
+) -> list[Batch]:
     """The batches of a leader's response, at least one.
+
+    The leader sends whole batches, and the first may begin before this log's end. Where it says
+    nothing about its offsets (compaction left an empty span), what is missing is cut from it. Where
+    this log is empty and begins inside of it, as its leader's does, it is taken as it is.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, MESSAGE_TOO_LARGE,
@@ -42,9 +49,16 @@ def replicated_batches(records: Records, log_end_offset: int, where: str) -> lis
     position = 0
     for batch in iterate_batches(records, where):
         header = batch.header
+        size = header.size
+        if header.base_offset < log_end_offset <= header.last_offset:
+            if is_empty_span(header):
+                batch = span_from(header, log_end_offset)
+                header = batch.header
+            elif log_start_offset == log_end_offset:
+                log_end_offset = header.base_offset
         check_replicated(header, position, log_end_offset, where)
         batches.append(batch)
-        position += header.size
+        position += size
         log_end_offset = header.last_offset + 1
     return _not_empty(batches, where)
 

@@ -131,12 +131,16 @@ class PartitionLog:
     def append_as_follower(self, records: Records) -> Appended:
         """Append a leader's batches as they are: the first must begin at the log end.
 
+        Before it, if this log is empty and its leader's begins inside that batch, too.
+
         Raises:
             KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
                 KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE if they do not continue the log.
         """
         self._check_writable()
-        batches = replicated_batches(records, self.log_end_offset, self._where)
+        batches = replicated_batches(
+            records, self.log_start_offset, self.log_end_offset, self._where
+        )
         base_offset = self.log_end_offset
         for header, data in batches:
             self._append(
@@ -308,7 +312,7 @@ class PartitionLog:
         max_timestamp: int,
         leader_epoch: LeaderEpoch,
     ) -> None:
-        self.leader_epochs.assign(leader_epoch, base_offset)
+        self.leader_epochs.assign(leader_epoch, max(base_offset, self.log_start_offset))
         epoch_start_offset = self.leader_epochs.latest_start_offset
         batch = PendingBatch(
             self.number, base_offset, last_offset, records, leader_epoch, epoch_start_offset

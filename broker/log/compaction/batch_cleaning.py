@@ -8,20 +8,16 @@ counted from the same base.
 import enum
 from typing import Final, NamedTuple
 
-from broker.log.codecs import NONE, compress
+from broker.log.codecs import compress
 from broker.log.compaction.key_map import KeyMap
+from broker.log.empty_batches import NO_SEQUENCE, emptied
 from broker.log.options import Records
 from broker.log.record_batch import (
-    COMPRESSION_MASK,
     HAS_DELETE_HORIZON,
-    HEADER_BYTES,
     BatchHeader,
     encoded,
 )
 from broker.log.records import RecordPlace, plain_records, signed_varint, walk
-
-NO_PRODUCER: Final = -1
-NO_SEQUENCE: Final = -1
 
 
 class Outcome(enum.Enum):
@@ -76,7 +72,7 @@ def clean_batch(
     if not dropped and not begins_horizon:
         return _KEPT
     if not survivors:
-        return CleanedBatch(Outcome.REWRITTEN, _emptied(header)) if is_pinned else _DEAD
+        return CleanedBatch(Outcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
     if not is_pinned and header.producer_id >= 0:
         # Of batches that nobody sends again some are lost: the rest tells no sequence any more.
         header = header._replace(base_sequence=NO_SEQUENCE)
@@ -134,41 +130,3 @@ def _moved(records: bytes, place: RecordPlace, moved_by: int) -> bytes:
 
 def _int64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _emptied(header: BatchHeader) -> bytes:
-    """The header alone: what is remembered of its producer."""
-    attributes = header.attributes & ~COMPRESSION_MASK | NONE
-    return encoded(header._replace(attributes=attributes, record_count=0), b"")
-
-
-def empty_batch(first: BatchHeader, last_offset: int, max_timestamp: int) -> bytes:
-    """Nothing, from where ``first`` begins to ``last_offset``, in the leader epoch of ``first``."""
-    return encoded(
-        first._replace(
-            attributes=NONE,
-            last_offset_delta=last_offset - first.base_offset,
-            base_timestamp=max_timestamp,
-            max_timestamp=max_timestamp,
-            producer_id=NO_PRODUCER,
-            producer_epoch=NO_PRODUCER,
-            base_sequence=NO_SEQUENCE,
-            record_count=0,
-        ),
-        b"",
-    )
-
-
-def is_empty_span(header: BatchHeader) -> bool:
-    """Whether this is an ``empty_batch``: it stands for any offsets between its ends."""
-    return not header.record_count and header.producer_id == NO_PRODUCER
-
-
-def without_beginning(batch: Records, header: BatchHeader, base_offset: int) -> bytes:
-    """An ``empty_batch`` from ``base_offset`` on, up to where it ended."""
-    return encoded(
-        header._replace(
-            base_offset=base_offset, last_offset_delta=header.last_offset - base_offset
-        ),
-        bytes(memoryview(batch)[HEADER_BYTES:]),
-    )

@@ -9,12 +9,8 @@ by, and a follower whose log ends in between could not go on.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.log.compaction.batch_cleaning import (
-    CleanedBatch,
-    Outcome,
-    empty_batch,
-    is_empty_span,
-)
+from broker.log.compaction.batch_cleaning import CleanedBatch, Outcome
+from broker.log.empty_batches import empty_span, is_empty_span
 from broker.log.record_batch import BatchHeader
 
 LARGEST_SPAN: Final = 2**31
@@ -85,7 +81,7 @@ class _Run:
         if self._dead:
             first, last = self._dead[0], self._dead[-1]
             newest = max(header.max_timestamp for header in self._dead)
-            self._append(empty_batch(first, last.last_offset, newest))
+            self._append(empty_span(first, last.last_offset, newest))
             self._changes |= len(self._dead) > 1 or not is_empty_span(first)
             self._dead = []
 

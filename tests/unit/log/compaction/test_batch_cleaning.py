@@ -8,12 +8,10 @@ from broker.log.compaction.batch_cleaning import (
     Outcome,
     Times,
     clean_batch,
-    empty_batch,
-    is_empty_span,
-    without_beginning,
 )
 from broker.log.compaction.key_map import KeyMap
-from broker.log.record_batch import BatchHeader, encoded, read_header
+from broker.log.empty_batches import is_empty_span
+from broker.log.record_batch import BatchHeader, read_header
 from tests.support.read_records import read_records
 from tests.support.record_batches import (
     CODECS,
@@ -149,14 +147,3 @@ def test_records_that_nobody_can_read_are_an_error() -> None:
     batch = assemble(b"\xff" * 9, base_offset=4, last_delta=0, count=1)
     with pytest.raises(UndecodableRecords):
         clean(batch, newest())
-
-
-def test_an_empty_batch_can_be_cut_anywhere() -> None:
-    first = read_header(encode_batch(RECORDS, producer=(7, 2, 40)))
-    empty = empty_batch(first, 500, 77)
-    header = read_header(empty)
-    assert is_empty_span(header)
-    assert (header.base_offset, header.last_offset, header.max_timestamp) == (100, 500, 77)
-    rest = read_header(without_beginning(empty, header, 300))
-    assert rest == header._replace(base_offset=300, last_offset_delta=200, crc=rest.crc)
-    assert encoded(rest, b"") == without_beginning(empty, header, 300)
