@@ -38,6 +38,10 @@ class BatchIndex:
         """Of all its batches."""
         return sum(self._sizes)
 
+    def bytes_of(self, first: int, end: int) -> int:
+        """Of the batches at positions ``first`` to ``end``."""
+        return sum(self._sizes[first:end])
+
     def append(self, base_offset: int, size: int, max_timestamp: int) -> None:
         """Add the newest batch; ``base_offset`` is beyond all before it."""
         greatest = self._greatest_timestamps

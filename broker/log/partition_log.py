@@ -5,12 +5,13 @@ flushed yet; it counts for this replica only when ``flushed_offset`` has passed 
 memory first and on disk in the same order after it, so a reader never sees a truncated batch.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
 from broker.log.admission import produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex
+from broker.log.damage import DamagedBatch
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
@@ -27,12 +28,16 @@ _SMALL_CHUNK_BYTES = 4096
 """Chunks below this size are joined: a copy is cheaper than many pieces on their way out."""
 
 
-Forgotten = Sequence[tuple[Segment, int]]
-"""How many flushed batches of each segment a log no longer has."""
+Forgotten = Sequence[tuple[Segment, int, int]]
+"""How many flushed batches of each segment a log no longer has, and their bytes."""
 
 
 _NO_OFFSET: Final = 2**63
 """Beyond every offset."""
+
+
+OnDamaged = Callable[["PartitionLog", DamagedBatch], None]
+"""A batch of this log was read and is not what was written."""
 
 
 class Writer(Protocol):
@@ -40,6 +45,7 @@ class Writer(Protocol):
 
     tail: MemoryTail
     newest_segment: Segment
+    on_damaged: "OnDamaged"
 
     def check_writable(self) -> None:
         """Raise KAFKA_STORAGE_ERROR once the disk has failed."""
@@ -159,10 +165,11 @@ class PartitionLog:
         """Whole batches from the one that contains ``start_offset``, up to ``max_bytes`` of them.
 
         At least one, if there is one whose last offset is below ``up_to_offset``; none that begins
-        at or beyond ``wanted_end``.
+        at or beyond ``wanted_end``, and none from a damaged one on.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end]; KAFKA_STORAGE_ERROR.
+            DamagedBatch: the first one is damaged.
+            KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(
@@ -178,7 +185,15 @@ class PartitionLog:
         if start_offset >= self.log_end_offset or first >= limit:
             return LogRead([], start_offset, 0)
         end, size = self._index.end_of_read(first, limit, max_bytes)
-        chunks = self._chunks(first, end)
+        try:
+            chunks = self._chunks(first, end)
+        except DamagedBatch as damaged:
+            self._writer.on_damaged(self, damaged)
+            end = self._index.first_at_or_after(damaged.base_offset)
+            if end <= first:
+                raise
+            # What lies before it is right, and a reader gets as far as that.
+            chunks, size = self._chunks(first, end), self._index.bytes_of(first, end)
         if len(chunks) > 1 and size < len(chunks) * _SMALL_CHUNK_BYTES:
             chunks = [b"".join(chunks)]
         return LogRead(chunks, self._next_offset(end - 1), size)
@@ -242,7 +257,7 @@ class PartitionLog:
             )
         index = self._index
         gone = len(index) if offset == self.log_end_offset else index.position_of(offset)
-        forgotten = [(segment, end - first) for segment, first, end in index.spans(0, gone)]
+        forgotten = self._held(0, gone)
         for position in range(gone):
             self._writer.tail.drop(self.number, index.base_offset(position))
         index.drop_before(gone)
@@ -284,7 +299,7 @@ class PartitionLog:
         """
         position = self._index.first_with_timestamp(timestamp_ms)
         while position < len(self._index) and self._index.base_offset(position) < up_to_offset:
-            batch = b"".join(self._chunks(position, position + 1))
+            batch = b"".join(self._one(position))
             found = first_record_at(batch, timestamp_ms, self.log_start_offset, up_to_offset)
             if found is not None:
                 return found
@@ -296,6 +311,7 @@ class PartitionLog:
         self._index.place(batch.base_offset, segment)
         self.flushed_offset = batch.last_offset + 1
         segment.live_batches += 1
+        segment.live_bytes += batch.size
 
     def note_deleted(self) -> Forgotten:
         """Nothing may be appended or read any more; its memory is given back."""
@@ -335,6 +351,13 @@ class PartitionLog:
     def _appended(self, base_offset: int, batches: list[Batch]) -> Appended:
         return Appended(base_offset, self.log_end_offset - 1, _max_timestamp(batches))
 
+    def _one(self, position: int) -> list[Records]:
+        try:
+            return self._chunks(position, position + 1)
+        except DamagedBatch as damaged:
+            self._writer.on_damaged(self, damaged)
+            raise
+
     def _chunks(self, first: int, end: int) -> list[Records]:
         """The batches at positions ``first`` to ``end``: old ones from disk, new ones from memory.
 
@@ -366,15 +389,25 @@ class PartitionLog:
         """Forget the batches from position ``keep`` on; returns which segments held them."""
         index, tail = self._index, self._writer.tail
         flushed = index.first_at_or_after(self.flushed_offset)
-        forgotten = [(segment, end - first) for segment, first, end in index.spans(keep, flushed)]
+        forgotten = self._held(keep, flushed)
         for position in range(keep, len(index)):
             tail.drop(self.number, index.base_offset(position))
         index.truncate(keep)
         return forgotten
 
+    def _held(self, first: int, end: int) -> Forgotten:
+        """Which segments hold the flushed batches at positions ``first`` to ``end``."""
+        index = self._index
+        return [
+            (segment, beyond - begin, index.bytes_of(begin, beyond))
+            for segment, begin, beyond in index.spans(first, end)
+        ]
+
     def _lowest_id(self, forgotten: Forgotten) -> int:
         """The oldest segment that may hold what was forgotten, the unflushed included."""
-        return min([segment.id for segment, _ in forgotten], default=self._writer.newest_segment.id)
+        return min(
+            [segment.id for segment, _, _ in forgotten], default=self._writer.newest_segment.id
+        )
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset

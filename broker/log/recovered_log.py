@@ -129,6 +129,7 @@ class RecoveredLog:
         )
         self.index.place(contents.base_offsets[first], segment)
         segment.live_batches += end - first
+        segment.live_bytes += sum(contents.sizes[first:end])
         if is_recent and max(contents.producer_ids[first:end]) >= 0:
             for place in range(first, end):
                 self.producers.record(contents.sequence(place), contents.base_offsets[place])

@@ -70,7 +70,10 @@ class Segment:
         self.path = path
         self.id = segment_id
         self.live_batches = 0
-        """Batches that some log still has; counted on the event loop."""
+        """Batches that some log still has; counted on the event loop, as their bytes are."""
+        self.live_bytes = 0
+        self.stored_bytes = 0
+        """Bytes of all batches that were ever written to it, those without a log included."""
         self.contents: SegmentContents | None = None
         """What is in it; None while it is written."""
         self.is_sealed = False
@@ -128,9 +131,11 @@ class Segment:
                 log.warning("log segment %s: its footer is damaged: %s", self.path, error)
             else:
                 self.is_sealed = True
+                self.stored_bytes = sum(self.contents.sizes)
                 return
         self._file.read_soon()
         self.contents = self._file.scan(self.id, _log_damage)
+        self.stored_bytes = sum(self.contents.sizes)
 
     def begin_writing(self, flush: Flush, segment_bytes: int) -> None:
         """Open the environment. Only after its pages were looked at: it will be mapped.
@@ -210,6 +215,7 @@ class Segment:
             )
         with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(items)
+        self.stored_bytes += sum([batch.size for batch in batches])
 
     def delete_from(self, truncations: Sequence[tuple[int, int]]) -> None:
         """Delete, for each (partition number, offset), batches and epochs from there on."""

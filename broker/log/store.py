@@ -14,6 +14,7 @@ from pathlib import Path
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
+from broker.log.damage import DamagedBatch
 from broker.log.group_commit import GroupCommit, InlineCommit, OnDone, OnFault, ThreadedCommit
 from broker.log.high_watermarks import HighWatermarkCheckpoint
 from broker.log.housekeeping import Housekeeping
@@ -21,7 +22,7 @@ from broker.log.journal import CreateSegment, Journal, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
-from broker.log.partition_log import Forgotten, PartitionLog
+from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
 from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.retention import SegmentTimes, segment_times
@@ -73,6 +74,8 @@ class LogStore:
         self._options = options
         self._on_flushed = on_flushed
         self._on_failed = on_failed
+        self.on_damaged: OnDamaged = _log_damaged
+        """Told of every batch that is found damaged when it is read, each time."""
         self.housekeeping = housekeeping
         self._table = recovered.table
         self._segments = recovered.segments
@@ -192,7 +195,7 @@ class LogStore:
         if not found:
             return
         self.check_writable()
-        forgotten: list[tuple[Segment, int]] = []
+        forgotten: list[tuple[Segment, int, int]] = []
         for each in found:
             del self._logs[each.tip], self._by_number[each.number]
             self._high_watermarks.forget(each.number)
@@ -283,9 +286,10 @@ class LogStore:
         await done
 
     def _release(self, forgotten: Forgotten) -> None:
-        for segment, count in forgotten:
+        for segment, count, size in forgotten:
             segment.live_batches -= count
-        self._unlink_empty([segment for segment, _ in forgotten])
+            segment.live_bytes -= size
+        self._unlink_empty([segment for segment, _, _ in forgotten])
 
     def _add(
         self,
@@ -379,6 +383,10 @@ class LogStore:
         for segment in {*self._segments.values(), self._journal.active}:
             segment.close()
         self._table.close()
+
+
+def _log_damaged(damaged_log: PartitionLog, damaged: DamagedBatch) -> None:
+    log.error("%r: %s", damaged_log, damaged.message)
 
 
 def _resolve(waiter: "asyncio.Future[None]") -> None:

@@ -28,8 +28,8 @@ class SimulatedSegment:
     ) -> None:
         self.id = segment_id
         self.path = Path(f"segment-{segment_id}")
-        self.live_batches = 0
-        self.used_bytes = 0
+        self.live_batches = self.live_bytes = 0
+        self.used_bytes = self.stored_bytes = 0
         self.written_at_ms = 0
         self.is_sealed = self.is_unlinked = False
         self._write = on_write
@@ -74,6 +74,7 @@ class SimulatedSegment:
                 starts[batch.leader_epoch] = batch.epoch_start_offset
             self._batches.setdefault(number, {})[batch.base_offset] = bytes(batch.records)
             self.used_bytes += batch.size
+            self.stored_bytes += batch.size
 
     def delete_from(self, truncations: Sequence[tuple[int, int]]) -> None:
         self._write()
@@ -91,7 +92,7 @@ class SimulatedSegment:
 
     def reopened(self) -> "SimulatedSegment":
         """As another process finds it."""
-        self.live_batches = 0
+        self.live_batches = self.live_bytes = 0
         self._recorded_epochs = {}
         return self
 

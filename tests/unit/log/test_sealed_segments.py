@@ -8,6 +8,7 @@ import lmdb
 import pytest
 
 from broker.errors import KafkaError
+from broker.log import PartitionLog
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.segment import Segment
 from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
@@ -269,7 +270,9 @@ async def write(store: OpenStore, *, segments: int, topic: str = "t") -> None:
     log = store.log(topic)
     first = store.store.newest_segment.id
     while store.store.newest_segment.id < first + segments:
-        log.append_as_leader(batch(5, 20_000, seed=log.log_end_offset), EPOCH)
+        log.append_as_leader(
+            batch(5, 20_000, seed=log.log_end_offset, timestamp_ms=100 * log.log_end_offset), EPOCH
+        )
         await store.until_flushed(log)
     await store.store.housekeeping.idle()
 
@@ -328,3 +331,36 @@ async def test_an_unreadable_segment_is_set_aside_and_counts_as_lost(tmp_path: P
         assert complete.startswith(found)
     assert path.with_name(path.name + ".damaged").exists()
     assert not path.exists()
+
+
+async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        log = store.create()
+        await write(store, segments=2)
+    flip(tmp_path / "segment-0000000001.mdb", _place_of(tmp_path, offset=20) + 5000)
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        told: list[tuple[PartitionLog, int]] = []
+        store.store.on_damaged = lambda one, damage: told.append((one, damage.base_offset))
+        log = store.log()
+        read = log.read(0, 1 << 20, log.log_end_offset)
+        assert (read.next_offset, read.size) == (20, sum(map(len, read.chunks)))
+        with pytest.raises(DamagedBatch) as found:
+            log.read(22, 1 << 20, log.log_end_offset)
+        assert found.value.base_offset == 20
+        with pytest.raises(DamagedBatch):
+            log.offset_for_timestamp(2000, log.log_end_offset)
+        assert log.read(25, 1 << 20, log.log_end_offset).next_offset == log.log_end_offset
+        assert set(told) == {(log, 20)}
+
+
+def _place_of(folder: Path, *, offset: int) -> int:
+    """Where the first segment has the batch of partition number 0."""
+    table = StoreTable.open(folder)
+    segment = Segment.open(folder / "segment-0000000001.mdb", table.footers()[1])
+    table.close()
+    assert segment.contents is not None
+    position = segment.contents.positions[segment.contents.place_of(0, offset)]
+    segment.close()
+    return position

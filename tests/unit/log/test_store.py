@@ -467,3 +467,24 @@ async def test_creating_many_partitions_is_one_write(
     async with opened(tmp_path) as store:
         assert len(store.store.logs) == 1000
         assert store.log("t", 999).log_end_offset == 1
+
+
+async def test_a_segment_knows_how_much_of_it_lives(tmp_path: Path) -> None:
+    size = len(batch(1, 1000))
+    async with opened(tmp_path) as store:
+        kept, cut, gone = (store.create(topic) for topic in ("kept", "cut", "gone"))
+        for log in (kept, cut, gone):
+            for seed in range(10):
+                log.append_as_leader(batch(1, 1000, seed=seed), EPOCH)
+        await store.until_flushed(kept, cut, gone)
+        segment = store.store.newest_segment
+        assert (segment.live_batches, segment.live_bytes) == (30, 30 * size)
+        await cut.truncate_to(7)
+        await kept.start_at(4)
+        await store.store.delete(gone.tip)
+        assert (segment.live_batches, segment.live_bytes) == (13, 13 * size)
+        assert segment.stored_bytes == 30 * size
+    async with opened(tmp_path) as store:
+        segment = store.store.newest_segment
+        assert (segment.live_batches, segment.live_bytes) == (13, 13 * size)
+        assert segment.stored_bytes >= segment.live_bytes
