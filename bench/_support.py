@@ -89,10 +89,18 @@ class Bench:
     """One benchmark run: its flags, its rows so far, and where they go."""
 
     def __init__(
-        self, title: str, *, quick: bool, json_path: Path | None, repetitions: int
+        self,
+        title: str,
+        *,
+        quick: bool,
+        json_path: Path | None,
+        repetitions: int,
+        pattern: str | None = None,
     ) -> None:
         self.title = title
         self.quick = quick
+        self.pattern = pattern
+        """Which rows to measure; None: all."""
         self.repetitions = repetitions
         self.rows: list[dict[str, Cell]] = []
         self.figures: dict[str, int | float] = {}
@@ -101,16 +109,32 @@ class Bench:
 
     @classmethod
     def from_command_line(
-        cls, title: str, description: str, arguments: Sequence[str] | None = None
+        cls,
+        title: str,
+        description: str,
+        arguments: Sequence[str] | None = None,
+        *,
+        selectable: bool = False,
     ) -> "Bench":
-        """Read ``--quick``, ``--repeat N`` and ``--json FILE``, and print what this is about."""
+        """Read ``--quick``, ``--repeat N`` and ``--json FILE``, and print what this is about.
+
+        ``selectable``: of its rows some can be picked, by ``--rows PATTERN``.
+        """
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--quick", action="store_true", help="fewer cases, less data, once")
         parser.add_argument("--repeat", type=int, metavar="N", help="measurements per case (3)")
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+        if selectable:
+            parser.add_argument("--rows", metavar="PATTERN", help="only rows of such a name")
         flags = parser.parse_args(arguments)
         repetitions = flags.repeat or (1 if flags.quick else 3)
-        bench = cls(title, quick=flags.quick, json_path=flags.json, repetitions=repetitions)
+        bench = cls(
+            title,
+            quick=flags.quick,
+            json_path=flags.json,
+            repetitions=repetitions,
+            pattern=flags.rows if selectable else None,
+        )
         print(f"{title}: {description}\n{machine_line()}; medians of {repetitions}", flush=True)
         return bench
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bench._kafka_load import ProduceLoad, in_own_process, produce
+from bench._kafka_load import in_own_process
+from bench._kafka_producers import Stream, produce
 from bench._nodes import cpu_by_pid, cpu_since
 from bench._support import Bench, median_row
 from broker.log import LogOptions, LogStore, PartitionLog
@@ -105,31 +106,33 @@ async def bytes_per_producer(batches_each: int, producers: int) -> float:
     return (with_them - without) / producers
 
 
-def broker_cpu(cluster: RunningCluster, topic: str, total_bytes: int, *, idempotent: bool) -> float:
-    """Seconds of the broker's CPU per GB that librdkafka produces in batches of 16 KiB."""
+def broker_cpu(cluster: RunningCluster, topic: str, seconds: float, *, idempotent: bool) -> float:
+    """Seconds of the broker's CPU per GB that librdkafka produces in batches of 16 KB."""
     with cluster.admin() as admin:
         new = NewTopic(name=topic, num_partitions=6, replication_factor=1)
         admin.create_topics([new])[0].raise_for_error()
-    load = ProduceLoad(
+    stream = Stream(
         bootstrap=cluster.bootstrap,
         topic=topic,
         partitions=6,
-        total_bytes=total_bytes,
-        batch_bytes=16 << 10,
-        batches_in_flight=24,
-        requests_in_flight=5,
-        idempotent=idempotent,
+        acks="all",
+        records_per_batch=16,
+        record_bytes=1_000,
+        settings={
+            "enable.idempotence": idempotent,
+            "max.in.flight.requests.per.connection": 5,
+        },
     )
     before = cpu_by_pid(cluster)
-    in_own_process(produce, load)
+    sent = in_own_process(produce, stream, seconds=seconds, in_flight=24)
     spent = cpu_since(cluster, before)
-    return sum(seconds for name, seconds in spent.items() if "broker" in name) / total_bytes * 1e9
+    return spent["brokers CPU s"] / (sent.batches * stream.payload_bytes) * 1e9
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     bench = Bench.from_command_line(
         "Idempotent producers",
-        "1 KiB batches into one log; 16 KiB batches into one broker",
+        "1 KiB batches into one log; 16 KB batches into one broker",
         arguments,
     )
     count = bench.pick(full=100_000, quick=20_000)
@@ -140,12 +143,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         size = asyncio.run(bytes_per_producer(each, bench.pick(full=20_000, quick=5_000)))
         bench.row({"batches of": f"producers with {each}"}, {"bytes per producer": size})
     with running_cluster(config={"log.flush": "os"}) as cluster:
-        total_bytes = bench.pick(full=512 << 20, quick=64 << 20)
+        seconds = bench.pick(full=3.0, quick=0.5)
         samples: dict[bool, list[dict[str, float]]] = {False: [], True: []}
         for repetition in range(bench.repetitions):
             for idempotent, kept in samples.items():
                 topic = f"bench-{repetition}-{idempotent}".lower()
-                spent = broker_cpu(cluster, topic, total_bytes, idempotent=idempotent)
+                spent = broker_cpu(cluster, topic, seconds, idempotent=idempotent)
                 kept.append({"broker CPU s/GB": spent})
         for idempotent, kept in samples.items():
             case = "librdkafka, idempotent" if idempotent else "librdkafka"

@@ -1,87 +1,106 @@
-"""Throughput and latency of a three-broker cluster under an unmodified Kafka client.
+"""Throughput, latency and cost of three brokers under confluent-kafka, beside Kafka's.
 
-Brokers, quorum and client share this machine: the figures say what the whole costs, not what one
-broker could do alone.
+With ``KAFKA_HOME`` set (its ``libs`` are all that is used, and ``java``), a Kafka of three brokers
+takes the same loads in turn. Brokers, their quorum and the client share this machine: figures say
+what the whole costs, not what one broker could do alone. ``--rows PATTERN`` picks rows by name.
 """
 
+import tempfile
 from collections.abc import Sequence
-from itertools import product
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
 
-from bench._kafka_load import Produced, ProduceLoad, consume, in_own_process, produce
-from bench._support import Bench
-from quorate.client.admin import AdminClient
-from quorate.client.results import NewTopic
-from quorate.testing import RunningCluster, running_cluster
+from bench._kafka_load import in_own_process
+from bench._support import Bench, median_row
+from bench.peers.contender import Unavailable
+from bench.peers.kafka import find_kafka
+from bench.produce_matrix.measure import Durations, measure
+from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka, quorate
+from bench.produce_matrix.workload import ROWS, Workload, rows
 
-PARTITIONS = 6
-PACED_MB_S = 5.0
-"""Load at which latency is the system's own and not that of a full queue."""
+WARM_UP = Durations(warm_up=12.0, full_speed=1.0, half_load=0.5, one_in_flight=0.5)
+"""Of a system as a whole: Java compiles what runs often, and what it runs until then is slow."""
+FULL = Durations(warm_up=0.5, full_speed=2.0, half_load=2.0, one_in_flight=0.7)
+QUICK = Durations(warm_up=0.3, full_speed=1.0, half_load=1.0, one_in_flight=0.3)
+LOWER_IS_BETTER = ("CPU", " ms", "PSS")
 
-BATCHES = {"64 KiB": (64 << 10, 32), "1 MiB": (1 << 20, 8)}
-"""Name → size in bytes, and how many of them may be on their way."""
 
+class Matrix:
+    """Measures row by row, the systems in turn, each repetition with a topic of its own."""
 
-class Case:
-    """One row: a topic of its own per repetition, so that every one starts empty."""
-
-    def __init__(self, bench: Bench, cluster: RunningCluster, replicas: int, batch: str) -> None:
+    def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._cluster = cluster
-        self._replicas = replicas
-        self._batch_bytes, self._in_flight = BATCHES[batch]
-        self._repetition = 0
-        self._name = f"rf{replicas}-{batch.replace(' ', '').lower()}"
+        self._durations = bench.pick(full=FULL, quick=QUICK)
+        self._topics = 0
 
-    def measure(self) -> dict[str, float]:
-        """Produce at full speed, consume it, and produce again at a gentle pace."""
-        self._repetition += 1
-        topic = f"{self._name}-{self._repetition}"
-        with AdminClient(self._cluster.bootstrap) as admin:
-            new = NewTopic(name=topic, num_partitions=PARTITIONS, replication_factor=self._replicas)
-            admin.create_topics([new])[0].raise_for_error()
-            full = self._produce(topic, self._bench.pick(full=512 << 20, quick=64 << 20), 0.0)
-            consumed = in_own_process(
-                consume, self._cluster.bootstrap, topic, PARTITIONS, full.records
+    def warm_up(self, system: System) -> None:
+        """Nothing of it is kept."""
+        self._once(system, ROWS[0], WARM_UP)
+
+    def row(self, workload: Workload, systems: Sequence[System]) -> list[str]:
+        """Adds a line per system; says where Quorate is not ahead."""
+        samples: dict[str, list[dict[str, float]]] = {each.name: [] for each in systems}
+        for _ in range(self._bench.repetitions):
+            for system in systems:
+                samples[system.name].append(self._once(system, workload, self._durations))
+        medians = {name: median_row(of_one) for name, of_one in samples.items()}
+        for name, figures in medians.items():
+            self._bench.row({**workload.cells(), "system": name}, figures)
+        if KAFKA not in medians:
+            return []
+        return [
+            f"{workload.name}: {figure} {ours:.3g}, Kafka {theirs:.3g}"
+            for figure, ours in medians[QUORATE].items()
+            if not is_ahead(figure, ours, theirs := medians[KAFKA][figure])
+        ]
+
+    def _once(self, system: System, workload: Workload, durations: Durations) -> dict[str, float]:
+        self._topics += 1
+        topic = f"{workload.name}-{self._topics}"
+        system.create_topic(topic, workload)
+        try:
+            return in_own_process(
+                measure, system.bootstrap, topic, workload, system.pids, durations
             )
-            seconds = self._bench.pick(full=4, quick=2)
-            paced = self._produce(topic, int(PACED_MB_S * 1e6) * seconds, PACED_MB_S)
-            admin.delete_topics([topic])[0].raise_for_error()
-        return {
-            "produce MB/s": full.megabytes_per_second,
-            "ack p50 ms": full.p50_ms,
-            "ack p99 ms": full.p99_ms,
-            f"p50 ms at {PACED_MB_S:g} MB/s": paced.p50_ms,
-            f"p99 ms at {PACED_MB_S:g} MB/s": paced.p99_ms,
-            "consume MB/s": consumed,
-        }
+        finally:
+            system.delete_topic(topic)
 
-    def _produce(self, topic: str, total_bytes: int, rate_mb_s: float) -> Produced:
-        load = ProduceLoad(
-            bootstrap=self._cluster.bootstrap,
-            topic=topic,
-            partitions=PARTITIONS,
-            total_bytes=total_bytes,
-            batch_bytes=self._batch_bytes,
-            batches_in_flight=self._in_flight,
-            rate_mb_s=rate_mb_s,
-        )
-        return in_own_process(produce, load)
+
+def is_ahead(figure: str, ours: float, theirs: float) -> bool:
+    if any(word in figure for word in LOWER_IS_BETTER):
+        return ours <= theirs
+    return ours >= theirs
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     bench = Bench.from_command_line(
         "Produce and consume",
-        "1 KB records, acks=all, 6 partitions, 3 brokers, 1 client",
+        "3 brokers, 1 client process; MB/s of values, CPU time of all servers together",
         arguments,
+        selectable=True,
     )
-    for flush in ("sync", "os"):
-        with running_cluster(brokers=3, voters=3, config={"log.flush": flush}) as cluster:
-            for replicas, batch in product((1, 3), BATCHES):
-                case = Case(bench, cluster, replicas, batch)
-                bench.row(
-                    {"flush": flush, "RF": replicas, "batch": batch}, bench.repeat(case.measure)
-                )
+    chosen = rows(bench.pattern, bench.quick)
+    behind: list[str] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-bench-")))
+        peers: list[System] = []
+        try:
+            installation = find_kafka()
+            print(f"Kafka {installation.version}", flush=True)
+            peers.append(stack.enter_context(kafka(folder, installation)))
+        except Unavailable as missing:
+            print(f"Kafka is left out: {missing}", flush=True)
+        matrix = Matrix(bench)
+        for peer in peers:
+            matrix.warm_up(peer)
+        for flush, of_one in groupby(chosen, lambda row: row.flush):
+            with quorate(flush) as ours:
+                for workload in of_one:
+                    behind += matrix.row(workload, [ours, *peers])
     bench.finish()
+    if peers:
+        print("\nnot ahead of Kafka:", *(behind or ["nowhere"]), sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ CPU seconds per gigabyte are steadier than throughput while others use the machi
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from bench._kafka_load import ProduceLoad, in_own_process, produce
+from bench._kafka_load import in_own_process
+from bench._kafka_producers import Stream, produce
 from bench._nodes import cpu_by_pid, cpu_since
-from bench._support import Bench
+from bench._support import Bench, percentile
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 
 PARTITIONS = 6
-BATCH_BYTES = 64 << 10
+RECORD_BYTES = 1_000
+RECORDS_PER_BATCH = 64
 BATCHES_IN_FLIGHT = 32
 GB = 1e9
 
@@ -34,28 +36,30 @@ class Case:
         with self._cluster.admin() as admin:
             new = NewTopic(name=topic, num_partitions=PARTITIONS, replication_factor=3)
             admin.create_topics([new])[0].raise_for_error()
-        total_bytes = self._bench.pick(full=256 << 20, quick=32 << 20)
+        stream = Stream(
+            bootstrap=self._cluster.bootstrap,
+            topic=topic,
+            partitions=PARTITIONS,
+            acks="all",
+            records_per_batch=RECORDS_PER_BATCH,
+            record_bytes=RECORD_BYTES,
+        )
         before = cpu_by_pid(self._cluster)
         found = in_own_process(
             produce,
-            ProduceLoad(
-                bootstrap=self._cluster.bootstrap,
-                topic=topic,
-                partitions=PARTITIONS,
-                total_bytes=total_bytes,
-                batch_bytes=BATCH_BYTES,
-                batches_in_flight=BATCHES_IN_FLIGHT,
-                rate_mb_s=0.0,
-            ),
+            stream,
+            seconds=self._bench.pick(full=3.0, quick=0.5),
+            in_flight=BATCHES_IN_FLIGHT,
         )
         used = cpu_since(self._cluster, before)
         with self._cluster.admin() as admin:
             admin.delete_topics([topic])[0].raise_for_error()
+        gigabytes = found.batches * stream.payload_bytes / GB
         return {
-            "produce MB/s": found.megabytes_per_second,
-            "ack p50 ms": found.p50_ms,
-            "ack p99 ms": found.p99_ms,
-            "brokers CPU s/GB": used["brokers CPU s"] / (total_bytes / GB),
+            "produce MB/s": gigabytes * 1000 / found.elapsed_s,
+            "ack p50 ms": percentile(found.latencies_ms, 0.5),
+            "ack p99 ms": percentile(found.latencies_ms, 0.99),
+            "brokers CPU s/GB": used["brokers CPU s"] / gigabytes,
         }
 
 

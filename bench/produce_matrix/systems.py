@@ -1,0 +1,75 @@
+"""The contestants: three brokers of each, on this machine, alone with their own defaults."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench._nodes import pids
+from bench.peers.kafka import KafkaBrokers, KafkaInstallation
+from bench.produce_matrix.workload import Flush, Workload
+from quorate.testing import running_cluster
+
+QUORATE: Final = "quorate"
+KAFKA: Final = "Kafka"
+BROKERS: Final = 3
+_TIMEOUT_S: Final = 60.0
+
+
+class System(NamedTuple):
+    """A running cluster; ``pids``: of all its processes, also those that keep its metadata."""
+
+    name: str
+    bootstrap: str
+    pids: list[int]
+
+    def create_topic(self, topic: str, workload: Workload) -> None:
+        """Make the topic; Kafka syncs by a setting of the topic, Quorate by one of the broker."""
+        settings = {}
+        if self.name == KAFKA and workload.flush == "sync":
+            settings["flush.messages"] = "1"
+        new = NewTopic(topic, workload.partitions, workload.replicas, config=settings)
+        admin = self._admin()
+        admin.create_topics([new], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
+
+    def wait_for_brokers(self) -> None:
+        """Until all brokers are known to clients.
+
+        Raises:
+            RuntimeError: not in time.
+        """
+        for _ in range(100):
+            if len(self._admin().list_topics(timeout=_TIMEOUT_S).brokers) == BROKERS:
+                return
+        raise RuntimeError(f"{self.name}: not all of {BROKERS} brokers are there")
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+
+@contextmanager
+def quorate(flush: Flush) -> Iterator[System]:
+    """Three brokers and three voters."""
+    with running_cluster(brokers=BROKERS, voters=3, config={"log.flush": flush}) as cluster:
+        processes = [pid for of_kind in pids(cluster).values() for pid in of_kind]
+        yield System(QUORATE, cluster.bootstrap, processes)
+
+
+@contextmanager
+def kafka(folder: Path, installation: KafkaInstallation) -> Iterator[System]:
+    """Three brokers that are controllers too."""
+    brokers = KafkaBrokers(folder, installation)
+    try:
+        brokers.start()
+        system = System(KAFKA, brokers.bootstrap, brokers.pids)
+        system.wait_for_brokers()
+        yield system
+    finally:
+        brokers.stop()
