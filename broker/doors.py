@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import grpc.aio
 
 from broker.admin_reads import admin_reads
+from broker.client_memory import ClientMemory
 from broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from broker.config_description import ConfigReads
 from broker.control.admin_service import (
@@ -30,6 +31,7 @@ from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
 from broker.metadata_follower import MetadataFollower
+from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage
 from broker.quota.config import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS
 from broker.quota.windowed_rate import QuotaWindow
@@ -102,7 +104,8 @@ class Doors:
         surroundings = self.surroundings
         config_reads = ConfigReads(lambda: self.follower.image, self.live, self.authorizer)
         producer_ids = ProducerIds(self.forwarder)
-        services = self._kafka_services(config_reads, producer_ids)
+        memory = ClientMemory.of(self.config)
+        services = self._kafka_services(config_reads, producer_ids, memory)
         self.metrics.add(services.figures.samples)
         kafka = surroundings.kafka_listener(services)
         brokers = surroundings.inter_broker_listener()
@@ -136,7 +139,7 @@ class Doors:
         on_stop(endpoint.stop)
 
     def _kafka_services(
-        self, config_reads: ConfigReads, producer_ids: ProducerIds
+        self, config_reads: ConfigReads, producer_ids: ProducerIds, memory: ClientMemory
     ) -> KafkaServices:
         return KafkaServices(
             config=self.live,
@@ -152,6 +155,8 @@ class Doors:
             describe_tokens=self._describe_tokens,
             image=lambda: self.follower.image,
             usage=self._usage(),
+            figures=ClientFigures(memory),
+            memory=memory,
             quorum_status=self.surroundings.quorum.status,
             wall_clock_ms=self.surroundings.wall_clock_ms,
         )

@@ -39,6 +39,31 @@ MAX_CONNECTIONS_PER_IP: Final = ConfigKey(
     at_most=2**31 - 1,
     doc="Kafka connections from one address; further ones are closed at once.",
 )
+CONNECTIONS_MAX_IDLE_MS: Final = ConfigKey(
+    name="connections.max.idle.ms",
+    type=int,
+    default=600_000,
+    at_least=-1,
+    doc="A Kafka connection on which nothing moves for so long, while the broker owes it nothing, "
+    "is closed: no whole request, less than 64 KiB of one, nothing of an answer. -1: never.",
+)
+QUEUED_MAX_REQUEST_BYTES: Final = ConfigKey(
+    name="queued.max.request.bytes",
+    type=int,
+    default=128 << 20,
+    at_least=-1,
+    doc="Bytes of Kafka requests that a broker holds, over all connections, received in part or "
+    "not answered yet; while it holds so many, it reads on one large request at a time. -1: no "
+    "bound.",
+)
+QUEUED_MAX_RESPONSE_BYTES: Final = ConfigKey(
+    name="queued.max.response.bytes",
+    type=int,
+    default=256 << 20,
+    at_least=-1,
+    doc="Bytes of answers that a broker holds, over all connections, read from its logs and not "
+    "sent yet; while it holds so many, fetches wait. -1: no bound.",
+)
 FETCH_MAX_BYTES: Final = ConfigKey(
     name="fetch.max.bytes",
     type=int,

@@ -3,9 +3,10 @@
 Requests start in the order they came, without waiting for each other: a fetch that waits for data
 holds up later answers, as order demands, but not later work. What a connection may hold is bounded:
 while its requests in flight and their largest possible answers exceed the limits, or the client
-does not read its answers, nothing further is started and soon nothing further is read. A client
-that is over its quota is muted: after the answer that tells it so, nothing further is started or
-read until the time is up (Q5).
+does not read its answers, nothing further is started and soon nothing further is read. So it is
+while all connections together hold too much (``client_memory``), but for one request of each. A
+client that is over its quota is muted: after the answer that tells it so, nothing further is
+started or read until the time is up (Q5).
 
 A client that must authenticate gets one thing done at a time until it has: what a request means
 depends on the outcome of the one before.
@@ -16,20 +17,21 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
+from broker.client_memory import RequestAccount
+from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.dispatch import frame_answer
 from broker.kafka.frames import FrameAssembler
+from broker.kafka.in_flight import InFlight, log_if_failed
+from broker.kafka.outbox import Outbox
+from broker.kafka.progress import Progress
 from broker.kafka.requests import Buffers, CloseConnection, Request
 from broker.security.config import SASL_SERVER_MAX_RECEIVE_SIZE
 from broker.security.door import OPEN_DOOR, ClientSession, Door, Stranger
 
 _log: Final = logging.getLogger(__name__)
-
-_JOINED_BYTES_MAX: Final = 16 << 10
-"""Answers up to this size are joined and written as one piece; larger ones are not copied."""
 
 
 class RequestDecoder(Protocol):
@@ -38,25 +40,9 @@ class RequestDecoder(Protocol):
     def decode(self, frame: memoryview, session: ClientSession) -> Request: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """What one connection may hold.
-
-    ``in_flight_bytes``: requests and the largest answers they may get; one request alone may exceed
-    it. ``frame_bytes``: socket.request.max.bytes. ``login_ms``: how long a client may take to
-    authenticate: whoever does not want to come in shall not stand in the door.
-    """
-
-    frame_bytes: int
-    login_ms: int = 30_000
-    in_flight_bytes: int = 128 << 20
-    in_flight_requests: int = 128
-
-
-@dataclass(slots=True)
-class _Running:
+class _Waiting(NamedTuple):
     request: Request
-    task: asyncio.Task[Buffers]
+    frame_bytes: int
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -68,6 +54,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         on_opened: Callable[["KafkaConnection"], None],
         on_closed: Callable[["KafkaConnection"], None],
+        memory: SharedMemory,
         door: Door = OPEN_DOOR,
     ) -> None:
         self._decoder = decoder
@@ -75,13 +62,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._door = door
-        self._frames = FrameAssembler(limits.frame_bytes)
+        self._memory = memory
+        self._account = RequestAccount(memory.bounds.requests, self._on_room)
+        self._frames = FrameAssembler(limits.frame_bytes, memory.receive_buffer, self._account)
         self._undecoded: deque[memoryview] = deque()
         """Frames of a client that has not authenticated, while one of its requests runs."""
-        self._waiting: deque[Request] = deque()
-        self._running: deque[_Running] = deque()
-        self._running_cost_bytes = 0
-        self._write_paused = False
+        self._waiting: deque[_Waiting] = deque()
+        self._running = InFlight(limits, self._account, self._finished)
         self._read_paused = False
         self._unmuted_at_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
@@ -89,13 +76,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._draining = False
         self._over = False
         self._transport: asyncio.Transport
+        self._outbox: Outbox
+        self._progress: Progress
+        self._clock_s: Callable[[], float]
         self._session = ClientSession("")
         self._is_open = True
         self.peer = "?"
         self.host = ""
+        self.idle_slot = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._outbox = Outbox(self._transport)
+        self._clock_s = asyncio.get_running_loop().time
+        self._progress = Progress(self._clock_s())
         address = transport.get_extra_info("peername")
         if address:
             self.host = str(address[0])
@@ -106,7 +100,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             self._session = self._door.enter(self.host, _certificate(transport))
         except Stranger as error:
-            self._close(str(error))
+            self.close(str(error))
             return
         self._is_open = self._session.is_open
         if not self._is_open:
@@ -117,29 +111,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
             )
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.buffer()
+        return self._memory.receive_buffer if self._over else self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._over:
             return  # A closing TLS transport still delivers what it had received.
         try:
+            begins = not self._frames.is_within_a_frame
             frames = self._frames.received(nbytes)
+            self._progress.received(nbytes, self._clock_s(), is_whole=begins or bool(frames))
             if self._is_open:
                 for frame in frames:
-                    self._waiting.append(self._decoder.decode(frame, self._session))
+                    self._decode(frame)
             else:
                 self._undecoded += frames
         except MalformedRequest as error:
-            self._close(f"malformed request: {error}")
+            self.close(f"malformed request: {error}")
             return
         self._advance()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._outbox.pause()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self._advance()
+        if not self._over:
+            self._outbox.resume()
+            self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
@@ -148,9 +145,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         for timer in (self._unmuting, self._login_ends):
             if timer is not None:
                 timer.cancel()
-        for running in self._running:
-            if running.request.abandonable:
-                running.task.cancel()
+        self._account.leave()
+        self._outbox.close()
+        self._running.abandon()
         self._on_closed(self)
 
     def drain(self) -> None:
@@ -163,15 +160,59 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._over = True
         self._transport.abort()
 
+    def close(self, reason: str, level: int = logging.WARNING) -> None:
+        """Closes after what was handed over to be sent, unless the client does not read it."""
+        _log.log(level, "closing the connection of %s: %s", self.peer, reason)
+        self._waiting.clear()
+        self._undecoded.clear()
+        if self._outbox.is_free and not self._over:
+            self._transport.close()
+        else:
+            self._transport.abort()
+        self._over = True
+
+    def quiet_s(self, now_s: float) -> float:
+        """For how long nothing has moved, where it is the client's turn; ``now_s``: the loop's.
+
+        It is if the client was sent what it does not read, if it has not sent the rest of a frame,
+        and if nothing is carried out for it.
+        """
+        is_sending = self._frames.is_within_a_frame and not self._read_paused
+        works = bool(self._running or self._waiting or self._read_paused)
+        is_our_turn = works and not is_sending and not self._over
+        return self._progress.quiet_s(now_s, self._outbox, is_our_turn=is_our_turn)
+
+    @property
+    def request_bytes(self) -> int:
+        """What it holds of the memory for requests."""
+        return self._account.held_bytes
+
+    @property
+    def answer_bytes(self) -> int:
+        """What it holds of the memory for answers."""
+        return self._outbox.held_bytes + self._running.answer_bytes
+
+    def _on_room(self) -> None:
+        """There is memory for requests again: this connection's turn."""
+        if self._over:
+            return
+        if self._frames.needs_memory:
+            self._frames.resume()
+        self._regulate_reading()
+
+    def _decode(self, frame: memoryview) -> None:
+        request = self._decoder.decode(frame, self._session)
+        self._waiting.append(_Waiting(request, len(frame)))
+
     def _advance(self) -> None:
         self._write_answers()
         if not self._is_open:
             self._let_in()
         if self._over:
             return
-        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0]):
-            self._start(self._waiting.popleft())
-        if self._draining and not self._running:
+        while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0].request):
+            self._running.start(*self._waiting.popleft())
+        if self._draining and not self._running and not self._outbox.has_unsent:
             self._over = True
             self._transport.close()
         else:
@@ -188,63 +229,54 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._login_ends.cancel()
         try:
             while self._undecoded:
-                self._waiting.append(self._decoder.decode(self._undecoded.popleft(), self._session))
+                self._decode(self._undecoded.popleft())
                 if not self._is_open:
                     return
         except MalformedRequest as error:
-            self._close(f"malformed request: {error}")
+            self.close(f"malformed request: {error}")
 
     def _has_room_for(self, request: Request) -> bool:
+        if not self._outbox.is_free:
+            return False
         if not self._running:
-            return not self._write_paused
-        return (
-            not self._write_paused
-            and len(self._running) < self._limits.in_flight_requests
-            and self._running_cost_bytes + request.cost_bytes <= self._limits.in_flight_bytes
-        )
-
-    def _start(self, request: Request) -> None:
-        task = asyncio.get_running_loop().create_task(request.run())
-        self._running.append(_Running(request, task))
-        self._running_cost_bytes += request.cost_bytes
-        task.add_done_callback(self._finished)
+            return True
+        has_room = self._memory.bounds.responses.room_bytes > 0
+        return has_room and self._running.has_room_for(request)
 
     def _finished(self, task: asyncio.Task[Buffers]) -> None:
         if self._over:
-            _log_if_failed(task, self.peer)
+            log_if_failed(task, self.peer)
         else:
             self._advance()
 
     def _write_answers(self) -> None:
-        while self._running and not self._write_paused and not self._over:
-            running = self._running[0]
-            if not running.task.done():
+        while self._outbox.is_free and not self._over:
+            running = self._running.take_finished()
+            if running is None:
                 return
-            self._running.popleft()
-            self._running_cost_bytes -= running.request.cost_bytes
             self._write_answer(running.request, running.task)
 
     def _write_answer(self, request: Request, task: asyncio.Task[Buffers]) -> None:
         try:
             body = task.result()
         except CloseConnection as reason:
-            if reason.answer:
-                self._write(frame_answer(request, [reason.answer]))
-            self._close(str(reason))
+            self._write(request, [reason.answer] if reason.answer else [])
+            self.close(str(reason))
         except Exception as error:  # noqa: BLE001 - a fault of ours costs this connection, not the broker
+            request.lease.keep(0)
             _log.error("%s for %s failed", request.api_name, self.peer, exc_info=error)
-            self._close(f"{request.api_name} failed: {error!r}")
+            self.close(f"{request.api_name} failed: {error!r}")
         else:
-            if body:
-                self._write(frame_answer(request, body))
+            self._write(request, body)
             if request.throttle.time_ms:
                 self._mute(request.throttle.time_ms)
 
-    def _write(self, answer: Buffers) -> None:
-        if sum(map(len, answer)) <= _JOINED_BYTES_MAX:
-            self._transport.write(b"".join(answer))
+    def _write(self, request: Request, body: Buffers) -> None:
+        self._progress.sent(self._clock_s())
+        if body:
+            self._outbox.write(frame_answer(request, body), request.lease)
         else:
-            self._transport.writelines(answer)
+            request.lease.keep(0)
 
     def _regulate_reading(self) -> None:
         pause = (
@@ -252,6 +284,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             or self._unmuting is not None
             or bool(self._waiting)
             or bool(self._undecoded)
+            or self._is_short_of_memory()
         )
         if pause == self._read_paused:
             return
@@ -260,6 +293,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def _is_short_of_memory(self) -> bool:
+        """Whether to read on later; ``_on_room`` is called then."""
+        if self._frames.needs_memory:
+            return True
+        requests = self._memory.bounds.requests
+        if not requests.is_full or not self._running or self._frames.is_within_a_frame:
+            return False
+        requests.wait(self._account)
+        return True
 
     def _mute(self, time_ms: int) -> None:
         loop = asyncio.get_running_loop()
@@ -278,23 +321,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _too_late(self) -> None:
         if not self._over and not self._session.is_open:
-            self._close(f"it did not authenticate within {self._limits.login_ms} ms")
-
-    def _close(self, reason: str) -> None:
-        _log.warning("closing the connection of %s: %s", self.peer, reason)
-        self._over = True
-        self._waiting.clear()
-        self._undecoded.clear()
-        self._transport.close()
+            self.close(f"it did not authenticate within {self._limits.login_ms} ms")
 
 
 def _certificate(transport: asyncio.BaseTransport) -> bytes | None:
     """The client's, verified, in DER; None: it showed none, or there is no TLS."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     return None if tls is None else tls.getpeercert(binary_form=True)
-
-
-def _log_if_failed(task: asyncio.Task[Buffers], peer: str) -> None:
-    """An outcome nobody waits for any more; a failure must still be seen."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("a request of %s, which is gone, failed: %r", peer, error)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
+from broker.client_memory import AnswerLease
 from broker.errors import KafkaError
 from broker.kafka import codec
 from broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
@@ -58,7 +59,13 @@ class Dispatcher:
         except MalformedRequest as error:
             raise MalformedRequest(f"{api.name} version {version}: {error}") from None
         context = RequestContext(
-            version, client_id, session.client_host, session.principal, session.listener, sasl
+            version,
+            client_id,
+            session.client_host,
+            session.principal,
+            session.listener,
+            sasl,
+            lease=AnswerLease(self._services.memory.responses),
         )
         return Request(
             api_name=api.name,
@@ -68,6 +75,7 @@ class Dispatcher:
             flexible_answer_header=flexible and key != API_VERSIONS_KEY,
             run=functools.partial(self._run, api, context, body, len(frame)),
             throttle=context.throttle,
+            lease=context.lease,
         )
 
     def _run(

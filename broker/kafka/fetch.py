@@ -100,11 +100,13 @@ async def handle(
     if not wants:
         found = []
     else:
+        responses = services.memory.responses
         found = await services.replicas.fetch(
             wants,
-            max_wait_ms=max(0, request.max_wait_ms),
+            max_wait_ms=await responses.wait_for_room(max(0, request.max_wait_ms)),
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
+            room=context.lease,
         )
     remaining = iter(found)
     outcomes = [

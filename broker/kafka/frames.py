@@ -2,36 +2,68 @@
 
 A frame's bytes are copied at most once: small frames out of the receive buffer, large ones not at
 all, because their remainder is received straight into the frame. The announced size is checked
-before anything is allocated by it.
+before anything is allocated by it, and a large frame asks for memory as it grows.
 """
 
 import mmap
 import struct
-from typing import Final
+from typing import Final, Protocol
 
 from broker.config.listeners import SOCKET_REQUEST_MAX_BYTES
 from broker.kafka.cursor import MalformedRequest
 
 RECEIVE_BUFFER_BYTES: Final = 64 << 10
+"""Of the buffer that all connections share: what is received is taken out of it at once. Frames up
+to this size are held without asking."""
+
 _SIZE: Final = struct.Struct(">i")
 _HEADER_BYTES_MIN: Final = 8
 """API key, version and correlation id: no request is shorter."""
 
-_LAZY_BYTES: Final = 16 << 20
+_LAZY_BYTES: Final = 4 << 20
 """From here on a frame's memory becomes resident only as its bytes arrive: announcing costs a
-hostile peer nothing, so it must cost us nothing either."""
+hostile peer nothing, so it must cost us nothing either. Below, memory that the process has already
+is faster."""
+
+_FIRST_GRANT_BYTES: Final = 1 << 20
+"""Of a lazy frame; each further grant is as much as there is already."""
+
+
+class FrameMemory(Protocol):
+    """Where frames take their bytes from; ``client_memory.RequestAccount`` is the real one."""
+
+    def hold(self, count: int) -> None:
+        """``count`` bytes more, come what may."""
+
+    def take(self, count: int) -> bool:
+        """Whether there are ``count`` bytes more for a large frame; if not, ``resume`` later."""
+
+    def whole(self) -> None:
+        """The large frame has all its bytes."""
 
 
 class FrameAssembler:
-    """Frames of one connection. ``max_frame_bytes``: socket.request.max.bytes."""
+    """Frames of one connection. ``max_frame_bytes``: socket.request.max.bytes.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    ``receive_buffer``: may be shared, because between ``buffer`` and ``received`` nobody else has
+    a turn. Of every frame that is returned, ``memory`` has given all its bytes.
+    """
+
+    def __init__(
+        self, max_frame_bytes: int, receive_buffer: memoryview, memory: FrameMemory
+    ) -> None:
         self.expect(max_frame_bytes)
-        self._received = bytearray(RECEIVE_BUFFER_BYTES)
-        self._received_view = memoryview(self._received)
-        self._used = 0
+        self._receive_buffer = receive_buffer
+        self._memory = memory
+        self._prefix = b""
+        """The first bytes of a size that did not come whole."""
+        self._size = 0
+        """Of the frame that is received; 0: none is."""
+        self._head: bytes | memoryview = b""
+        """What came of it before its first grant."""
         self._frame: memoryview | None = None
         self._filled = 0
+        self._granted = 0
 
     def expect(
         self,
@@ -48,11 +80,25 @@ class FrameAssembler:
         self._least_bytes = least_bytes
         self._setting = setting
 
+    @property
+    def is_within_a_frame(self) -> bool:
+        """Whether a frame has begun that is not whole."""
+        return bool(self._size or self._prefix)
+
+    @property
+    def needs_memory(self) -> bool:
+        """Nothing more can be received until ``resume`` has said that there is memory."""
+        return bool(self._size) and self._filled == self._granted
+
     def buffer(self) -> memoryview:
-        """Where the next bytes belong: writable, never empty."""
+        """Where the next bytes belong: writable, never empty unless ``needs_memory``."""
         if self._frame is not None:
-            return self._frame[self._filled :]
-        return self._received_view[self._used :]
+            return self._frame[self._filled : self._granted]
+        if self._size:
+            return self._receive_buffer[:0]
+        used = len(self._prefix)
+        self._receive_buffer[:used] = self._prefix
+        return self._receive_buffer[used:]
 
     def received(self, count: int) -> list[memoryview]:
         """Takes ``count`` bytes just put into ``buffer()``; returns the frames they complete.
@@ -62,39 +108,67 @@ class FrameAssembler:
         Raises:
             MalformedRequest: a size is negative, too small or too large.
         """
-        if self._frame is not None:
-            self._filled += count
-            if self._filled < len(self._frame):
-                return []
-            frame, self._frame = self._frame, None
-            return [frame]
-        self._used += count
-        return self._split()
+        if self._frame is None:
+            return self._split(len(self._prefix) + count)
+        self._filled += count
+        if self._filled < self._size:
+            if self._filled == self._granted:
+                self.resume()
+            return []
+        self._memory.whole()
+        frame, self._frame, self._size = self._frame, None, 0
+        return [frame]
 
-    def _split(self) -> list[memoryview]:
+    def resume(self) -> bool:
+        """Ask for memory again; whether there is."""
+        if self._frame is None:
+            granted = self._size if self._size < _LAZY_BYTES else _FIRST_GRANT_BYTES
+        else:
+            granted = min(self._granted, self._size - self._granted)
+        if not self._memory.take(granted):
+            if isinstance(self._head, memoryview):
+                self._head = bytes(self._head)
+            return False
+        if self._frame is None:
+            self._begin(granted)
+        else:
+            self._granted += granted
+        return True
+
+    def _begin(self, granted: int) -> None:
+        self._frame = _allocate(self._size)
+        self._filled, self._granted = len(self._head), granted
+        self._frame[: self._filled] = self._head
+        self._head = b""
+
+    def _split(self, used: int) -> list[memoryview]:
+        buffer = self._receive_buffer
         frames: list[memoryview] = []
         start = 0
-        while self._used - start >= _SIZE.size:
+        while used - start >= _SIZE.size:
             size = self._checked(start)
             start += _SIZE.size
-            frame = _allocate(size)
-            available = min(size, self._used - start)
-            frame[:available] = self._received_view[start : start + available]
-            start += available
-            if available < size:
-                self._frame, self._filled = frame, available
-                break
-            frames.append(frame)
-        rest = self._used - start
-        self._received[:rest] = self._received[start : self._used]
-        self._used = rest
+            arrived = buffer[start : min(start + size, used)]
+            start += len(arrived)
+            if len(arrived) == size:
+                self._memory.hold(size)
+                frames.append(memoryview(bytearray(arrived)))
+                continue
+            self._size, self._head = size, arrived
+            self._filled = self._granted = 0
+            if size <= RECEIVE_BUFFER_BYTES:
+                self._memory.hold(size)
+                self._begin(size)
+            else:
+                self.resume()
+        self._prefix = bytes(buffer[start:used])
         return frames
 
     def _checked(self, start: int) -> int:
-        (size,) = _SIZE.unpack_from(self._received, start)
+        (size,) = _SIZE.unpack_from(self._receive_buffer, start)
         if self._least_bytes <= size <= self._max_frame_bytes:
             return int(size)
-        prefix = bytes(self._received[start : start + _SIZE.size])
+        prefix = bytes(self._receive_buffer[start : start + _SIZE.size])
         limit = (
             f"above {self._setting}={self._max_frame_bytes}"
             if size > self._max_frame_bytes

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from broker.client_memory import AnswerLease, ResponseMemory
 from broker.kafka import codec
 from broker.kafka.cursor import Cursor
 from broker.kafka.layouts import api_key_map
@@ -39,6 +40,8 @@ class RequestContext:
     """Of the connection, where its listener asks for SASL."""
     throttle: Throttle = field(default_factory=Throttle, compare=False)
     """Of this request: whoever finds a quota exceeded says it there."""
+    lease: AnswerLease = field(default_factory=lambda: AnswerLease(ResponseMemory()), compare=False)
+    """Of this request's answer: whoever reads records for it asks there for room."""
 
 
 Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Buffers]]
@@ -88,6 +91,7 @@ class Api:
 class Request:
     """A decoded request, ready to run. ``cost_bytes``: memory it holds until it is answered.
 
+    ``lease``: of its answer; whoever started it lets go of it in the end.
     ``bare``: a SASL token without a header, whose answer has none either.
     """
 
@@ -99,3 +103,4 @@ class Request:
     run: Callable[[], Coroutine[Any, Any, Buffers]]
     bare: bool = False
     throttle: Throttle = field(default_factory=Throttle)
+    lease: AnswerLease = field(default_factory=lambda: AnswerLease(ResponseMemory()))

@@ -7,15 +7,20 @@ from collections import Counter
 from typing import Final
 
 from broker.config.listeners import (
+    CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     SOCKET_REQUEST_MAX_BYTES,
 )
 from broker.kafka.apis import api_table
-from broker.kafka.connection import ConnectionLimits, KafkaConnection
+from broker.kafka.connection import KafkaConnection
+from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
 from broker.kafka.dispatch import Dispatcher
+from broker.kafka.idle import IdleWheel
 from broker.kafka.listening import Listening
 from broker.kafka.services import KafkaServices
+from broker.kafka.squeeze import PATIENCE_S, Squeeze
+from broker.metrics.clients import IDLE, LIMIT, MEMORY
 from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
 from metadata_log.types import Endpoint
@@ -31,7 +36,11 @@ class KafkaServer:
         self._figures = services.figures
         self._dispatcher = Dispatcher(services, api_table())
         self._limits = ConnectionLimits(frame_bytes=services.config[SOCKET_REQUEST_MAX_BYTES])
+        self._memory = SharedMemory(services.memory)
         self._connections: set[KafkaConnection] = set()
+        self._idle_ms = services.config[CONNECTIONS_MAX_IDLE_MS]
+        self._wheel = IdleWheel(self._idle_ms, self._close_idle)
+        self._squeeze = Squeeze(services.memory, self._connections, self._close_stalled)
         self._by_host: Counter[str] = Counter()
         self._connections_max = services.config[MAX_CONNECTIONS]
         self._connections_per_host_max = services.config[MAX_CONNECTIONS_PER_IP]
@@ -51,6 +60,7 @@ class KafkaServer:
         """
         listening = Listening(functools.partial(self._connection, door), tls)
         bound = await listening.start(listener)
+        self._wheel.start()
         self._listening.append(listening)
         _log.info("Kafka listener %s (%s) on %s", door.listener, door.protocol.value, bound)
         return bound
@@ -74,12 +84,17 @@ class KafkaServer:
         for listening in self._listening:
             await listening.wait_closed()
         self._listening.clear()
+        self._wheel.stop()
+        self._squeeze.stop()
 
     def _connection(self, door: Door) -> KafkaConnection:
-        return KafkaConnection(self._dispatcher, self._limits, self._remember, self._forget, door)
+        return KafkaConnection(
+            self._dispatcher, self._limits, self._remember, self._forget, self._memory, door
+        )
 
     def _remember(self, connection: KafkaConnection) -> None:
         self._connections.add(connection)
+        self._wheel.add(connection)
         self._figures.accepted()
         self._by_host[connection.host] += 1
         self._all_closed.clear()
@@ -87,6 +102,7 @@ class KafkaServer:
             connection.abort()
         elif (limit := self._limit_reached(connection.host)) is not None:
             self._refusals.refused(connection.host, f"{limit} connections are open already")
+            self._figures.closed_for(LIMIT)
             connection.abort()
 
     def _limit_reached(self, host: str) -> str | None:
@@ -98,9 +114,23 @@ class KafkaServer:
 
     def _forget(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
+        self._wheel.discard(connection)
         self._figures.closed()
         self._by_host[connection.host] -= 1
         if not self._by_host[connection.host]:
             del self._by_host[connection.host]
         if not self._connections:
             self._all_closed.set()
+
+    def _close_idle(self, connection: KafkaConnection) -> None:
+        self._figures.closed_for(IDLE)
+        reason = f"nothing has moved on it for {CONNECTIONS_MAX_IDLE_MS.name}={self._idle_ms}"
+        connection.close(reason, logging.INFO)
+
+    def _close_stalled(self, connection: KafkaConnection) -> None:
+        self._figures.closed_for(MEMORY)
+        connection.close(
+            f"it holds {connection.request_bytes} bytes of requests and {connection.answer_bytes} "
+            f"of answers while others wait for memory, and nothing has moved on it for "
+            f"{PATIENCE_S:g} s: it stopped within a request, or does not read its answers"
+        )

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from broker.client_memory import ClientMemory
 from broker.control.changes import A, Change, Q
 from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
+    ALL_ROOM,
     DeleteOutcome,
     DeleteWant,
     EpochEnd,
@@ -22,6 +24,7 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
+    ReadRoom,
 )
 from broker.security.authorizer import Authorizer
 from broker.told_metadata import ToldMetadata
@@ -47,7 +50,13 @@ class Replicas(Protocol):
     ) -> list[ProduceOutcome]: ...
 
     async def fetch(
-        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+        self,
+        wants: Sequence[FetchWant],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
     ) -> list[FetchOutcome]: ...
 
     def list_offset(
@@ -136,5 +145,6 @@ class KafkaServices:
     usage: ClientUsage = field(default_factory=unlimited)
     figures: ClientFigures = field(default_factory=ClientFigures)
     """What clients use of this broker, of all its listeners together."""
+    memory: ClientMemory = field(default_factory=ClientMemory)
     quorum_status: Callable[[], Awaitable[QuorumStatusResponse]] = no_quorum
     wall_clock_ms: Callable[[], int] = lambda: 0

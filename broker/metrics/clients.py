@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from broker.client_memory import ClientMemory
 from quorum.metrics.family import Family, Kind, Sample, Timings
 
 REQUEST_TIMES: Final = Family(
@@ -27,12 +28,47 @@ CONNECTIONS_ACCEPTED: Final = Family(
     "connection-creation-total",
     "Connections of Kafka clients that were accepted.",
 )
+CONNECTIONS_CLOSED: Final = Family(
+    "quorate_connections_closed_total",
+    Kind.COUNTER,
+    "socket-server-metrics",
+    "connection-close-total",
+    "Connections of Kafka clients that the broker closed: idle for connections.max.idle.ms, over "
+    "the limit of connections, or keeping memory that others waited for.",
+    ("reason",),
+)
+REQUEST_BYTES: Final = Family(
+    "quorate_request_memory_bytes",
+    Kind.GAUGE,
+    "SocketServer",
+    "MemoryPoolUsed",
+    "Memory held by requests of Kafka clients; bounded by queued.max.request.bytes.",
+)
+RESPONSE_BYTES: Final = Family(
+    "quorate_response_memory_bytes",
+    Kind.GAUGE,
+    "SocketServer",
+    "ResponseMemoryUsed",
+    "Memory held by answers to clients; bounded by queued.max.response.bytes.",
+)
+MEMORY_WAITS: Final = Family(
+    "quorate_memory_waits_total",
+    Kind.COUNTER,
+    "SocketServer",
+    "MemoryPoolDepletedCount",
+    "Times that a client had to wait, because requests or answers held all their memory.",
+)
+IDLE: Final = "idle"
+LIMIT: Final = "limit"
+MEMORY: Final = "memory"
 
 
 class ClientFigures:
     """Counted by the listeners of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ClientMemory | None = None) -> None:
+        self._memory = memory or ClientMemory()
+        self._closed: dict[str, int] = dict.fromkeys((IDLE, LIMIT, MEMORY), 0)
         self.connections = 0
         self.connections_accepted = 0
         self._request_times: dict[str, Timings] = {}
@@ -50,6 +86,10 @@ class ClientFigures:
         """One connection less."""
         self.connections -= 1
 
+    def closed_for(self, reason: str) -> None:
+        """The broker closes one: IDLE, LIMIT or MEMORY."""
+        self._closed[reason] += 1
+
     def served(self, api: str, seconds: float) -> None:
         """A request was answered, or refused."""
         timings = self._request_times.get(api)
@@ -60,5 +100,11 @@ class ClientFigures:
     def samples(self) -> Iterator[Sample]:
         yield Sample(CONNECTIONS, self.connections)
         yield Sample(CONNECTIONS_ACCEPTED, self.connections_accepted)
+        for reason, count in self._closed.items():
+            yield Sample(CONNECTIONS_CLOSED, count, (reason,))
+        requests, responses = self._memory.requests, self._memory.responses
+        yield Sample(REQUEST_BYTES, requests.held_bytes)
+        yield Sample(RESPONSE_BYTES, responses.held_bytes)
+        yield Sample(MEMORY_WAITS, requests.waits + responses.waits)
         for api, timings in tuple(self._request_times.items()):
             yield Sample(REQUEST_TIMES, timings.distribution, (api,))

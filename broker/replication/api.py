@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -18,6 +19,29 @@ LATEST_TIMESTAMP_MS = -1
 
 EARLIEST_TIMESTAMP_MS = -2
 """ListOffsets: the first offset still in the log."""
+
+
+class ReadRoom(Protocol):
+    """What of memory a read for a client may use; ``client_memory.AnswerLease`` is the real one."""
+
+    def reserve(self, wanted_bytes: int) -> int:
+        """How many of ``wanted_bytes`` may be read now, in place of what was reserved before; at
+        least one batch is, unless this is 0."""
+
+    def keep(self, size: int) -> None:
+        """So many bytes were read; the others are given back."""
+
+
+class _AllRoom:
+    def reserve(self, wanted_bytes: int) -> int:
+        return wanted_bytes
+
+    def keep(self, size: int) -> None:
+        """Nothing is counted."""
+
+
+ALL_ROOM: Final[ReadRoom] = _AllRoom()
+"""Of readers that nobody bounds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from broker.errors import KafkaError
 from broker.replication.api import (
+    ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
     EpochEnd,
     FetchOutcome,
     FetchWant,
     OffsetOutcome,
+    ReadRoom,
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
@@ -27,14 +29,20 @@ class Consuming:
         self._table = table
 
     async def fetch(
-        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+        self,
+        wants: Sequence[FetchWant],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
     ) -> list[FetchOutcome]:
-        """One outcome per want, in order.
+        """One outcome per want, in order; ``room`` is kept for the bytes of all of them.
 
-        Returns at once with ``min_bytes`` of records or any error; else when enough was committed
-        or ``max_wait_ms`` have passed.
+        Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
+        any error; else when enough was committed or ``max_wait_ms`` have passed.
         """
-        outcomes, enough = self._read(wants, min_bytes, max_bytes)
+        outcomes, enough = self._read(wants, min_bytes, max_bytes, room)
         deadline_ms = self._table.now_ms() + max_wait_ms
         if enough or max_wait_ms <= 0:
             return outcomes
@@ -45,7 +53,7 @@ class Consuming:
         try:
             while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
                 await wakeup.wait(left_ms / 1000)
-                outcomes, enough = self._read(wants, min_bytes, max_bytes)
+                outcomes, enough = self._read(wants, min_bytes, max_bytes, room)
         finally:
             for hosted in polled:
                 hosted.fetch_waiters.pop(wakeup, None)
@@ -96,18 +104,21 @@ class Consuming:
         return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
     def _read(
-        self, wants: Sequence[FetchWant], min_bytes: int, max_bytes: int
+        self, wants: Sequence[FetchWant], min_bytes: int, max_bytes: int, room: ReadRoom
     ) -> tuple[list[FetchOutcome], bool]:
-        """Outcomes, and whether they need not wait: enough bytes, or an error."""
+        """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more."""
         outcomes: list[FetchOutcome] = []
         size = 0
         failed = False
+        room_bytes = room.reserve(max_bytes)
         for want in wants:
-            outcome = self._read_one(want, max_bytes - size)
+            outcome = self._read_one(want, room_bytes - size)
             size += outcome.size
             failed = failed or outcome.error_code != errors_pb2.NONE
             outcomes.append(outcome)
-        return outcomes, failed or size >= min_bytes or not wants
+        room.keep(size)
+        as_much_as_fits = room_bytes < max_bytes and (size > 0 or room_bytes == 0)
+        return outcomes, failed or size >= min_bytes or as_much_as_fits or not wants
 
     def _read_one(self, want: FetchWant, room: int) -> FetchOutcome:
         hosted, code = self._led(want.tp, want.current_leader_epoch)

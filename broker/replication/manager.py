@@ -11,6 +11,7 @@ import grpc.aio
 from broker.log import LogStore, PartitionLog
 from broker.peers import Peer
 from broker.replication.api import (
+    ALL_ROOM,
     DeleteOutcome,
     DeleteWant,
     EpochEnd,
@@ -20,6 +21,7 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
+    ReadRoom,
 )
 from broker.replication.commands import ControlCommands
 from broker.replication.consume import Consuming
@@ -167,11 +169,17 @@ class ReplicaManager:
         return await self._producing.produce(entries, acks, timeout_ms)
 
     async def fetch(
-        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+        self,
+        wants: Sequence[FetchWant],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
     ) -> list[FetchOutcome]:
         """Committed records for consumers, by long poll (C16)."""
         return await self._consuming.fetch(
-            wants, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes
+            wants, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, room=room
         )
 
     def list_offset(

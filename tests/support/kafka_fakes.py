@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from broker.client_memory import ClientMemory
 from broker.config.spec import BROKER_SPEC
 from broker.control.changes import A, Change, Q
 from broker.errors import KafkaError
@@ -16,7 +17,9 @@ from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
 from broker.log.admission import check_produced
 from broker.log.record_batch import iterate_batches
+from broker.metrics.clients import ClientFigures
 from broker.replication.api import (
+    ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
     DeleteOutcome,
@@ -28,6 +31,7 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
+    ReadRoom,
 )
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from metadata_log.image import Image
@@ -112,14 +116,23 @@ class FakeReplicas:
         return ProduceOutcome(base_offset=base_offset, log_start_offset=0)
 
     async def fetch(
-        self, wants: Sequence[FetchWant], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+        self,
+        wants: Sequence[FetchWant],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
     ) -> list[FetchOutcome]:
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         while True:
-            outcomes = [self._read(want) for want in wants]
+            has_room = room.reserve(max_bytes) > 0 or max_bytes == 0
+            outcomes = [self._read(want, has_room=has_room) for want in wants]
+            room.keep(sum(outcome.size for outcome in outcomes))
             failed = any(outcome.error_code for outcome in outcomes)
             left = deadline - asyncio.get_running_loop().time()
-            if failed or sum(outcome.size for outcome in outcomes) >= min_bytes or left <= 0:
+            enough = sum(outcome.size for outcome in outcomes) >= min_bytes or not has_room
+            if failed or enough or left <= 0:
                 return outcomes
             waits = [
                 asyncio.ensure_future(log.grown.wait())
@@ -135,7 +148,7 @@ class FakeReplicas:
                 for wait in waits:
                     wait.cancel()
 
-    def _read(self, want: FetchWant) -> FetchOutcome:
+    def _read(self, want: FetchWant, *, has_room: bool) -> FetchOutcome:
         log = self._log(want.tp)
         if log is None:
             return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
@@ -143,7 +156,7 @@ class FakeReplicas:
             return FetchOutcome(errors_pb2.OFFSET_OUT_OF_RANGE, log.end_offset, 0)
         chunks: list[bytes | memoryview] = []
         size = 0
-        for batch in log.batches:
+        for batch in log.batches if has_room else ():
             if batch.last_offset < want.fetch_offset:
                 continue
             if chunks and size + len(batch.data) > want.max_bytes:
@@ -483,6 +496,7 @@ def fake_broker(
     configs = FakeConfigs()
     config = BROKER_SPEC.parse(values)
     quorum = FakeQuorum()
+    memory = ClientMemory.of(config)
     services = KafkaServices(
         config=config,
         broker_id=BROKER,
@@ -497,6 +511,8 @@ def fake_broker(
         image=image,
         quorum_status=lambda: quorum.status(),
         wall_clock_ms=lambda: quorum.now_ms,
+        figures=ClientFigures(memory),
+        memory=memory,
     )
     return FakeBrokerInside(
         metadata, replicas, forwarder, configs, quorum, services, KafkaServer(services)

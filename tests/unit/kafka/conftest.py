@@ -24,7 +24,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop; who is
     muted or late waits in virtual time."""
-    if item.path.name in ("test_muting.py", "test_login_time.py"):
+    if item.path.name in ("test_muting.py", "test_login_time.py", "test_quiet_connections.py"):
         return {"virtual-time": VirtualTimeLoop}
     if "new_certificates" in item.name:
         # asyncio's own loop may lose a connection that is accepted while its server is closed.

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.kafka.connection import ConnectionLimits, KafkaConnection
+from broker.client_memory import AnswerLease, ClientMemory
+from broker.kafka.connection import KafkaConnection
+from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.requests import Buffers, CloseConnection, Request
 from broker.quota.throttle import Throttle
@@ -24,6 +26,7 @@ class FakeTransport:
         self.reading = True
         self.closed = False
         self.aborted = False
+        self.unread_bytes = 0
 
     def get_extra_info(self, name: str) -> object:
         return ("10.0.0.9", 4321) if name == "peername" else None
@@ -35,6 +38,9 @@ class FakeTransport:
     def writelines(self, buffers: Buffers) -> None:
         self.pieces += len(buffers)
         self.written += b"".join(buffers)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
 
     def pause_reading(self) -> None:
         assert self.reading
@@ -54,7 +60,8 @@ class FakeTransport:
 class Script:
     """A decoder whose requests finish when the test says so. A frame is its name, 8 bytes wide."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ClientMemory) -> None:
+        self.memory = memory
         self.started: list[str] = []
         self.outcomes: dict[str, asyncio.Future[Buffers]] = {}
         self.costs: dict[str, int] = {}
@@ -75,6 +82,7 @@ class Script:
             flexible_answer_header=False,
             run=lambda: self._run(name),
             throttle=self.throttles.setdefault(name, Throttle()),
+            lease=AnswerLease(self.memory.responses),
         )
 
     async def _run(self, name: str) -> Buffers:
@@ -96,8 +104,11 @@ class Script:
 class Bench:
     """A connection between a scripted decoder and a fake transport."""
 
-    def __init__(self, *, door: Door = OPEN_DOOR, **limits: int) -> None:
-        self.script = Script()
+    def __init__(
+        self, *, door: Door = OPEN_DOOR, memory: SharedMemory | None = None, **limits: int
+    ) -> None:
+        memory = memory or SharedMemory(ClientMemory())
+        self.script = Script(memory.bounds)
         self.transport = FakeTransport()
         self.events: list[str] = []
         self.connection = KafkaConnection(
@@ -105,6 +116,7 @@ class Bench:
             ConnectionLimits(frame_bytes=1 << 20, **limits),
             lambda _: self.events.append("opened"),
             lambda _: self.events.append("closed"),
+            memory,
             door,
         )
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
@@ -369,15 +381,20 @@ async def test_abort_cuts() -> None:
     assert bench.answered() == []
 
 
-def test_a_peer_without_an_address_is_accepted() -> None:
+async def test_a_peer_without_an_address_is_accepted() -> None:
     """A peer whose address the kernel no longer knows must not fail the accept."""
 
     class Peerless(FakeTransport):
         def get_extra_info(self, name: str) -> Any:  # noqa: ANN401
             return None
 
+    bounds = ClientMemory()
     connection = KafkaConnection(
-        Script(), ConnectionLimits(frame_bytes=100), lambda _: None, lambda _: None
+        Script(bounds),
+        ConnectionLimits(frame_bytes=100),
+        lambda _: None,
+        lambda _: None,
+        SharedMemory(bounds),
     )
     connection.connection_made(cast("asyncio.Transport", Peerless()))
     assert connection.peer == "?"

@@ -118,3 +118,42 @@ def test_a_fetch_counts_its_largest_answer_and_may_be_abandoned(inside: FakeBrok
     frame = request_frame(FETCH, 12, fetching(max_bytes=2**31 - 1))
     request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("h"))
     assert request.cost_bytes == len(frame) + (55 << 20)
+
+
+async def test_records_that_were_read_are_held_until_the_answer_is_sent(
+    inside: FakeBrokerInside,
+) -> None:
+    inside.metadata.add_topic("t")
+    stored = await append(inside, 3)
+    frame = memoryview(bytearray(request_frame(FETCH, 12, fetching())))
+    request = Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
+    await request.run()
+    assert inside.services.memory.responses.held_bytes == len(stored)
+    assert request.lease.held_bytes == len(stored)
+
+
+async def test_a_fetch_waits_while_answers_hold_all_their_memory(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.add_topic("t")
+    stored = await append(inside, 3)
+    responses = inside.services.memory.responses
+    held_bytes = responses.room_bytes
+    responses.change(held_bytes)
+    polling = asyncio.ensure_future(ask(FETCH, 12, fetching(max_wait_ms=60_000)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not polling.done()
+    responses.change(-held_bytes)
+    (partition,) = (await polling).responses[0].partitions
+    assert partition.records == stored
+
+
+async def test_a_fetch_that_gets_no_memory_in_its_time_is_answered_with_nothing(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.add_topic("t")
+    await append(inside, 3)
+    inside.services.memory.responses.change(inside.services.memory.responses.room_bytes)
+    (partition,) = (await ask(FETCH, 12, fetching(max_wait_ms=1))).responses[0].partitions
+    assert (partition.error_code, partition.high_watermark, partition.records) == (0, 3, b"")

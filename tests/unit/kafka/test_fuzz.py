@@ -13,9 +13,11 @@ from typing import Any, cast
 
 import pytest
 
+from broker.client_memory import ClientMemory
 from broker.errors import KafkaError
 from broker.kafka.apis import api_table
-from broker.kafka.connection import ConnectionLimits, KafkaConnection
+from broker.kafka.connection import KafkaConnection
+from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
 from broker.kafka.cursor import MalformedRequest
 from broker.kafka.dispatch import Dispatcher, frame_answer
 from broker.kafka.requests import CloseConnection
@@ -99,6 +101,7 @@ def stranger(inside: FakeBrokerInside, door: Any) -> tuple[KafkaConnection, Fake
         ConnectionLimits(frame_bytes=1 << 20),
         lambda _: None,
         lambda _: None,
+        SharedMemory(ClientMemory()),
         door,
     )
     transport = FakeTransport()

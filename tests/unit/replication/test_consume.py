@@ -2,6 +2,8 @@
 
 import asyncio
 
+from broker.client_memory import AnswerLease, ResponseMemory
+from broker.replication.api import FetchOutcome, FetchWant
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
@@ -172,3 +174,39 @@ async def test_kip320_clients_learn_where_an_epoch_ends(broker: BrokerReplicas) 
     await broker.lead("orders", isr=(1,), replicas=(1,), epoch=3, version=1)
     end = broker.manager.offset_for_leader_epoch(TopicPartition("orders", 0), 3, 2)
     assert (end.error_code, end.leader_epoch, end.end_offset) == (errors_pb2.NONE, 0, 2)
+
+
+async def test_a_read_keeps_room_for_what_it_found_and_no_more(broker: BrokerReplicas) -> None:
+    await committed(broker, "a", "b", "c")
+    memory = ResponseMemory(1 << 20)
+    lease = AnswerLease(memory)
+    (outcome,) = await reading(broker, lease, max_wait_ms=0)
+    assert outcome.size > 0
+    assert memory.held_bytes == outcome.size
+
+
+async def test_where_there_is_little_room_a_read_returns_with_what_fits(
+    broker: BrokerReplicas,
+) -> None:
+    await committed(broker, "a", "b", "c")
+    size = len(broker.store.logs[broker.hosted("orders").tip].batches[0][2])
+    lease = AnswerLease(ResponseMemory(2 * size + 1))
+    (outcome,) = await reading(broker, lease, max_wait_ms=60_000)
+    assert outcome.size == 2 * size
+
+
+async def test_where_there_is_no_room_a_read_returns_at_once_with_nothing(
+    broker: BrokerReplicas,
+) -> None:
+    await committed(broker, "a")
+    (outcome,) = await reading(broker, AnswerLease(ResponseMemory(0)), max_wait_ms=60_000)
+    assert (outcome.error_code, outcome.high_watermark, outcome.size) == (errors_pb2.NONE, 1, 0)
+
+
+async def reading(
+    broker: BrokerReplicas, lease: AnswerLease, max_wait_ms: int
+) -> list[FetchOutcome]:
+    want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
+    return await broker.manager.fetch(
+        [want], max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease
+    )
