@@ -70,6 +70,7 @@ class BrokerNode:
         self._incarnation_id = surroundings.random_bytes(ID_BYTES)
         self._cleanup = AsyncExitStack()
         self._log_failed = asyncio.Event()
+        self._adopting: asyncio.Task[None] | None = None
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
         self._quorum = surroundings.quorum
@@ -117,10 +118,9 @@ class BrokerNode:
         await self._cleanup.aclose()
 
     async def log_failed(self) -> None:
-        """Return once the log can be written no more.
+        """Return once the disk of the log has failed; a full one is waited out.
 
-        The broker is to be stopped then: others of the ISR lead what it leads, and it comes back
-        when there is room.
+        The broker is to be stopped then: others of the ISR lead what it leads.
         """
         await self._log_failed.wait()
 
@@ -134,8 +134,10 @@ class BrokerNode:
         store = await self._surroundings.open_store(
             self._cleanup, replicas.on_flushed, self._on_log_failed
         )
+        store.on_room = lambda has_room: self._on_room(store, has_room)
         await self._replicas.start(store)
         on_stop(self._replicas.close)
+        on_stop(self._stop_adopting)
         on_stop(self._channels.close)
         await self._follower.start()
         on_stop(self._follower.close)
@@ -219,6 +221,11 @@ class BrokerNode:
         await self._elector.start()
         on_stop(self._elector.close)
 
+    async def _stop_adopting(self) -> None:
+        if self._adopting is not None:
+            self._adopting.cancel()
+            await asyncio.gather(self._adopting, return_exceptions=True)
+
     # -- what the parts ask of one another -------------------------------------------------------
 
     def _replica_manager(self) -> ReplicaManager:
@@ -262,6 +269,14 @@ class BrokerNode:
     def _on_log_failed(self, error: Exception) -> None:
         self._replicas.on_log_failed(error)
         self._log_failed.set()
+
+    def _on_room(self, store: LogStore, has_room: bool) -> None:
+        """A full disk is waited out. With room again, replicas that found none are created."""
+        self._replicas.on_room(has_room)
+        if has_room:
+            lost = store.log_may_be_lost
+            adopting = self._replicas.adopt_image(self._follower.image, log_may_be_lost=lost)
+            self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
 
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:

@@ -98,7 +98,7 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     stop_asked.cancel()
     sys.stderr.write(
         f"broker {config[BROKER_ID]}: cannot write log directory {config[LOG_DIR]}: see above. "
-        "Free space or repair the disk, then start this broker again\n"
+        "Repair the disk, then start this broker again\n"
     )
     return EXIT_FAILED
 

@@ -16,7 +16,7 @@ import grpc.aio
 from broker.audit_log import AuditLog
 from broker.clock import monotonic_ms
 from broker.config.controller import AUDIT_LOG_FILE
-from broker.config.log import LOG_DIR, LOG_FLUSH, LOG_SEGMENT_BYTES
+from broker.config.log import LOG_DIR, LOG_FLUSH, LOG_RESERVE_BYTES, LOG_SEGMENT_BYTES
 from broker.config.node import BROKER_ID, BROKER_SESSION_TIMEOUT_MS
 from broker.config.producers import PRODUCER_ID_EXPIRATION_MS
 from broker.config.spec import quorum_addresses
@@ -182,6 +182,7 @@ class ProcessSurroundings:
             flush="os" if config[LOG_FLUSH] == "os" else "sync",
             segment_bytes=config[LOG_SEGMENT_BYTES],
             max_batch_bytes=config[MESSAGE_MAX_BYTES],
+            reserve_bytes=config[LOG_RESERVE_BYTES],
             producer_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
         )
         store = await LogStore.open(folder, options, on_flushed, on_failed)

@@ -19,3 +19,11 @@ LOG_SEGMENT_BYTES: Final = ConfigKey(
     at_least=1 << 20,
     doc="Size at which a broker's segment environment is sealed and the next one begun.",
 )
+LOG_RESERVE_BYTES: Final = ConfigKey(
+    name="log.reserve.bytes",
+    type=int,
+    default=16 << 20,
+    at_least=1 << 20,
+    doc="Room on the log directory's disk that a file named reserve keeps for deletions and "
+    "retention. While there is less, batches are refused and reads go on.",
+)

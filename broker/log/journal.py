@@ -52,12 +52,15 @@ class Journal:
     def perform(self, group: Sequence[Work]) -> Segment:
         """Do a group, all of one kind; durable on return. Returns the segment that is active.
 
+        Batches that were dropped meanwhile are not written. What failed may be tried again.
+
         Raises:
             lmdb.Error, OSError: the disk is full or broken; none of the group counts as done.
         """
         match group[0]:
             case PendingBatch():
-                self._append([work for work in group if isinstance(work, PendingBatch)])
+                batches = [work for work in group if isinstance(work, PendingBatch)]
+                self._append([batch for batch in batches if not batch.dropped])
             case Truncation():
                 self._truncate([work for work in group if isinstance(work, Truncation)])
             case Creation():
@@ -95,8 +98,8 @@ class Journal:
     def _roll(self) -> None:
         """Seal the active segment and begin the next one."""
         following = self._following or self._create_following()
+        self._following = None  # Whether or not there is one: what failed is tried again.
         sealed, self.active = self.active, following.result()
-        self._following = None
         log.info("log segment %d sealed, %d begun", sealed.id, self.active.id)
         self._unsealed.append(sealed)
         self._housekeeping.behind.submit(self._seal_the_last)
@@ -124,5 +127,9 @@ def create_segment(
 ) -> Segment:
     """A new segment, known to the table."""
     segment = Segment.create(directory, segment_id, options.flush, options.segment_bytes)
-    table.record_segments({segment_id: options.flush == "sync"})
+    try:
+        table.record_segments({segment_id: options.flush == "sync"})
+    except Exception:
+        segment.unlink()
+        raise
     return segment

@@ -29,6 +29,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Newest batches kept in memory for followers; unflushed ones stay whatever their size."""
     max_pending_bytes: int = 32 << 20
     """Unflushed bytes above which ``LogStore.wait_for_room`` waits."""
+    reserve_bytes: int = 16 << 20
+    """Blocks of the disk that are kept for what makes room once it is full."""
     producer_expiration_ms: int = 86_400_000
     """Producers that were silent for so long are forgotten."""
 

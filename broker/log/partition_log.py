@@ -48,6 +48,9 @@ class Writer(Protocol):
     on_damaged: "OnDamaged"
 
     def check_writable(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR once the disk is full or has failed."""
+
+    def check_works(self) -> None:
         """Raise KAFKA_STORAGE_ERROR once the disk has failed."""
 
     def submit_batch(self, batch: PendingBatch) -> None:
@@ -246,7 +249,8 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE beyond what is durable.
         """
-        self._check_writable()
+        self._check_exists()
+        self._writer.check_works()
         if offset <= self.log_start_offset:
             return
         if offset > self.flushed_offset:
@@ -417,12 +421,15 @@ class PartitionLog:
         self.producers.truncate_from_end(offset)
 
     def _check_writable(self) -> None:
+        self._check_exists()
+        self._writer.check_writable()
+
+    def _check_exists(self) -> None:
         if self._deleted:
             raise KafkaError(
                 errors_pb2.NOT_LEADER_OR_FOLLOWER,
                 f"{self._where}: its log was deleted here; refresh metadata",
             )
-        self._writer.check_writable()
 
 
 def _max_timestamp(batches: list[Batch]) -> int:

@@ -35,6 +35,7 @@ from broker.log.segment_contents import (
 from broker.log.segment_file import SegmentFile
 from broker.log.segment_files import (
     UNFINISHED,
+    allocate_lock_file,
     lock_file,
     remove_segment_files,
     segment_id_of,
@@ -199,11 +200,12 @@ class Segment:
     def append(self, batches: Sequence[PendingBatch]) -> None:
         """Write ``batches`` in one transaction; durable on return if opened with ``sync``."""
         items: list[tuple[bytes, Records]] = []
+        begun: dict[int, int] = {}
         for batch in batches:
             number, base_offset = batch.number, batch.base_offset
             epoch = batch.leader_epoch
-            if epoch >= 0 and self._recorded_epochs.get(number) != epoch:
-                self._recorded_epochs[number] = epoch
+            if epoch >= 0 and begun.get(number, self._recorded_epochs.get(number)) != epoch:
+                begun[number] = epoch
                 items.append((epoch_key(number, epoch), OFFSET.pack(batch.epoch_start_offset)))
             if batch.size <= CHUNK_BYTES:
                 items.append((KEY.pack(number, base_offset, 0), batch.records))
@@ -216,6 +218,7 @@ class Segment:
         with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(items)
         self.stored_bytes += sum([batch.size for batch in batches])
+        self._recorded_epochs.update(begun)  # Not before the commit: it may fail and be repeated.
 
     def delete_from(self, truncations: Sequence[tuple[int, int]]) -> None:
         """Delete, for each (partition number, offset), batches and epochs from there on."""
@@ -305,6 +308,7 @@ def _refuse_damage(damaged: DamagedBatch) -> None:
 
 def _open_environment(path: Path, flush: Flush, segment_bytes: int) -> lmdb.Environment:
     existing_bytes = path.stat().st_size if path.exists() else 0
+    allocate_lock_file(path)
     return lmdb.open(
         str(path),
         subdir=False,

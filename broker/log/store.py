@@ -15,7 +15,7 @@ from pathlib import Path
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
 from broker.log.damage import DamagedBatch
-from broker.log.group_commit import GroupCommit, InlineCommit, OnDone, OnFault, ThreadedCommit
+from broker.log.group_commit import Callbacks, GroupCommit, InlineCommit, ThreadedCommit
 from broker.log.high_watermarks import HighWatermarkCheckpoint
 from broker.log.housekeeping import Housekeeping
 from broker.log.journal import CreateSegment, Journal, create_segment
@@ -26,6 +26,7 @@ from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
 from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.retention import SegmentTimes, segment_times
+from broker.log.room import Reserve
 from broker.log.segment import Segment
 from broker.log.table import Run
 from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
@@ -39,10 +40,12 @@ OnFlushed = Callable[[Sequence[PartitionLog]], None]
 """These logs' ``flushed_offset`` has moved; never called from inside an append."""
 OnFailed = Callable[[Exception], None]
 """The disk has failed: nothing can be appended any more. Called once."""
+OnRoom = Callable[[bool], None]
+"""Whether there is room: the disk is full from now on, or no longer."""
 _PRODUCERS_PER_BREATH = 10_000
 """Some milliseconds of looking for silent ones."""
 
-CommitKind = Callable[[Journal, int, OnDone, OnFault], GroupCommit]
+CommitKind = Callable[[Journal, int, Reserve, Callbacks], GroupCommit]
 """Who calls the journal, and when; the number is ``LogOptions.group_bytes``."""
 
 
@@ -52,6 +55,9 @@ class LogStore:
     ``log_may_be_lost``: acknowledged batches may be missing, because of a power loss under
     ``log.flush=os``, a missing file, or a folder that was empty (rule 8: say so when registering).
     It is still so after a restart, until ``loss_handled`` was called.
+
+    ``is_full``: the disk is; nothing is appended or created, reads and deletions go on. What was
+    appended before stays in order and counts once there is room, unless its log goes.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class LogStore:
         housekeeping: Housekeeping,
         recovered: Recovered,
         create_segment: CreateSegment,
+        reserve: Reserve,
         commit: CommitKind,
     ) -> None:
         self.directory = directory
@@ -71,19 +78,25 @@ class LogStore:
         self.tail = MemoryTail(options.tail_bytes)
         self.newest_segment = recovered.active
         self.failure: Exception | None = None
+        self.is_full = not reserve.is_held
+        self.on_room: OnRoom = lambda has_room: None
         self._options = options
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self.on_damaged: OnDamaged = _log_damaged
         """Told of every batch that is found damaged when it is read, each time."""
         self.housekeeping = housekeeping
+        self._reserve = reserve
         self._table = recovered.table
         self._segments = recovered.segments
         self._next_number = recovered.next_number
         self._high_watermarks = HighWatermarkCheckpoint(
-            recovered.table, housekeeping.ahead, self._failed
+            recovered.table, housekeeping.ahead, self._checkpoint_failed
         )
-        self._waiting: deque[tuple[asyncio.Future[None], Forgotten]] = deque()
+        self._waiting: dict[int, tuple[asyncio.Future[None], Forgotten]] = {}
+        """Who waits for a work to be durable, by its identity."""
+        self._not_unlinked: deque[Segment] = deque()
+        """For want of room to write that they are gone."""
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._by_number: dict[int, PartitionLog] = {}
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
@@ -105,7 +118,12 @@ class LogStore:
             recovered.active,
             recovered.following,
         )
-        self._commit = commit(self._journal, options.group_bytes, self._done, self._failed)
+        self._commit = commit(
+            self._journal,
+            options.group_bytes,
+            reserve,
+            Callbacks(self._done, self._failed, self._out_of_room, self._has_room),
+        )
         self._unlink_empty(list(self._segments.values()))
 
     @classmethod
@@ -119,14 +137,10 @@ class LogStore:
             OSError: the folder cannot be used.
         """
         housekeeping = Housekeeping()
+        reserve = Reserve(directory, options.reserve_bytes)
         try:
             recovered = await asyncio.get_running_loop().run_in_executor(
-                housekeeping.ahead,
-                recover,
-                directory,
-                options,
-                current_boot_id(),
-                time.time_ns() // 1_000_000,
+                housekeeping.ahead, _recover_with, reserve, options
             )
         except BaseException:
             housekeeping.shutdown()
@@ -139,6 +153,7 @@ class LogStore:
             housekeeping,
             recovered,
             partial(create_segment, directory, options, recovered.table),
+            reserve,
             ThreadedCommit if options.flush == "sync" else InlineCommit,
         )
         log.info(
@@ -148,6 +163,8 @@ class LogStore:
             len(recovered.segments),
             "; batches may be lost" if store.log_may_be_lost else "",
         )
+        if store.is_full:
+            log.error("%s", store._full_message())
         return store
 
     @property
@@ -194,7 +211,7 @@ class LogStore:
         found = [self._logs[tip] for tip in dict.fromkeys(tips) if tip in self._logs]
         if not found:
             return
-        self.check_writable()
+        self.check_works()
         forgotten: list[tuple[Segment, int, int]] = []
         for each in found:
             del self._logs[each.tip], self._by_number[each.number]
@@ -225,17 +242,18 @@ class LogStore:
         self.housekeeping.ahead.submit(self._table.record_loss, unhandled=False)
 
     async def wait_for_room(self) -> None:
-        """Return once less than ``max_pending_bytes`` wait to be flushed.
+        """Return once less than ``max_pending_bytes`` wait to be flushed, or the disk is full:
+        then whatever is appended is refused.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        while self.pending_bytes >= self._options.max_pending_bytes:
-            self.check_writable()
+        while self.pending_bytes >= self._options.max_pending_bytes and not self.is_full:
+            self.check_works()
             room = asyncio.get_running_loop().create_future()
             self._waiting_for_room.append(room)
             await room
-        self.check_writable()
+        self.check_works()
 
     async def expire_producers(self, now_ms: int) -> None:
         """Forget who was silent for long; ``now_ms`` as ``PartitionProducers.expire`` has it."""
@@ -248,15 +266,26 @@ class LogStore:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Flush everything and close. After a failure it only closes."""
+        """Flush everything and close. After a failure, or without room, it only closes."""
         await self._commit.close()
+        self._refuse_waiting(self._full_message() if self.is_full else "the log store closes")
         await self._high_watermarks.drain()
         await self.housekeeping.idle()
         await asyncio.to_thread(self._close_files)
         self.housekeeping.shutdown()
 
     def check_writable(self) -> None:
-        """Refuse what would need the disk once it has failed.
+        """Refuse what needs room, once the disk is full or has failed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_works()
+        if self.is_full:
+            raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, self._full_message())
+
+    def check_works(self) -> None:
+        """Refuse what needs the disk at all, once it has failed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -265,7 +294,7 @@ class LogStore:
             raise KafkaError(
                 errors_pb2.KAFKA_STORAGE_ERROR,
                 f"log directory {self.directory} failed ({self.failure}) and takes no more "
-                "batches; make room or repair the disk, then restart this broker",
+                "batches; repair the disk, then restart this broker",
             )
 
     def submit_batch(self, batch: PendingBatch) -> None:
@@ -281,7 +310,7 @@ class LogStore:
     async def _submit_and_wait(self, work: Work, forgotten: Forgotten) -> None:
         """Return when ``work`` is durable; a segment that it empties is unlinked only then."""
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((done, forgotten))
+        self._waiting[id(work)] = done, forgotten
         self._commit.submit(work)
         await done
 
@@ -329,7 +358,7 @@ class LogStore:
                     owner.note_flushed(work, segment)
                     flushed[work.number] = owner
             elif isinstance(work, Truncation | Deletion):
-                done, forgotten = self._waiting.popleft()
+                done, forgotten = self._waiting.pop(id(work))
                 self._release(forgotten)
                 _resolve(done)
         self.tail.evict()
@@ -345,16 +374,50 @@ class LogStore:
             return
         self.failure = error
         log.error("log directory %s failed, no more batches are taken: %s", self.directory, error)
-        refusal = KafkaError(
-            errors_pb2.KAFKA_STORAGE_ERROR, f"log directory {self.directory} failed: {error}"
-        )
-        waiting = [done for done, _ in self._waiting]
+        self._refuse_waiting(f"log directory {self.directory} failed: {error}")
+        self._on_failed(error)
+
+    def _refuse_waiting(self, message: str) -> None:
+        refusal = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message)
+        waiting = [done for done, _ in self._waiting.values()]
         for waiter in [*waiting, *self._waiting_for_room]:
             if not waiter.done():
                 waiter.set_exception(refusal)
         self._waiting.clear()
         self._waiting_for_room.clear()
-        self._on_failed(error)
+
+    def _checkpoint_failed(self, error: Exception) -> None:
+        """Without room an older checkpoint does; the next one is written some seconds later."""
+        if not self._reserve.explains(error):
+            self._failed(error)
+
+    # -- a full disk -----------------------------------------------------------------------------
+
+    def _out_of_room(self, error: Exception) -> None:
+        """Nothing more is taken in; what deletes goes on, with the blocks of the reserve."""
+        self.is_full = True
+        log.error("%s (%s)", self._full_message(), error)
+        while self._waiting_for_room:
+            _resolve(self._waiting_for_room.popleft())
+        self.on_room(False)
+
+    def _has_room(self) -> None:
+        self.is_full = False
+        log.warning("log directory %s has room again and takes batches", self.directory)
+        while self._not_unlinked:
+            self.housekeeping.behind.submit(self._unlink, self._not_unlinked.popleft())
+        self.on_room(True)
+
+    def _full_message(self) -> str:
+        try:
+            free = f"{self._reserve.free_bytes()} bytes free"
+        except OSError as error:
+            free = f"free space unknown: {error}"
+        return (
+            f"log directory {self.directory} is full ({free}, {self._reserve.size_bytes} needed): "
+            "batches are refused and reads go on until there is room; free space, or delete "
+            "records or topics"
+        )
 
     def _unlink_empty(self, candidates: Sequence[Segment]) -> None:
         """Remove sealed segments in which nothing lives."""
@@ -369,20 +432,41 @@ class LogStore:
             self._table.forget_segments([segment.id])
             segment.unlink()
             log.info("log segment %d unlinked: nothing lived in it", segment.id)
-        except Exception:
-            log.exception("cannot unlink log segment %s", segment.path)
+        except Exception as error:
+            if self._reserve.explains(error):
+                self._not_unlinked.append(segment)
+            else:
+                log.exception("cannot unlink log segment %s", segment.path)
 
     def _close_files(self) -> None:
         """Nothing else uses them any more."""
         if self.failure is None:
-            if self._options.flush == "os":
-                self._journal.active.sync()
-            self._high_watermarks.write_now()
-            self._table.record_run(Run(current_boot_id(), closed=True))
+            try:
+                self._record_end()
+            except Exception as error:
+                if not self._reserve.explains(error):
+                    raise
+                log.warning("%s: closed as after a crash, nothing is lost", self._full_message())
         self._journal.close()
         for segment in {*self._segments.values(), self._journal.active}:
             segment.close()
         self._table.close()
+
+    def _record_end(self) -> None:
+        """This run leaves nothing that a power loss could take."""
+        if self._options.flush == "os":
+            self._journal.active.sync()
+        self._high_watermarks.write_now()
+        self._table.record_run(Run(current_boot_id(), closed=True))
+
+
+def _recover_with(reserve: Reserve, options: LogOptions) -> Recovered:
+    """Open the folder; without room for the reserve too, the store begins full."""
+    reserve.make_way()
+    now_ms = time.time_ns() // 1_000_000
+    recovered = recover(reserve.directory, options, current_boot_id(), now_ms)
+    reserve.hold()
+    return recovered
 
 
 def _log_damaged(damaged_log: PartitionLog, damaged: DamagedBatch) -> None:

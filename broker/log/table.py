@@ -26,6 +26,7 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.log.segment_contents import FooterPlace
+from broker.log.segment_files import allocate_lock_file
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
 
@@ -78,8 +79,10 @@ class StoreTable:
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; damaged, or of another format.
+            OSError: the folder cannot be written.
         """
         path = directory / FILE_NAME
+        allocate_lock_file(path)
         try:
             table = cls(
                 lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=5, readahead=False)

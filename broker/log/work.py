@@ -89,5 +89,10 @@ class Truncation(NamedTuple):
     log_start_offset: int | None = None
     producers: bytes = b""
 
+    @property
+    def moves_start_alone(self) -> bool:
+        """Whether it voids no batch: the log begins later, and that is all."""
+        return self.lowest_segment_id == NO_SEGMENT
+
 
 Work = PendingBatch | Creation | Deletion | Truncation

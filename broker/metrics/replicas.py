@@ -124,6 +124,14 @@ LOG_FAILED: Final = Family(
     "1 once the log directory has failed and takes nothing more.",
 )
 
+LOG_FULL: Final = Family(
+    "quorate_log_directory_full",
+    Kind.GAUGE,
+    "LogManager",
+    "FullLogDirectoryCount",
+    "1 while the disk of the log directory is full: batches are refused, reads go on.",
+)
+
 
 def replica_samples(table: PartitionTable) -> Iterator[Sample]:
     """All figures of the partitions, which may come and go between any two of them."""
@@ -139,6 +147,7 @@ def store_samples(store: LogStore) -> Iterator[Sample]:
     yield Sample(SEGMENTS, store.segment_count)
     yield Sample(PENDING, store.pending_bytes)
     yield Sample(LOG_FAILED, float(store.failure is not None))
+    yield Sample(LOG_FULL, float(store.is_full))
 
 
 def _counted(table: PartitionTable) -> Iterator[Sample]:

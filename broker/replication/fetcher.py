@@ -350,8 +350,11 @@ class ReplicaFetcher:
                 hosted.log.append_as_follower(records)
             except Exception as error:  # One partition's fault stops no other (KIP-461).
                 unforeseen = not isinstance(error, KafkaError)
-                log.error("cannot append to %s: %s", hosted.tp, error, exc_info=unforeseen)
+                # A full disk refuses all partitions, again and again: the store has said so once.
+                level = logging.DEBUG if self._table.store.is_full else logging.ERROR
+                log.log(level, "cannot append to %s: %s", hosted.tp, error, exc_info=unforeseen)
                 self._back_off(following)
+                self.follow_log_start(following)  # What the leader deleted makes room here, too.
                 return
             if not following.held:
                 self._changed[following.tip] = following

@@ -160,6 +160,12 @@ class ReplicaManager:
         for hosted in self.table:
             hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
 
+    def on_room(self, has_room: bool) -> None:
+        """The disk is full: who waits for it is told, though what was appended may count later."""
+        if not has_room:
+            for hosted in self.table:
+                hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, "the disk of the log is full")
+
     # -- clients ---------------------------------------------------------------------------------
 
     async def produce(

@@ -69,6 +69,7 @@ async def opened(
     max_batch_bytes: int = 8 << 20,
     max_pending_bytes: int = 32 << 20,
     producer_expiration_ms: int = 86_400_000,
+    reserve_bytes: int = 64 << 10,
     new_folder_is_loss: bool = False,
 ) -> AsyncIterator[OpenStore]:
     """A store in ``directory``; closed properly at the end."""
@@ -80,6 +81,7 @@ async def opened(
         tail_bytes=tail_bytes,
         max_batch_bytes=max_batch_bytes,
         max_pending_bytes=max_pending_bytes,
+        reserve_bytes=reserve_bytes,
         producer_expiration_ms=producer_expiration_ms,
     )
     opened_store.store = await LogStore.open(

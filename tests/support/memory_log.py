@@ -123,6 +123,7 @@ class MemoryLogStore:
         self.deletions = 0
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self.producer_checks: list[int] = []
+        self.is_full = False
         self._on_flushed = on_flushed
 
     def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> MemoryLog:

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.log.group_commit import GroupCommit, InlineCommit, OnDone, OnFault
+from broker.log.group_commit import Callbacks, GroupCommit, InlineCommit
 from broker.log.journal import Journal
 from broker.log.options import LogOptions
 from broker.log.recovery import recover_logs
+from broker.log.room import Reserve
 from broker.log.store import LogStore, OnFailed, OnFlushed
 from broker.log.work import Work
 from tests.sim.cluster.disk_files import SimulatedSegment, SimulatedTable
@@ -30,6 +31,31 @@ BOOT_ID = "boot"
 
 class DiskFull(OSError):
     """What a full disk answers."""
+
+
+class SimulatedReserve:
+    """There is room, or there is none: what it would be kept for finds none either."""
+
+    size_bytes = 1
+
+    def __init__(self, disk: "Disk") -> None:
+        self._disk = disk
+
+    @property
+    def is_held(self) -> bool:
+        return not self._disk.is_full
+
+    def hold(self) -> bool:
+        return self.is_held
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+    def explains(self, error: BaseException) -> bool:
+        return isinstance(error, DiskFull)
+
+    def free_bytes(self) -> int:
+        return int(self.is_held)
 
 
 class Executor:
@@ -75,26 +101,31 @@ class TimedCommit(GroupCommit):
         machine: "Machine",
         journal: Journal,
         group_bytes: int,
-        on_done: OnDone,
-        on_fault: OnFault,
+        reserve: Reserve,
+        callbacks: Callbacks,
     ) -> None:
-        super().__init__(journal, group_bytes, on_done, on_fault)
+        super().__init__(journal, group_bytes, reserve, callbacks)
         self._machine = machine
         self._process = machine.process
         self._group: list[Work] | None = None
         self._failed = False
         self._idle = self._loop.create_future()
         machine.disk.interrupted = self._interrupted
+        if self._is_stalled:
+            self._retry_later()
 
     def submit(self, work: Work) -> None:
         self._queue.append(work)
-        if self._group is None and not self._failed:
+        if self._group is None and not self._failed and not self._is_stalled:
             self._begin()
 
     async def close(self) -> None:
         if self._group is not None and not self._failed:
             self._idle = self._loop.create_future()
             await self._idle
+
+    def _tell(self, callback: Callable[..., None], *about: Any) -> None:
+        self._machine.deliver(self._process, partial(callback, *about))
 
     def _begin(self) -> None:
         self._group = self._take_group()
@@ -108,14 +139,31 @@ class TimedCommit(GroupCommit):
         try:
             segment = self._journal.perform(group)
         except OSError as error:
-            self._failed = True
-            self._machine.deliver(self._process, partial(self._on_fault, error))
+            self._failed = not self._stall(group, error)
+            self._retry_later()
+            if not self._idle.done():
+                self._tell(self._now_idle)
             return
+        self._go_on()
+        self._tell(self._callbacks.done, group, segment)
+
+    def _go_on(self) -> None:
         if self._queue:
             self._begin()
         elif not self._idle.done():
-            self._machine.deliver(self._process, self._now_idle)
-        self._machine.deliver(self._process, partial(self._on_done, group, segment))
+            self._tell(self._now_idle)
+
+    def _retry_later(self) -> None:
+        self._machine.world.after(self._retry_s, self._retry)
+
+    def _retry(self) -> None:
+        if self._process is not self._machine.process or self._failed:
+            return
+        self._failed = not self._look_for_room()
+        if self._is_stalled:
+            self._retry_later()
+        else:
+            self._go_on()
 
     def _now_idle(self) -> None:
         if not self._idle.done():
@@ -199,6 +247,7 @@ class Disk:
             cast(Any, SimulatedHousekeeping(later)),
             recovered,
             self._create,
+            cast(Any, SimulatedReserve(self)),
             commit,
         )
 
