@@ -3,9 +3,14 @@
 from broker.config.replication import REPLICA_LAG_TIME_MAX_MS
 from broker.dynamic_config import LiveConfiguration
 from broker.log import KEEP_ALL, Retention
+from broker.log.compaction.choosing import Compaction
 from broker.topic_config import (
     TOPIC_CLEANUP_POLICY,
+    TOPIC_DELETE_RETENTION_MS,
+    TOPIC_MAX_COMPACTION_LAG_MS,
     TOPIC_MAX_MESSAGE_BYTES,
+    TOPIC_MIN_CLEANABLE_DIRTY_RATIO,
+    TOPIC_MIN_COMPACTION_LAG_MS,
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
@@ -30,8 +35,22 @@ class LiveLimits:
 
     def retention(self, topic: str) -> Retention:
         of_topic = self._live.of_topic
-        if "delete" not in list_items(of_topic(topic, TOPIC_CLEANUP_POLICY)):
+        if "delete" not in self._cleanup_policies(topic):
             return KEEP_ALL
         return Retention(
             of_topic(topic, TOPIC_RETENTION_MS), of_topic(topic, TOPIC_RETENTION_BYTES)
         )
+
+    def compaction(self, topic: str) -> Compaction | None:
+        if "compact" not in self._cleanup_policies(topic):
+            return None
+        of_topic = self._live.of_topic
+        return Compaction(
+            min_cleanable_dirty_ratio=of_topic(topic, TOPIC_MIN_CLEANABLE_DIRTY_RATIO),
+            min_compaction_lag_ms=of_topic(topic, TOPIC_MIN_COMPACTION_LAG_MS),
+            max_compaction_lag_ms=of_topic(topic, TOPIC_MAX_COMPACTION_LAG_MS),
+            delete_retention_ms=of_topic(topic, TOPIC_DELETE_RETENTION_MS),
+        )
+
+    def _cleanup_policies(self, topic: str) -> list[str]:
+        return list_items(self._live.of_topic(topic, TOPIC_CLEANUP_POLICY))

@@ -2,6 +2,13 @@
 
 from typing import Any, Final, Generic, NamedTuple
 
+from broker.config.compaction import (
+    LOG_CLEANER_DELETE_RETENTION_MS,
+    LOG_CLEANER_MAX_COMPACTION_LAG_MS,
+    LOG_CLEANER_MIN_CLEANABLE_RATIO,
+    LOG_CLEANER_MIN_COMPACTION_LAG_MS,
+    LOG_CLEANUP_POLICY,
+)
 from broker.config.retention import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from broker.config.topics import (
     MESSAGE_MAX_BYTES,
@@ -28,6 +35,9 @@ def _over(name: str, broker_key: ConfigKey[T], doc: str) -> TopicKey[T]:
         at_least=broker_key.at_least,
         at_most=broker_key.at_most,
         one_of=broker_key.one_of,
+        pattern=broker_key.pattern,
+        form=broker_key.form,
+        is_list=broker_key.is_list,
     )
     return TopicKey(key, broker_key)
 
@@ -79,7 +89,31 @@ TOPIC_FOLLOWER_THROTTLED_REPLICAS: Final = _throttled(
     "follower", "Replicas whose data is throttled where it is taken: 0:1,0:2 or *."
 )
 
-TOPIC_CLEANUP_POLICY: Final = _always("cleanup.policy", "delete", "Records are never compacted.")
+TOPIC_CLEANUP_POLICY: Final = _over(
+    "cleanup.policy",
+    LOG_CLEANUP_POLICY,
+    "delete: old records are deleted by age and size. compact: of each key the newest one stays.",
+)
+TOPIC_MIN_CLEANABLE_DIRTY_RATIO: Final = _over(
+    "min.cleanable.dirty.ratio",
+    LOG_CLEANER_MIN_CLEANABLE_RATIO,
+    "Part of a compacted log that must not have been cleaned yet for it to be cleaned again.",
+)
+TOPIC_MIN_COMPACTION_LAG_MS: Final = _over(
+    "min.compaction.lag.ms",
+    LOG_CLEANER_MIN_COMPACTION_LAG_MS,
+    "Age that a record reaches before it may be compacted.",
+)
+TOPIC_MAX_COMPACTION_LAG_MS: Final = _over(
+    "max.compaction.lag.ms",
+    LOG_CLEANER_MAX_COMPACTION_LAG_MS,
+    "Age beyond which a record must be compacted, however little of its log is dirty.",
+)
+TOPIC_DELETE_RETENTION_MS: Final = _over(
+    "delete.retention.ms",
+    LOG_CLEANER_DELETE_RETENTION_MS,
+    "How long a record without a value stays after it was first compacted.",
+)
 TOPIC_RETENTION_BYTES: Final = _over(
     "retention.bytes",
     LOG_RETENTION_BYTES,
@@ -98,6 +132,10 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_FOLLOWER_THROTTLED_REPLICAS,
     TOPIC_CLEANUP_POLICY,
+    TOPIC_MIN_CLEANABLE_DIRTY_RATIO,
+    TOPIC_MIN_COMPACTION_LAG_MS,
+    TOPIC_MAX_COMPACTION_LAG_MS,
+    TOPIC_DELETE_RETENTION_MS,
     _always("compression.type", "producer", "Batches are stored as producers send them."),
     _always("message.timestamp.type", "CreateTime", "Records keep their producer's timestamps."),
     TOPIC_RETENTION_BYTES,

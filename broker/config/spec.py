@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config import (
+    compaction,
     controller,
     coordinator,
     listeners,
@@ -39,6 +40,7 @@ BROKER_SPEC: Final = ConfigSpec(
         *declared(coordinator),
         *declared(log),
         *declared(retention),
+        *declared(compaction),
         *declared(producers),
         *declared(token_config),
         *declared(security),

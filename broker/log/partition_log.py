@@ -12,6 +12,7 @@ from broker.errors import KafkaError
 from broker.log.admission import produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex
 from broker.log.damage import DamagedBatch
+from broker.log.keyed_records import check_keys
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
@@ -64,7 +65,8 @@ class PartitionLog:
     """The log of one partition. Every method runs on the event-loop thread.
 
     ``[log_start_offset, log_end_offset)`` is readable; below ``flushed_offset`` it is durable
-    (``log.flush=os``: written). ``max_batch_bytes`` may be set to the topic's own limit.
+    (``log.flush=os``: written). ``max_batch_bytes`` may be set to the topic's own limit, and
+    ``needs_keys`` for a compacted topic.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class PartitionLog:
         self.leader_epochs = leader_epochs
         self.producers = producers
         self.max_batch_bytes = max_batch_bytes
+        self.needs_keys = False
         self._where = str(TopicPartition(row.topic, row.partition))
         self._writer = writer
         self._index = index
@@ -116,6 +119,8 @@ class PartitionLog:
         """
         self._check_writable()
         batches = produced_batches(records, self.max_batch_bytes, self._where)
+        if self.needs_keys:
+            check_keys(batches, self._where)
         if len(batches) > 1 or batches[0].header.producer_id >= 0:
             return self._append_once(batches, leader_epoch)
         base_offset = self.log_end_offset

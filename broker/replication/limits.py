@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.log import KEEP_ALL, Retention
+from broker.log.compaction.choosing import Compaction
 
 
 class Limits(Protocol):
@@ -19,6 +20,9 @@ class Limits(Protocol):
         """What is kept of each of the topic's partitions; all, unless ``cleanup.policy`` has
         ``delete``."""
 
+    def compaction(self, topic: str) -> Compaction | None:
+        """How the topic is compacted; None, unless ``cleanup.policy`` has ``compact``."""
+
     def max_batch_bytes(self, topic: str) -> int:
         """``max.message.bytes`` of the topic, or the broker's ``message.max.bytes``."""
 
@@ -31,6 +35,7 @@ class FixedLimits:
     min_insync: int = 1
     batch_bytes: int = 8 << 20
     kept: Retention = KEEP_ALL
+    compacted: Compaction | None = None
 
     def lag_time_max_ms(self) -> int:
         return self.lag_time
@@ -43,3 +48,6 @@ class FixedLimits:
 
     def retention(self, topic: str) -> Retention:
         return self.kept
+
+    def compaction(self, topic: str) -> Compaction | None:
+        return self.compacted

@@ -94,6 +94,7 @@ class PartitionTable:
         hosted.replica.min_insync_replicas = limits.min_insync_replicas(topic)
         hosted.replica.lag_time_max_ms = limits.lag_time_max_ms()
         hosted.log.max_batch_bytes = limits.max_batch_bytes(topic)
+        hosted.log.needs_keys = limits.compaction(topic) is not None
 
     def configs_changed(self, topics: Set[str] | None = None) -> None:
         """Leaders look up again what is configured; the next tick acts on it.

@@ -33,6 +33,7 @@ class MemoryLog:
         self.leader_epochs = LeaderEpochHistory()
         self.producers = PartitionProducers(topic)
         self.max_batch_bytes = 1 << 20
+        self.needs_keys = False
         self.batches: list[tuple[int, int, bytes]] = []
 
     @property

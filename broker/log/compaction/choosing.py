@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class CompactionLimits(NamedTuple):
-    """What a topic's configuration says."""
+class Compaction(NamedTuple):
+    """What a compacted topic's configuration says."""
 
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    delete_retention_ms: int = 86_400_000
 
 
 class DirtyLog(NamedTuple):
@@ -27,7 +28,7 @@ class DirtyLog(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     oldest_dirty_ms: int
-    limits: CompactionLimits
+    compaction: Compaction
 
     @property
     def dirty_ratio(self) -> float:
@@ -35,23 +36,27 @@ class DirtyLog(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def newest_cleanable_ms(now_ms: int, limits: CompactionLimits) -> int | None:
+def newest_cleanable_ms(now_ms: int, compaction: Compaction) -> int | None:
     """Batches with a greater timestamp must wait; None: none must."""
-    return now_ms - limits.min_compaction_lag_ms if limits.min_compaction_lag_ms > 0 else None
+    return (
+        now_ms - compaction.min_compaction_lag_ms if compaction.min_compaction_lag_ms > 0 else None
+    )
 
 
 def must_be_cleaned(log: DirtyLog, now_ms: int) -> bool:
     """Whether something in it has waited for as long as it may."""
     if not log.dirty_bytes or log.oldest_dirty_ms < 0:
         return False
-    return now_ms - log.oldest_dirty_ms > log.limits.max_compaction_lag_ms
+    return now_ms - log.oldest_dirty_ms > log.compaction.max_compaction_lag_ms
 
 
 def should_be_cleaned(log: DirtyLog, now_ms: int) -> bool:
     """Whether a cleaning is worth its work, or due."""
     if not log.dirty_bytes:
         return False
-    return log.dirty_ratio >= log.limits.min_cleanable_dirty_ratio or must_be_cleaned(log, now_ms)
+    return log.dirty_ratio >= log.compaction.min_cleanable_dirty_ratio or must_be_cleaned(
+        log, now_ms
+    )
 
 
 def next_to_clean(logs: Iterable[DirtyLog], now_ms: int) -> DirtyLog | None:

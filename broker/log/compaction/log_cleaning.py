@@ -8,6 +8,7 @@ there, every key is once.
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
+from broker.log.codecs import UndecodableRecords
 from broker.log.compaction.batch_cleaning import CleanedBatch, Times, clean_batch
 from broker.log.compaction.key_map import KeyMap
 from broker.log.compaction.replacements import Replacement, replacements
@@ -64,7 +65,9 @@ def _cleaned(
 
 def _map_batch(header: BatchHeader, data: Records, newest: KeyMap) -> None:
     records = plain_records(header, data)
-    base_offset, put = header.base_offset, newest.put
+    base_offset, last_delta, put = header.base_offset, header.last_offset_delta, newest.put
     for _, _, _, _, offset_delta, key_at, key_length, _ in walk(records, header.record_count):
+        if not 0 <= offset_delta <= last_delta:
+            raise UndecodableRecords(f"a record says it lies {offset_delta} behind the first one")
         if key_length >= 0:
             put(records[key_at : key_at + key_length], base_offset + offset_delta)

@@ -83,12 +83,14 @@ def test_f3_types_are_kafkas() -> None:
     types |= {one.name: one.type for one in described(cluster, "broker", "1").entries}
     names = [
         "unclean.leader.election.enable",
-        "cleanup.policy",
+        "compression.type",
         "broker.id",
         RATE,
         "leader.replication.throttled.replicas",
+        "cleanup.policy",
+        "min.cleanable.dirty.ratio",
     ]
-    assert [types[name] for name in names] == [1, 2, 3, 5, 7]
+    assert [types[name] for name in names] == [1, 2, 3, 5, 7, 7, 6]
 
 
 def test_f3_a_secret_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

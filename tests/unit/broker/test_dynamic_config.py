@@ -11,7 +11,8 @@ from broker.config.spec import BROKER_SPEC
 from broker.config.topics import MIN_INSYNC_REPLICAS
 from broker.dynamic_config import LiveConfiguration, Source, topic_settings
 from broker.live_limits import LiveLimits
-from broker.log import Retention
+from broker.log import KEEP_ALL, Retention
+from broker.log.compaction.choosing import Compaction
 from broker.topic_config import (
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_MAX_MESSAGE_BYTES,
@@ -155,7 +156,6 @@ def test_f3_retention_is_minus_one_or_more(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "accepted", "refused", "why"),
     [
-        ("cleanup.policy", "delete", "compact", "cleanup.policy=compact: must be delete"),
         ("compression.type", "producer", "gzip", "compression.type=gzip: must be producer"),
         (
             "message.timestamp.type",
@@ -171,3 +171,27 @@ def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(
     TOPIC_SPEC.parse({key: accepted})
     with pytest.raises(ConfigError, match=why):
         TOPIC_SPEC.parse({key: refused})
+
+
+def test_f3_a_topic_is_compacted_as_configured() -> None:
+    cluster = Cluster()
+    cluster.log.create_topic("t", (1,))
+    assert LiveLimits(cluster.live).compaction("t") is None
+    cluster.set("topic", "t", "cleanup.policy", "compact , delete")
+    cluster.set("topic", "t", "min.compaction.lag.ms", 7)
+    limits = LiveLimits(cluster.live)
+    assert limits.compaction("t") == Compaction(min_compaction_lag_ms=7)
+    assert limits.retention("t").ms > 0
+    cluster.set("topic", "t", "cleanup.policy", "compact")
+    assert limits.retention("t") == KEEP_ALL
+
+
+@pytest.mark.parametrize("value", ["delete", "compact", "compact,delete", " delete, compact "])
+def test_f3_cleanup_policies_are_kafkas(value: str) -> None:
+    TOPIC_SPEC.parse({"cleanup.policy": value})
+
+
+@pytest.mark.parametrize("value", ["", "none", "compact,", "delete;compact"])
+def test_f3_other_cleanup_policies_are_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="must be delete, compact, or both"):
+        TOPIC_SPEC.parse({"cleanup.policy": value})

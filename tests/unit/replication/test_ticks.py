@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.log.compaction.choosing import Compaction
 from broker.replication.partition.effects import Effect
 from broker.replication.partition.replica import PartitionReplica
 from metadata_log.records import ResultCode
@@ -109,6 +110,7 @@ async def test_scenario_14_limits_are_looked_up_as_soon_as_a_config_changes(
     await lead_in_sync(broker, "orders")
     ticks(broker, looked_at)
     broker.limits.min_insync, broker.limits.batch_bytes, broker.limits.lag_time = 2, 100, 7
+    broker.limits.compacted = Compaction()
     looked_at.clear()
     broker.manager.configs_changed({"payments"})
     assert looked_at == [], "another topic's alone"
@@ -118,6 +120,7 @@ async def test_scenario_14_limits_are_looked_up_as_soon_as_a_config_changes(
     assert hosted.replica.min_insync_replicas == 2
     assert hosted.replica.lag_time_max_ms == 7
     assert hosted.log.max_batch_bytes == 100
+    assert hosted.log.needs_keys
 
 
 async def test_a_tick_that_fails_leaves_nobody_out_of_the_next(

@@ -1,7 +1,7 @@
 """Which log is cleaned next."""
 
 from broker.log.compaction.choosing import (
-    CompactionLimits,
+    Compaction,
     DirtyLog,
     must_be_cleaned,
     newest_cleanable_ms,
@@ -10,7 +10,7 @@ from broker.log.compaction.choosing import (
 )
 
 NOW = 1_000_000
-LIMITS = CompactionLimits(0.5, 0, 10_000)
+LIMITS = Compaction(0.5, 0, 10_000)
 
 
 def log(number: int, clean: int, dirty: int, oldest_ms: int = NOW) -> DirtyLog:

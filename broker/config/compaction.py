@@ -1,0 +1,89 @@
+"""Compacted topics: what their logs keep, and the cleaner of each broker. Kafka's names."""
+
+import sys
+from typing import Final
+
+from metadata_log.configuration import ConfigKey, Update
+
+LOG_CLEANUP_POLICY: Final = ConfigKey(
+    name="log.cleanup.policy",
+    type=str,
+    default="delete",
+    pattern=r"\s*(delete|compact)\s*(,\s*(delete|compact)\s*)?",
+    form="delete, compact, or both with a comma between",
+    is_list=True,
+    doc="What becomes of old records, for topics without cleanup.policy: they are deleted by age "
+    "and size, or those go that a newer record with the same key took the place of.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = ConfigKey(
+    name="log.cleaner.min.cleanable.ratio",
+    type=float,
+    default=0.5,
+    at_least=0,
+    at_most=1,
+    doc="Part of a compacted log that must not have been cleaned yet for it to be cleaned again, "
+    "for topics without min.cleanable.dirty.ratio.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = ConfigKey(
+    name="log.cleaner.min.compaction.lag.ms",
+    type=int,
+    default=0,
+    at_least=0,
+    at_most=2**63 - 1,
+    doc="Age that a record reaches before it may be compacted, for topics without "
+    "min.compaction.lag.ms.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_MAX_COMPACTION_LAG_MS: Final = ConfigKey(
+    name="log.cleaner.max.compaction.lag.ms",
+    type=int,
+    default=2**63 - 1,
+    at_least=1,
+    at_most=2**63 - 1,
+    doc="Age beyond which a record must be compacted, however little of its log is dirty, for "
+    "topics without max.compaction.lag.ms.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_DELETE_RETENTION_MS: Final = ConfigKey(
+    name="log.cleaner.delete.retention.ms",
+    type=int,
+    default=86_400_000,
+    at_least=0,
+    at_most=2**63 - 1,
+    doc="How long a record without a value stays after it was first compacted, for topics without "
+    "delete.retention.ms.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_ENABLE: Final = ConfigKey(
+    name="log.cleaner.enable",
+    type=bool,
+    default=True,
+    doc="Whether this broker compacts logs.",
+)
+LOG_CLEANER_BACKOFF_MS: Final = ConfigKey(
+    name="log.cleaner.backoff.ms",
+    type=int,
+    default=15_000,
+    at_least=0,
+    doc="How long the cleaner waits when it has found no log to clean.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = ConfigKey(
+    name="log.cleaner.dedupe.buffer.size",
+    type=int,
+    default=128 << 20,
+    at_least=1 << 20,
+    doc="Bytes of memory for the keys of the log being cleaned, 128 each; with more keys than fit "
+    "it is cleaned in several rounds.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = ConfigKey(
+    name="log.cleaner.io.max.bytes.per.second",
+    type=float,
+    default=sys.float_info.max,
+    at_least=1,
+    doc="How much the cleaner reads and writes.",
+    update=Update.CLUSTER_WIDE,
+)
