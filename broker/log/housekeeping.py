@@ -2,17 +2,23 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+_READERS: Final = 4
+"""Reads of old data that the disk gets at once."""
 
 
 class Housekeeping:
-    """Two threads, so that the slow does not hold up what a roll may have to wait for.
+    """Threads of three kinds, so that the slow does not hold up what a roll may have to wait for.
 
-    ``ahead``: creating the next segment, small writes to the table. ``behind``: syncing and
-    unlinking sealed segments, one after the other: one must not close what the other syncs.
+    ``ahead``: creating the next segment, small writes to the table. ``behind``: sealing and
+    unlinking segments, one after the other: one must not close what the other reads. ``reading``:
+    old data that is on the disk alone.
     """
 
     def __init__(self) -> None:
         self.ahead = ThreadPoolExecutor(1, thread_name_prefix="log-ahead")
+        self.reading = ThreadPoolExecutor(_READERS, thread_name_prefix="log-reading")
         self.behind = ThreadPoolExecutor(1, thread_name_prefix="log-behind")
 
     async def idle(self) -> None:
@@ -25,6 +31,7 @@ class Housekeeping:
         """Let the threads end."""
         self.ahead.shutdown()
         self.behind.shutdown()
+        self.reading.shutdown()
 
 
 def _nothing() -> None:

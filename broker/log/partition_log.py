@@ -6,6 +6,7 @@ memory first and on disk in the same order after it, so a reader never sees a tr
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
@@ -20,6 +21,7 @@ from broker.log.producers import Original, PartitionProducers
 from broker.log.record_batch import Batch, patched
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.segment import Segment
+from broker.log.segment_file import NotCached
 from broker.log.timestamps import first_record_at
 from broker.log.work import NO_SEGMENT, PartitionRow, PendingBatch, Truncation
 from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition, TopicPartition
@@ -41,12 +43,27 @@ OnDamaged = Callable[["PartitionLog", DamagedBatch], None]
 """A batch of this log was read and is not what was written."""
 
 
+class ColdRead(Exception):
+    """What was asked for is on the disk alone. ``await load()``, then read again.
+
+    ``size``: bytes of records that were asked for.
+    """
+
+    def __init__(self, size: int, load: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(f"{size} bytes are not in the page cache")
+        self.size = size
+        self.load = load
+
+
 class Writer(Protocol):
     """What a log asks of its store."""
 
     tail: MemoryTail
     newest_segment: Segment
     on_damaged: "OnDamaged"
+
+    def load(self, cold: NotCached) -> Awaitable[None]:
+        """Have the page cache hold what was not there."""
 
     def check_writable(self) -> None:
         """Raise KAFKA_STORAGE_ERROR once the disk is full or has failed."""
@@ -168,7 +185,13 @@ class PartitionLog:
         return self._appended(base_offset, batches)
 
     def read(
-        self, start_offset: int, max_bytes: int, up_to_offset: int, wanted_end: int = _NO_OFFSET
+        self,
+        start_offset: int,
+        max_bytes: int,
+        up_to_offset: int,
+        wanted_end: int = _NO_OFFSET,
+        *,
+        wait: bool = True,
     ) -> LogRead:
         """Whole batches from the one that contains ``start_offset``, up to ``max_bytes`` of them.
 
@@ -177,6 +200,7 @@ class PartitionLog:
 
         Raises:
             DamagedBatch: the first one is damaged.
+            ColdRead: the disk would have to be waited for, and ``wait`` is False.
             KafkaError: OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
@@ -194,7 +218,9 @@ class PartitionLog:
             return LogRead([], start_offset, 0)
         end, size = self._index.end_of_read(first, limit, max_bytes)
         try:
-            chunks = self._chunks(first, end)
+            chunks = self._chunks(first, end, wait=wait)
+        except NotCached as cold:
+            raise ColdRead(size, partial(self._writer.load, cold)) from None
         except DamagedBatch as damaged:
             self._writer.on_damaged(self, damaged)
             end = self._index.first_at_or_after(damaged.base_offset)
@@ -367,7 +393,7 @@ class PartitionLog:
             self._writer.on_damaged(self, damaged)
             raise
 
-    def _chunks(self, first: int, end: int) -> list[Records]:
+    def _chunks(self, first: int, end: int, *, wait: bool = True) -> list[Records]:
         """The batches at positions ``first`` to ``end``: old ones from disk, new ones from memory.
 
         The tail evicts oldest first, so what it lacks of a log comes before what it has.
@@ -383,7 +409,7 @@ class PartitionLog:
             position -= 1
         chunks: list[Records] = []
         for segment, begin, beyond in index.spans(first, position):
-            chunks += segment.read(number, index.entries(begin, beyond))
+            chunks += segment.read(number, index.entries(begin, beyond), wait=wait)
         in_memory.reverse()
         chunks += in_memory
         return chunks

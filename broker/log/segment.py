@@ -134,7 +134,6 @@ class Segment:
                 self.is_sealed = True
                 self.stored_bytes = sum(self.contents.sizes)
                 return
-        self._file.read_soon()
         self.contents = self._file.scan(self.id, _log_damage)
         self.stored_bytes = sum(self.contents.sizes)
 
@@ -230,11 +229,14 @@ class Segment:
                     if epoch.start_offset >= offset:
                         transaction.delete(epoch_key(number, epoch.leader_epoch))
 
-    def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[Records]:
+    def read(
+        self, number: int, wanted: Sequence[tuple[int, int]], *, wait: bool = True
+    ) -> list[Records]:
         """The batches ``wanted``, (base offset, size) each, chunk by chunk, each verified.
 
         Raises:
             DamagedBatch: one is missing, or not what was written.
+            NotCached: a sealed segment's file would have to be waited for, and ``wait`` is False.
         """
         with self._lock:
             environment = self._environment
@@ -243,7 +245,7 @@ class Segment:
             verify(self.path, number, wanted, chunks, CHUNK_BYTES)
             return chunks
         assert self.contents is not None
-        return [*self._file.read_batches(self.contents, number, wanted)]
+        return [*self._file.read_batches(self.contents, number, wanted, wait=wait)]
 
     def _look_up(
         self, environment: lmdb.Environment, number: int, wanted: Sequence[tuple[int, int]]

@@ -179,6 +179,17 @@ class SegmentContents:
             for chunk, start in enumerate(starts)
         ]
 
+    def chunks_after(self, place: int, max_bytes: int) -> list[tuple[int, int]]:
+        """The chunks of the same partition's batches behind ``place``, about so many bytes."""
+        found: list[tuple[int, int]] = []
+        size, number = 0, self.numbers[place]
+        while (place := place + 1) < len(self) and self.numbers[place] == number:
+            size += self.sizes[place]
+            if size > max_bytes:
+                break
+            found += self.chunks(place)
+        return found
+
     def pack(self) -> bytes:
         """The footer."""
         scattered = array("Q")

@@ -5,11 +5,13 @@ is held by what was read. Used by several threads; ``close`` waits for nobody: t
 with the last read that uses it.
 """
 
+import errno
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +46,10 @@ from broker.log.segment_pages import (
 from broker.log.stored_batches import header_problem, verify
 from quorate_proto.v1 import errors_pb2
 
+_ADVISED_BYTES: Final = 512 << 10
+"""Asked for at once: of more, Linux reads only the beginning."""
+_AHEAD_BYTES: Final = 8 << 20
+"""Of a partition that is read from the disk, what is read ahead of its reader."""
 _BRIDGED_BYTES: Final = 16 << 10
 """Bytes between two batches that are read along: cheaper than another call."""
 
@@ -52,8 +58,19 @@ Stored = tuple[int, int, list[Value]]
 OnDamaged = Callable[[DamagedBatch], None]
 
 
+class NotCached(Exception):
+    """What was asked for would have to be waited for: ``load`` does, on another thread."""
+
+    def __init__(self, load: Callable[[], None]) -> None:
+        super().__init__("not in the page cache")
+        self.load = load
+
+
 class SegmentFile:
     """The file, open for reading."""
+
+    _tells_what_is_cached = hasattr(os, "RWF_NOWAIT")
+    """Whether file system and kernel answer at once what they have not in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,10 +111,12 @@ class SegmentFile:
         with self._used() as descriptor:
             os.fsync(descriptor)
 
-    def read_soon(self) -> None:
-        """Have the system read all of it ahead."""
+    def read_soon(self, position: int, size: int) -> None:
+        """Have the system read this part of it ahead."""
         with self._used() as descriptor:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            for done in range(0, size, _ADVISED_BYTES):
+                piece = min(_ADVISED_BYTES, size - done)
+                os.posix_fadvise(descriptor, position + done, piece, os.POSIX_FADV_WILLNEED)
 
     def root(self) -> Root:
         """LMDB's newest commit.
@@ -148,25 +167,76 @@ class SegmentFile:
         return self.read_at(value.position, value.size)
 
     def read_batches(
-        self, contents: SegmentContents, number: int, wanted: Sequence[tuple[int, int]]
+        self,
+        contents: SegmentContents,
+        number: int,
+        wanted: Sequence[tuple[int, int]],
+        *,
+        wait: bool = True,
     ) -> list[memoryview]:
         """The batches ``wanted``, (base offset, size) each, chunk by chunk, each verified.
 
         Raises:
             DamagedBatch: one is missing, or not what was written.
+            NotCached: it would have to be waited for, and ``wait`` is False.
         """
         chunks: list[tuple[int, int]] = []
+        place = -1
         for base_offset, size in wanted:
             place = contents.place_of(number, base_offset)
             if place < 0 or contents.sizes[place] != size:
                 raise DamagedBatch(self.path, number, base_offset, "it is not there")
             chunks += contents.chunks(place)
+        ranges = _joined(chunks)
         try:
-            pieces = self._read_chunks(chunks)
+            parts = self._read_cached(ranges, contents, place) if not wait else None
+            parts = parts or [memoryview(self.read_at(at, size)) for at, size in ranges]
         except OSError as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
+        pieces = _cut(chunks, ranges, parts)
         verify(self.path, number, wanted, pieces, CHUNK_BYTES)
         return pieces
+
+    def _read_cached(
+        self, ranges: Sequence[tuple[int, int]], contents: SegmentContents, last: int
+    ) -> list[memoryview] | None:
+        """Parts of the file from the page cache; None where the system cannot tell.
+
+        Raises:
+            NotCached: not all of it is there; ``last`` is the last batch that is asked for.
+        """
+        if not SegmentFile._tells_what_is_cached:
+            return None
+        parts = []
+        with self._used() as descriptor:
+            for position, size in ranges:
+                part = memoryview(bytearray(size))
+                try:
+                    found = os.preadv(descriptor, [part], position, os.RWF_NOWAIT)
+                except BlockingIOError:
+                    found = 0
+                except OSError as error:
+                    if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                        raise
+                    SegmentFile._tells_what_is_cached = False
+                    return None
+                if found < size:
+                    raise NotCached(partial(self._load, ranges, contents, last))
+                parts.append(part)
+        return parts
+
+    def _load(
+        self, ranges: Sequence[tuple[int, int]], contents: SegmentContents, last: int
+    ) -> None:
+        """Bring parts of the file into the page cache, and have the next batches follow.
+
+        What cannot be read shows when it is read again.
+        """
+        with suppress(OSError):
+            for position, size in [*ranges, *_joined(contents.chunks_after(last, _AHEAD_BYTES))]:
+                self.read_soon(position, size)
+            for position, size in ranges:
+                self.read_at(position, size)
 
     def _walk(self, segment_id: int) -> tuple[Root, list[Stored], list[StoredEpoch]]:
         """All keys: the batches and the epochs, once it is sure that it is this segment."""
@@ -189,21 +259,6 @@ class SegmentFile:
         if not is_identified:
             raise DamagedSegment(self.path, "it does not say which segment it is")
         return root, batches, epochs
-
-    def _read_chunks(self, chunks: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Pieces of the file; neighbours by one call."""
-        pieces: list[memoryview] = []
-        first = 0
-        while first < len(chunks):
-            start, size = chunks[first]
-            end, beyond = start + size, first + 1
-            while beyond < len(chunks) and 0 <= chunks[beyond][0] - end <= _BRIDGED_BYTES:
-                end = sum(chunks[beyond])
-                beyond += 1
-            view = memoryview(self.read_at(start, end - start))
-            pieces += [view[at - start : at - start + size] for at, size in chunks[first:beyond]]
-            first = beyond
-        return pieces
 
     def _stored_batch(
         self, root: Root, number: int, base_offset: int, values: Sequence[Value]
@@ -270,3 +325,30 @@ def _grouped(values: Iterator[Value]) -> Iterator[Stored]:
         pieces.append(value)
     if pieces:
         yield (*of, pieces)
+
+
+def _joined(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(position, size) of the stretches of the file to read, neighbours together."""
+    joined: list[tuple[int, int]] = []
+    for position, size in chunks:
+        if joined and 0 <= position - sum(joined[-1]) <= _BRIDGED_BYTES:
+            joined[-1] = joined[-1][0], position + size - joined[-1][0]
+        else:
+            joined.append((position, size))
+    return joined
+
+
+def _cut(
+    chunks: Sequence[tuple[int, int]],
+    ranges: Sequence[tuple[int, int]],
+    parts: Sequence[memoryview],
+) -> list[memoryview]:
+    """The chunks, out of the stretches that were read."""
+    pieces: list[memoryview] = []
+    read = iter(zip(ranges, parts, strict=True))
+    start, part = -1, memoryview(b"")
+    for position, size in chunks:
+        if not start <= position < start + len(part):
+            (start, _), part = next(read)
+        pieces.append(part[position - start : position - start + size])
+    return pieces

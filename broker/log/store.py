@@ -28,6 +28,7 @@ from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.retention import SegmentTimes, segment_times
 from broker.log.room import Reserve
 from broker.log.segment import Segment
+from broker.log.segment_file import NotCached
 from broker.log.table import Run
 from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
 from metadata_log.types import TopicIdPartition, TopicPartition
@@ -302,6 +303,10 @@ class LogStore:
         self.tail.add(batch)
         self.pending_bytes += batch.size
         self._commit.submit(batch)
+
+    async def load(self, cold: NotCached) -> None:
+        """For ``PartitionLog``: return when the page cache holds what was not there."""
+        await asyncio.get_running_loop().run_in_executor(self.housekeeping.reading, cold.load)
 
     async def submit_truncation(self, truncation: Truncation, forgotten: Forgotten) -> None:
         """For ``PartitionLog``: return when the truncation is durable."""

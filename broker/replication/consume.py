@@ -1,8 +1,10 @@
 """Consuming: long polls below the high watermark, and offsets by time (C16, C19)."""
 
+import asyncio
 from collections.abc import Sequence
 
 from broker.errors import KafkaError
+from broker.log import ColdRead
 from broker.replication.api import (
     ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
@@ -42,7 +44,7 @@ class Consuming:
         Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
         any error; else when enough was committed or ``max_wait_ms`` have passed.
         """
-        outcomes, enough = self._read(wants, min_bytes, max_bytes, room)
+        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room)
         deadline_ms = self._table.now_ms() + max_wait_ms
         if enough or max_wait_ms <= 0:
             return outcomes
@@ -53,7 +55,7 @@ class Consuming:
         try:
             while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
                 await wakeup.wait(left_ms / 1000)
-                outcomes, enough = self._read(wants, min_bytes, max_bytes, room)
+                outcomes, enough = await self._read(wants, min_bytes, max_bytes, room)
         finally:
             for hosted in polled:
                 hosted.fetch_waiters.pop(wakeup, None)
@@ -103,16 +105,41 @@ class Consuming:
         code = check_leader_epoch(current_leader_epoch, hosted.replica.leader_epoch)
         return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
-    def _read(
+    async def _read(
         self, wants: Sequence[FetchWant], min_bytes: int, max_bytes: int, room: ReadRoom
     ) -> tuple[list[FetchOutcome], bool]:
-        """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more."""
+        """As ``_read_now``, once what is on the disk alone was loaded."""
+        cold: list[ColdRead] = []
+        found = self._read_now(wants, min_bytes, max_bytes, room, cold)
+        if not cold:
+            return found
+        await asyncio.gather(*(one.load() for one in cold))
+        return self._read_now(wants, min_bytes, max_bytes, room)
+
+    def _read_now(
+        self,
+        wants: Sequence[FetchWant],
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom,
+        cold: list[ColdRead] | None = None,
+    ) -> tuple[list[FetchOutcome], bool]:
+        """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more.
+
+        What would have to be waited for goes to ``cold`` and has no outcome; None: wait for it.
+        """
         outcomes: list[FetchOutcome] = []
         size = 0
         failed = False
         room_bytes = room.reserve(max_bytes)
         for want in wants:
-            outcome = self._read_one(want, room_bytes - size)
+            try:
+                outcome = self._read_one(want, room_bytes - size, wait=cold is None)
+            except ColdRead as one:
+                assert cold is not None
+                cold.append(one)
+                size += one.size
+                continue
             size += outcome.size
             failed = failed or outcome.error_code != errors_pb2.NONE
             outcomes.append(outcome)
@@ -120,7 +147,7 @@ class Consuming:
         as_much_as_fits = room_bytes < max_bytes and (size > 0 or room_bytes == 0)
         return outcomes, failed or size >= min_bytes or as_much_as_fits or not wants
 
-    def _read_one(self, want: FetchWant, room: int) -> FetchOutcome:
+    def _read_one(self, want: FetchWant, room: int, *, wait: bool) -> FetchOutcome:
         hosted, code = self._led(want.tp, want.current_leader_epoch)
         if hosted is None:
             return FetchOutcome(code)
@@ -132,7 +159,9 @@ class Consuming:
         if want.fetch_offset >= high_watermark or room <= 0:
             return FetchOutcome(high_watermark=high_watermark, log_start_offset=start)
         try:
-            read = partition_log.read(want.fetch_offset, min(want.max_bytes, room), high_watermark)
+            read = partition_log.read(
+                want.fetch_offset, min(want.max_bytes, room), high_watermark, wait=wait
+            )
         except KafkaError as error:
             return FetchOutcome(error.code, high_watermark, start)
         hosted.traffic.bytes_out += read.size

@@ -9,10 +9,13 @@ Followers are served what is durable here, no more: so a follower never holds wh
 forget in a crash, and a restarted leader's log always contains its followers' logs.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from broker.errors import KafkaError
+from broker.log import ColdRead
 from broker.replication.api import Bytes
 from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
@@ -36,7 +39,14 @@ HIGH_WATERMARKS_PER_FRAME_MAX = 2_000
 class _Position:
     """A follower's position in one partition, in one leader epoch."""
 
-    __slots__ = ("fetch_offset", "hosted", "leader_epoch", "log_start_offset", "sent")
+    __slots__ = (
+        "fetch_offset",
+        "hosted",
+        "is_loaded",
+        "leader_epoch",
+        "log_start_offset",
+        "sent",
+    )
 
     def __init__(self, hosted: HostedPartition, leader_epoch: int, fetch_offset: int) -> None:
         self.hosted = hosted
@@ -44,6 +54,8 @@ class _Position:
         self.fetch_offset = fetch_offset
         self.log_start_offset = 0
         self.sent = False
+        self.is_loaded = False
+        """What comes next was on the disk alone, and has been read into memory."""
 
     @property
     def is_readable(self) -> bool:
@@ -71,6 +83,8 @@ class FetchSession:
         self._readable: dict[TopicIdPartition, _Position] = {}
         self._held: dict[TopicIdPartition, _Position] = {}
         """Would be readable, but the throttle keeps them waiting."""
+        self._loading: dict[TopicIdPartition, tuple[_Position, asyncio.Task[None]]] = {}
+        """Would be readable, but what comes next is on the disk alone."""
         self._watermarks: dict[TopicIdPartition, _Position] = {}
         self._refusals: list[replication_pb2.FetchedPartition] = []
         self._start_moved = False
@@ -100,9 +114,12 @@ class FetchSession:
     def close(self) -> None:
         for position in self._positions.values():
             position.hosted.watchers.pop(self, None)
+        for _, loading in self._loading.values():
+            loading.cancel()
         self._positions.clear()
         self._readable.clear()
         self._held.clear()
+        self._loading.clear()
         self._watermarks.clear()
 
     # -- requests --------------------------------------------------------------------------------
@@ -201,6 +218,7 @@ class FetchSession:
             position.hosted.watchers.pop(self, None)
             self._readable.pop(tip, None)
             self._held.pop(tip, None)
+            self._loading.pop(tip, None)
             self._watermarks.pop(tip, None)
 
     # -- news ------------------------------------------------------------------------------------
@@ -213,7 +231,7 @@ class FetchSession:
     def _mark_readable(self, position: _Position) -> bool:
         """Whether there is something to send to the follower, now or once the throttle lets it."""
         tip = position.hosted.tip
-        if not position.is_readable or tip in self._held:
+        if not position.is_readable or tip in self._held or tip in self._loading:
             return False
         self._readable[tip] = position
         return True
@@ -286,7 +304,12 @@ class FetchSession:
     ) -> int:
         hosted = position.hosted
         try:
-            read = hosted.log.read(position.fetch_offset, room, hosted.log.flushed_offset)
+            read = hosted.log.read(
+                position.fetch_offset, room, hosted.log.flushed_offset, wait=position.is_loaded
+            )
+        except ColdRead as cold:
+            self._load(position, cold)
+            return 0
         except KafkaError as error:
             log.warning("cannot read %s for a follower: %s", hosted.tp, error)
             self._refuse(hosted.tip, hosted, error.code)
@@ -297,10 +320,30 @@ class FetchSession:
             self._table.throttles.leader.take(read.size, self._table.now_ms())
         self._table.traffic.replicated_out_bytes += read.size
         position.sent = True
+        position.is_loaded = False
         chunks.extend(read.chunks)
         _add_partition(response, position, read.size)
         self._watermarks.pop(hosted.tip, None)
         return read.size
+
+    def _load(self, position: _Position, cold: ColdRead) -> None:
+        """Go on with this position once what it is about is in memory; with the others before."""
+        tip = position.hosted.tip
+        loading = asyncio.ensure_future(cold.load())
+        self._loading[tip] = position, loading
+        loading.add_done_callback(partial(self._loaded, tip))
+
+    def _loaded(self, tip: TopicIdPartition, loading: "asyncio.Task[None]") -> None:
+        """Read now, whatever became of it: a fault shows then, or the disk is waited for."""
+        if not loading.cancelled() and (error := loading.exception()) is not None:
+            log.warning("cannot load what a follower reads: %s", error)
+        position, latest = self._loading.get(tip, (None, None))
+        if position is None or latest is not loading:
+            return
+        del self._loading[tip]
+        position.is_loaded = True
+        if self._mark_readable(position):
+            self._wake()
 
 
 def _add_partition(

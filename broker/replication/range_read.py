@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from broker.errors import KafkaError
+from broker.log import ColdRead
 from broker.replication.consume import Consuming
 from broker.replication.frames import pack_frame
 from broker.replication.hosted import HostedPartition
@@ -129,19 +130,30 @@ class RangeReadService:
         rights = self._rights()
         frame_bytes = min(wanted.max_frame_bytes or FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX)
         position = wanted.start_offset
+        wait = False
         while position < wanted.end_offset:
             if not rights.may_topic(AclOperation.READ, wanted.topic):
                 yield _not_allowed(wanted.topic)
                 return
             try:
-                frame, position = self._frame(wanted, position, frame_bytes)
+                frame, position = self._frame(wanted, position, frame_bytes, wait=wait)
+            except ColdRead as cold:
+                await cold.load()
+                wait = True
+                continue
             except KafkaError as error:
                 yield self._refusal(wanted, error)
                 return
+            wait = False
             yield frame
 
     def _frame(
-        self, wanted: replication_pb2.RangeReadRequest, position: int, frame_bytes: int
+        self,
+        wanted: replication_pb2.RangeReadRequest,
+        position: int,
+        frame_bytes: int,
+        *,
+        wait: bool,
     ) -> tuple[bytes, int]:
         hosted = self._leading(wanted)
         high_watermark = hosted.replica.high_watermark
@@ -160,7 +172,7 @@ class RangeReadService:
                 f"offsets [{wanted.start_offset}, {wanted.end_offset}) of {hosted.tp} were asked "
                 f"for; available are [{start}, {high_watermark})",
             )
-        read = hosted.log.read(position, frame_bytes, high_watermark, wanted.end_offset)
+        read = hosted.log.read(position, frame_bytes, high_watermark, wanted.end_offset, wait=wait)
         if read.next_offset <= position:
             raise KafkaError(
                 errors_pb2.UNKNOWN_SERVER_ERROR,

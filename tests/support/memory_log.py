@@ -4,12 +4,13 @@ Batches are validated and given offsets by the real code; what a flush makes dur
 producer hears of it, is up to the test.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
 from broker.errors import KafkaError
-from broker.log import Appended, LeaderEpochHistory, LogRead, Records
+from broker.log import Appended, ColdRead, LeaderEpochHistory, LogRead, Records
 from broker.log.batch_index import BatchIndex
 from broker.log.producers import PartitionProducers
 from broker.log.record_batch import iterate_batches, patched, read_header
@@ -34,6 +35,9 @@ class MemoryLog:
         self.producers = PartitionProducers(topic)
         self.max_batch_bytes = 1 << 20
         self.needs_keys = False
+        self.until_loaded: asyncio.Event | None = None
+        """Set by a test: what is read is on a disk, and loaded once this is set."""
+        self.loads = 0
         self.batches: list[tuple[int, int, bytes]] = []
 
     @property
@@ -63,9 +67,13 @@ class MemoryLog:
             self._append(header.base_offset, header.last_offset, bytes(data), epoch)
         return Appended(base, self.log_end_offset - 1, -1)
 
-    def read(self, start_offset: int, max_bytes: int, up_to_offset: int) -> LogRead:
+    def read(
+        self, start_offset: int, max_bytes: int, up_to_offset: int, *, wait: bool = True
+    ) -> LogRead:
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, f"no offset {start_offset}")
+        if self.until_loaded is not None and not wait:
+            raise ColdRead(max_bytes, self._load)
         chunks: list[bytes] = []
         next_offset, size = start_offset, 0
         for _, last, data in self.batches:
@@ -76,6 +84,11 @@ class MemoryLog:
             chunks.append(data)
             next_offset, size = last + 1, size + len(data)
         return LogRead(chunks, next_offset, size)
+
+    async def _load(self) -> None:
+        self.loads += 1
+        assert self.until_loaded is not None
+        await self.until_loaded.wait()
 
     async def truncate_to(self, offset: int) -> None:
         self.batches = [each for each in self.batches if each[1] < offset]

@@ -87,7 +87,9 @@ class SimulatedSegment:
             for epoch in [epoch for epoch, start in starts.items() if start >= offset]:
                 del starts[epoch]
 
-    def read(self, number: int, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read(
+        self, number: int, wanted: Sequence[tuple[int, int]], *, wait: bool = True
+    ) -> list[bytes]:
         return [self._batches[number][base_offset] for base_offset, _ in wanted]
 
     def reopened(self) -> "SimulatedSegment":

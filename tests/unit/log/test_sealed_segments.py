@@ -1,7 +1,10 @@
 """Sealed segments: footers, reading without LMDB, and damage that is found instead of served."""
 
 import asyncio
+import errno
+import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import lmdb
@@ -12,7 +15,7 @@ from broker.log import PartitionLog
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.segment import Segment
 from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
-from broker.log.segment_file import OnDamaged, SegmentFile
+from broker.log.segment_file import NotCached, OnDamaged, SegmentFile
 from broker.log.segment_keys import KEY
 from broker.log.segment_pages import Root, walk
 from broker.log.table import StoreTable
@@ -57,9 +60,7 @@ def check(segment: Segment, written: list[PendingBatch]) -> None:
 
 
 def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
+    _xor(path, at, 0x10)
 
 
 def test_pages_are_read_as_lmdb_reads_them(segment: Segment) -> None:
@@ -104,6 +105,81 @@ def test_neighbours_come_in_one_piece_of_the_file(
     assert b"".join(chunks) == b"".join(one.records for one in batches)
     assert len(reads) == 1
     segment.close()
+
+
+def test_what_is_not_cached_is_loaded_first_with_what_comes_next(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pending(0, offset, 300_000) for offset in range(4)]
+    segment.append([pending(3, 0, 1000), *batches])
+    segment.seal()
+    wanted = [(one.base_offset, one.size) for one in batches[:2]]
+    told: list[tuple[int, int]] = []
+
+    def empty_cache(_fd: int, _into: object, _at: int, _flags: int) -> int:
+        raise BlockingIOError
+
+    def advised(_fd: int, start: int, size: int, _advice: int) -> None:
+        told.append((start, start + size))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "preadv", empty_cache)
+        patch.setattr(os, "posix_fadvise", advised)
+        with pytest.raises(NotCached) as cold:
+            segment.read(0, wanted, wait=False)
+        cold.value.load()
+        assert b"".join(segment.read(0, wanted)) == b"".join(one.records for one in batches[:2])
+    assert segment.contents is not None
+    for place in range(4):
+        for position, size in segment.contents.chunks(place):
+            for at in (position, position + size - 1):
+                assert any(start <= at < end for start, end in told)
+    monkeypatch.setattr(os, "preadv", _cached)
+    assert b"".join(segment.read(0, wanted, wait=False)) == b"".join(
+        one.records for one in batches[:2]
+    )
+    segment.close()
+
+
+def _cached(descriptor: int, into: Sequence[memoryview], at: int, _flags: int) -> int:
+    into[0][:] = os.pread(descriptor, len(into[0]), at)
+    return len(into[0])
+
+
+@pytest.mark.parametrize("answered", [errno.EOPNOTSUPP, errno.EIO])
+def test_where_nobody_tells_what_is_cached_reads_wait(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    written = fill(segment, 5)
+    segment.seal()
+    monkeypatch.setattr(SegmentFile, "_tells_what_is_cached", True)
+
+    def refuse(_fd: int, _into: object, _at: int, _flags: int) -> int:
+        raise OSError(answered, "no")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    one = written[0]
+    wanted = [(one.base_offset, one.size)]
+    if answered == errno.EIO:
+        with pytest.raises(DamagedBatch, match="no"):
+            segment.read(one.number, wanted, wait=False)
+    else:
+        assert b"".join(segment.read(one.number, wanted, wait=False)) == one.records
+    segment.close()
+
+
+def test_a_file_that_is_closed_during_a_read_goes_with_the_read(segment: Segment) -> None:
+    one = pending(0, 0, 20_000)
+    segment.append([one])
+    segment.seal()
+    file = segment._file
+    with file._used() as descriptor:
+        segment.unlink()
+        assert len(os.pread(descriptor, 10, 0)) == 10
+    with pytest.raises(OSError, match="Bad file"):
+        os.pread(descriptor, 10, 0)
+    with pytest.raises(DamagedBatch, match="closed"):
+        segment.read(0, [(0, one.size)])
 
 
 def test_chunks_that_do_not_lie_side_by_side_are_found(segment: Segment) -> None:
@@ -215,7 +291,9 @@ def test_a_truncated_sealed_segment_answers_with_an_error_for_what_is_gone(
 
 def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
     """Whatever is wrong with LMDB's own pages: the batches are as they were, or it is said."""
-    written = fill(segment, 200)
+    written = [pending(offset % 3, offset, 3000 if offset % 2 else 100) for offset in range(200)]
+    for first in range(0, len(written), 4):
+        segment.append(written[first : first + 4])
     root = segment._file.root()
     segment.close()
     sound = segment.path.read_bytes()
@@ -223,11 +301,10 @@ def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
     expected = {(one.number, one.base_offset): one.records for one in written}
     noticed = 0
     pages = [number for number in range(root.last_page + 1) if _is_tree(sound, root, number)]
-    for _ in range(300):
+    for _ in range(200):
         at = chosen.choice(pages) * root.page_bytes + chosen.randrange(root.page_bytes)
-        damaged = bytearray(sound)
-        damaged[at] ^= 1 << chosen.randrange(8)
-        segment.path.write_bytes(damaged)
+        bit = 1 << chosen.randrange(8)
+        _xor(segment.path, at, bit)
         told: list[DamagedBatch] = []
         file = SegmentFile(segment.path)
         try:
@@ -242,7 +319,17 @@ def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
             noticed += 1
         finally:
             file.close()
-    assert noticed > 50
+            _xor(segment.path, at, bit)
+    assert noticed > 30
+    assert segment.path.read_bytes() == sound
+
+
+def _xor(path: Path, at: int, bits: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ bits]))
 
 
 def _is_tree(data: bytes, root: Root, number: int) -> bool:

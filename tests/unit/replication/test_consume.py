@@ -210,3 +210,27 @@ async def reading(
     return await broker.manager.fetch(
         [want], max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease
     )
+
+
+async def test_old_data_is_waited_for_without_holding_up_others(broker: BrokerReplicas) -> None:
+    await committed(broker, "a", "b")
+    log = broker.store.logs[broker.hosted("orders").tip]
+    log.until_loaded = asyncio.Event()
+    fetch = asyncio.ensure_future(broker.fetch("orders", 0, max_wait_ms=0))
+    await settle()
+    assert not fetch.done()
+    assert log.loads == 1
+    log.until_loaded.set()
+    outcome = await fetch
+    assert b"".join(outcome.chunks) == b"".join(data for _, _, data in log.batches)
+
+
+async def test_what_was_deleted_while_it_was_loaded_is_not_served(broker: BrokerReplicas) -> None:
+    await committed(broker, "a", "b")
+    log = broker.store.logs[broker.hosted("orders").tip]
+    log.until_loaded = asyncio.Event()
+    fetch = asyncio.ensure_future(broker.fetch("orders", 0, max_wait_ms=0))
+    await settle()
+    await log.start_at(1)
+    log.until_loaded.set()
+    assert (await fetch).error_code == errors_pb2.OFFSET_OUT_OF_RANGE

@@ -1,5 +1,7 @@
 """The leader's side of a follower's stream: news alone, and nothing that is not durable (C12)."""
 
+import asyncio
+
 import pytest
 
 from broker.replication.fetch_session import WrongSender
@@ -9,6 +11,7 @@ from metadata_log.types import BrokerId
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.replica_cluster import batch
+from tests.unit.replication.test_produce import settle
 
 
 async def leading(broker: BrokerReplicas, *topics: str) -> FollowerStream:
@@ -105,6 +108,43 @@ async def test_c12_a_frame_is_capped_and_goes_on_with_the_other_partitions(
         assert len(records) == partition.records_size > 0, "at least one batch comes"
         topics.append(partition.topic_id)
     assert len(set(topics)) == 2
+
+
+async def test_old_data_comes_once_it_is_loaded_and_the_rest_at_once(
+    broker: BrokerReplicas,
+) -> None:
+    stream = await leading(broker, "orders", "bills")
+    old, new = await append(broker, "orders"), await append(broker, "bills")
+    cold = broker.store.logs[broker.hosted("orders").tip]
+    cold.until_loaded = asyncio.Event()
+    broker.store.flush()
+    stream.send("orders")
+    assert stream.receive()[1] == new
+    stream.send("bills", fetch=1)
+    await settle()
+    assert not stream.has_news()
+    assert cold.loads == 1
+    cold.until_loaded.set()
+    await settle()
+    assert stream.has_news()
+    assert stream.receive()[1] == old
+
+
+async def test_what_is_loaded_for_a_stream_that_has_ended_goes_nowhere(
+    broker: BrokerReplicas,
+) -> None:
+    stream = await leading(broker, "orders")
+    await append(broker, "orders")
+    cold = broker.store.logs[broker.hosted("orders").tip]
+    cold.until_loaded = asyncio.Event()
+    broker.store.flush()
+    stream.send("orders")
+    stream.receive()
+    await settle()
+    stream.session.close()
+    cold.until_loaded.set()
+    await settle()
+    assert not stream.has_news()
 
 
 async def test_c12_the_watermark_rides_along_and_does_not_end_a_long_poll(
