@@ -263,11 +263,15 @@ def _settle_durability(
     active: Segment,
     following: Segment | None,
 ) -> None:
-    """Make good what an unclean end left unsynced, then say what this run will leave unsynced."""
-    for segment_id, durable in table.segments().items():
-        if not durable:
-            segments[segment_id].sync()
+    """Make good what an unclean end left unsynced, then say what this run will leave unsynced.
+
+    A process that was killed inside a commit may have left in memory alone what is read here, and
+    counts as durable from now on: so what goes on being written is synced, whatever the table says.
+    """
     written = {active.id} if following is None else {active.id, following.id}
+    for segment_id, durable in table.segments().items():
+        if not durable or segment_id in written:
+            segments[segment_id].sync()
     synced = options.flush == "sync"
     table.record_segments(
         {segment_id: synced or segment_id not in written for segment_id in segments}

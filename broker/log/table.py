@@ -66,6 +66,8 @@ class StoreTable:
 
     def __init__(self, environment: lmdb.Environment) -> None:
         self._environment = environment
+        # What a killed process left in memory alone must not be acted on before it is on disk.
+        environment.sync(True)
         with environment.begin(write=True) as transaction:
             self._partitions = environment.open_db(b"partitions", transaction)
             self._voids = environment.open_db(b"voids", transaction)

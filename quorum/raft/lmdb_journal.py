@@ -68,6 +68,9 @@ class LmdbStore:
                 _create(path)
             check_roots(path)
             self._env = _open(path)
+            # A voter that was killed inside a commit may have left it in memory alone; what is
+            # read here is answered for.
+            self._env.sync(True)
             self._entries_db = self._env.open_db(_ENTRIES, create=False)
             self._meta_db = self._env.open_db(_META_DB, create=False)
         except (lmdb.Error, OSError) as error:

@@ -1,0 +1,49 @@
+"""Power losses, replayed: what was acknowledged survives, and the log always opens.
+
+A real store is recorded under load: rolls, truncations, new starts, deletions, kills. Its writes
+are replayed on a disk that loses its power at some point, with what was not synced by then lost,
+kept or torn page by page (``tests.support.power_loss``).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from broker.log.options import Flush
+from tests.support.power_loss.events import Recording, compiler
+from tests.support.power_loss.mutants import MUTANTS
+from tests.support.power_loss.runs import failures, record, replayed_wrongly
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(compiler() is None, reason="the recorder needs a C compiler"),
+]
+
+_LONG = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize(
+    ("flush", "seed", "kills", "steps", "points"),
+    [
+        ("sync", 1, 3, 20, 60),
+        ("os", 2, 1, 20, 25),
+        pytest.param("sync", 3, 2, 100, 400, marks=_LONG),
+        pytest.param("sync", 4, 20, 10, 400, marks=_LONG),
+        pytest.param("os", 5, 2, 100, 400, marks=_LONG),
+    ],
+)
+def test_acknowledged_batches_survive_a_power_loss(
+    tmp_path: Path, flush: Flush, seed: int, kills: int, steps: int, points: int
+) -> None:
+    recording = Recording.begun(tmp_path)
+    record(recording, flush, seed=seed, steps=steps, kills=kills)
+    assert not replayed_wrongly(recording)
+    failed = failures(recording, flush, seed=seed, points=points)
+    assert not failed, f"{len(failed)} of {points} failed; the first: {failed[0]}"
+
+
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_power_loss_brings_faults_to_light(tmp_path: Path, mutant: str) -> None:
+    recording = Recording.begun(tmp_path)
+    record(recording, "sync", seed=6, steps=15, mutant=mutant)
+    assert failures(recording, "sync", seed=6, points=40)

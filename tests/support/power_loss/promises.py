@@ -1,0 +1,139 @@
+"""What a log store has promised: for each log what must be in it, and what may be.
+
+A log is known by its ``key``, the bytes of its topic id; every batch in it by its base offset and
+leader epoch, since the load begins an epoch whenever it writes an offset again. So the bytes of a
+batch follow from where it is (``payload``), and a reader can tell the right one.
+"""
+
+import random
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from broker.log.record_batch import patched
+from metadata_log.types import LeaderEpoch, TopicId
+from tests.support.log_stores import batch
+
+SIZES: Final = (50, 50, 50, 700, 700, 3000, 3000, 9000, 9000, 30_000, 30_000, 300_000)
+PRODUCING: Final = 2
+"""Logs of every so many slots are written by idempotent producers, a new one in every epoch."""
+
+
+class Said(msgspec.Struct, array_like=True):
+    """A mark: ``what`` begins, or has become durable, in the log ``key``. What a store has when it
+    opens is durable: every log is "found", and then the store "opened".
+
+    ``batches``: base and last offset and leader epoch of each.
+    """
+
+    what: str
+    key: str = ""
+    offset: int = 0
+    batches: Sequence[tuple[int, int, int]] = ()
+
+
+def topic_id(slot: int, generation: int) -> TopicId:
+    return TopicId(f"slot{slot:04}-{generation:07}".encode())
+
+
+def slot_of(key: str) -> int:
+    return int(key[4:8])
+
+
+def payload(key: str, base_offset: int, leader_epoch: int) -> bytes:
+    """The batch of a log, before its leader gives it its place."""
+    seed = zlib.crc32(f"{key} {base_offset} {leader_epoch}".encode())
+    chance = random.Random(seed)
+    producer = (-1, -1, -1)
+    if slot_of(key) % PRODUCING:
+        producer = (leader_epoch * 100 + slot_of(key), 0, base_offset)
+    return batch(
+        chance.choice([1, 1, 1, 5]),
+        chance.choice(SIZES),
+        seed=seed << 32 | base_offset,
+        producer=producer,
+    )
+
+
+def stored(key: str, base_offset: int, leader_epoch: int) -> bytes:
+    """The batch as it lies in the log."""
+    data = payload(key, base_offset, leader_epoch)
+    return bytes(patched(memoryview(data), base_offset, LeaderEpoch(leader_epoch)))
+
+
+class Promise:
+    """What is known of one log."""
+
+    def __init__(self, *, is_certain: bool, start: int = 0, durable_end: int = 0) -> None:
+        self.must_exist = is_certain
+        self.may_exist = True
+        self.starts = {start}
+        """Where it may begin."""
+        self.durable_end = durable_end
+        """It reaches at least so far."""
+        self.may_hold: dict[int, set[tuple[int, int]]] = {}
+        """(last offset, leader epoch) of what may be at a base offset."""
+
+    def note(self, said: Said) -> None:
+        match said.what:
+            case "append":
+                for base_offset, last_offset, epoch in said.batches:
+                    self.may_hold.setdefault(base_offset, set()).add((last_offset, epoch))
+            case "flushed":
+                self.must_exist = True
+                self.durable_end = said.offset
+            case "deleting":
+                self.must_exist = False
+            case "deleted":
+                self.may_exist = False
+            case _:
+                self._note_cut(said)
+
+    def _note_cut(self, said: Said) -> None:
+        match said.what:
+            case "cutting":
+                self.durable_end = min(self.durable_end, said.offset)
+            case "cut":
+                for base_offset in [each for each in self.may_hold if each >= said.offset]:
+                    del self.may_hold[base_offset]
+            case "starting":
+                self.starts.add(said.offset)
+            case "started":
+                self.starts = {said.offset}
+            case "emptying":
+                self.durable_end = min(self.starts)
+                self.starts.add(said.offset)
+            case "emptied":
+                self.may_hold.clear()
+                self.starts = {said.offset}
+                self.durable_end = said.offset
+            case _:
+                raise AssertionError(f"nobody says {said.what}")
+
+
+class Promises:
+    """Of one store, up to some time."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, Promise] = {}
+        self.loss_is_settled = False
+        self._found: dict[str, Promise] = {}
+
+    def note(self, said: Said) -> None:
+        match said.what:
+            case "opened":
+                self.logs, self._found = self._found, {}
+            case "found":
+                found = Promise(is_certain=True, start=said.offset, durable_end=said.offset)
+                found.note(Said("append", batches=said.batches))
+                if said.batches:
+                    found.durable_end = said.batches[-1][1] + 1
+                self._found[said.key] = found
+            case "create":
+                self.logs[said.key] = Promise(is_certain=False)
+            case "loss settled":
+                self.loss_is_settled = True
+            case _:
+                self.logs[said.key].note(said)

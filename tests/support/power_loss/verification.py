@@ -1,0 +1,113 @@
+"""Whether a log folder that a power loss left keeps what was promised."""
+
+import asyncio
+from pathlib import Path
+from unittest.mock import patch
+
+from broker.log import LogStore, PartitionLog
+from broker.log.examination import examine
+from broker.log.options import Flush
+from metadata_log.types import LeaderEpoch
+from tests.support.power_loss.load import held, key_of, options
+from tests.support.power_loss.promises import PRODUCING, Promise, Promises, payload, slot_of, stored
+
+_BOOT = "the boot after the power loss"
+_LATER_EPOCH = 1 << 30
+
+
+def check(directory: Path, flush: Flush, promises: Promises, *, thoroughly: bool) -> None:
+    """Open it, compare; ``thoroughly``: use it, close it, open it again, have it verified too.
+
+    Raises:
+        AssertionError: a promise is broken.
+        Exception: it does not open, or cannot be read.
+    """
+    with patch("broker.log.store.current_boot_id", lambda: _BOOT):
+        asyncio.run(_check(directory, flush, promises, go_on=thoroughly))
+        if thoroughly:
+            problems = examine(directory).problems
+            assert not problems, f"after a clean end: {problems}"
+            asyncio.run(_check(directory, flush, promises, go_on=False))
+            assert not examine(directory).problems
+
+
+async def _check(directory: Path, flush: Flush, promises: Promises, *, go_on: bool) -> None:
+    changed = asyncio.Event()
+    failures: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        failures.append(error)
+        changed.set()
+
+    store = await LogStore.open(directory, options(flush), lambda _: changed.set(), failed)
+    try:
+        _compare(store, flush, promises)
+        if go_on:
+            store.loss_handled()
+            for log in store.logs.values():
+                _send_again(log)
+                _go_on(log, promises)
+            while any(log.flushed_offset < log.log_end_offset for log in store.logs.values()):
+                assert not failures, failures
+                changed.clear()
+                await changed.wait()
+            for log in store.logs.values():
+                promises.logs[key_of(log)].durable_end = log.log_end_offset
+            promises.loss_is_settled = True
+    finally:
+        await store.close()
+
+
+def _compare(store: LogStore, flush: Flush, promises: Promises) -> None:
+    if flush == "sync" and promises.loss_is_settled:
+        assert not store.log_may_be_lost, "a synced store says that batches may be lost"
+    logs = {key_of(log): log for log in store.logs.values()}
+    may_lack = flush == "os" and store.log_may_be_lost
+    for key, promise in promises.logs.items():
+        log = logs.pop(key, None)
+        if log is None:
+            assert not promise.must_exist, f"{key} is gone"
+        else:
+            assert promise.may_exist, f"{key} was deleted and is there again"
+            _compare_log(log, promise, may_lack=may_lack)
+    assert not logs, f"nobody created {logs}"
+
+
+def _compare_log(log: PartitionLog, promise: Promise, *, may_lack: bool) -> None:
+    key, start, end = key_of(log), log.log_start_offset, log.log_end_offset
+    assert start in promise.starts, f"{log} may begin at {promise.starts}"
+    assert may_lack or end >= promise.durable_end, f"{log} was durable to {promise.durable_end}"
+    at = start
+    epochs: dict[int, int] = {}
+    for base_offset, last_offset, epoch, data in held(log):
+        assert base_offset == at or base_offset < at == start, f"{log}: a gap at {at}"
+        allowed = promise.may_hold.get(base_offset, set())
+        what = f"{log}: {base_offset} to {last_offset} of epoch {epoch}"
+        assert (last_offset, epoch) in allowed, f"{what}, only {allowed} may be there"
+        assert data == stored(key, base_offset, epoch), f"{what}: other bytes than were written"
+        epochs.setdefault(epoch, max(base_offset, start))
+        at = last_offset + 1
+    assert at == end, f"{log}: its batches end at {at}"
+    known = [entry for entry in log.leader_epochs.entries if entry[1] < end]
+    assert known == list(epochs.items()), f"{log}: epochs {known}, its batches say {epochs}"
+
+
+def _send_again(log: PartitionLog) -> None:
+    """The last batch of an idempotent producer is known."""
+    key = key_of(log)
+    if slot_of(key) % PRODUCING == 0 or log.log_start_offset == log.log_end_offset:
+        return
+    base_offset, last_offset, epoch, _ = held(log)[-1]
+    appended = log.append_as_leader(payload(key, base_offset, epoch), LeaderEpoch(epoch))
+    assert appended[:2] == (base_offset, last_offset), f"{log}: took a batch twice: {appended}"
+
+
+def _go_on(log: PartitionLog, promises: Promises) -> None:
+    key, base_offset = key_of(log), log.log_end_offset
+    appended = log.append_as_leader(
+        payload(key, base_offset, _LATER_EPOCH), LeaderEpoch(_LATER_EPOCH)
+    )
+    promise = promises.logs[key]
+    promise.may_hold.setdefault(base_offset, set()).add((appended.last_offset, _LATER_EPOCH))
+    promise.must_exist = True
+    promise.starts = {log.log_start_offset}
