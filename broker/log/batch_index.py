@@ -6,10 +6,27 @@ segment has not been flushed yet: it is in the memory tail.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
+from typing import NamedTuple
 
 from broker.log.segment import Segment
+
+
+class Entry(NamedTuple):
+    """A batch, wherever it is."""
+
+    base_offset: int
+    size: int
+    max_timestamp: int
+
+
+class Placed(NamedTuple):
+    """A batch that is on disk, and where."""
+
+    base_offset: int
+    size: int
+    segment: Segment
 
 
 class BatchIndex:
@@ -108,6 +125,46 @@ class BatchIndex:
     def entries(self, first: int, end: int) -> list[tuple[int, int]]:
         """(base offset, size) of the batches at positions ``first`` to ``end``."""
         return list(zip(self._bases[first:end], self._sizes[first:end], strict=True))
+
+    def placed(self, first: int, end: int) -> list[Placed]:
+        """The flushed batches at positions ``first`` to ``end``."""
+        return [
+            Placed(base_offset, size, segment)
+            for segment, begin, beyond in self.spans(first, end)
+            for base_offset, size in self.entries(begin, beyond)
+        ]
+
+    def replace(
+        self, first: int, end: int, flushed: int, batches: Sequence[Entry], segment: Segment
+    ) -> None:
+        """Have ``batches``, which lie in ``segment``, at positions ``first`` to ``end``.
+
+        They span the same offsets, in order; ``flushed``: how many of all batches are.
+        """
+        greatest = self._greatest_timestamps
+        follower = self._run_of(end) if end < flushed else None
+        before = greatest[first - 1] if first else batches[0].max_timestamp
+        known = accumulate([batch.max_timestamp for batch in batches], max, initial=before)
+        greatest[first:end] = array("q", islice(known, 1, None))
+        runs = bisect_left(self._run_bases, self._bases[first]) if first else 0
+        later = bisect_right(self._run_bases, self._bases[end - 1])
+        added = [(batches[0].base_offset, segment)]
+        if follower is not None and self._bases[end] not in self._run_bases[later : later + 1]:
+            added.append((self._bases[end], follower))
+        self._run_bases[runs:later] = [base for base, _ in added]
+        self._run_segments[runs:later] = [each for _, each in added]
+        self._join_runs(max(0, runs - 1), runs + len(added) + 1)
+        self._bases[first:end] = array("q", [batch.base_offset for batch in batches])
+        self._sizes[first:end] = array("I", [batch.size for batch in batches])
+
+    def _run_of(self, position: int) -> Segment:
+        return self._run_segments[bisect_right(self._run_bases, self._bases[position]) - 1]
+
+    def _join_runs(self, first: int, end: int) -> None:
+        """Make one of neighbours in the same segment among the runs ``first`` to ``end``."""
+        for run in range(min(end, len(self._run_bases)) - 1, first, -1):
+            if self._run_segments[run] is self._run_segments[run - 1]:
+                del self._run_bases[run], self._run_segments[run]
 
     def drop_before(self, position: int) -> None:
         """Forget the batches before ``position``, all of them flushed."""

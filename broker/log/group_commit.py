@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from broker.log.journal import Journal
 from broker.log.room import Reserve, room_first
 from broker.log.segment import Segment
-from broker.log.work import PendingBatch, Work
+from broker.log.work import PendingBatch, Relocation, Work
 from quorum.metrics.family import Timings
 
 log = logging.getLogger(__name__)
@@ -160,10 +160,10 @@ class GroupCommit(ABC):
         first = queue.popleft()
         group = [first]
         kind = type(first)
-        size = first.size if isinstance(first, PendingBatch) else 0
+        size = first.size if isinstance(first, PendingBatch | Relocation) else 0
         while queue and type(queue[0]) is kind and len(group) < _MAX_GROUP:
             work = queue[0]
-            if isinstance(work, PendingBatch):
+            if isinstance(work, PendingBatch | Relocation):
                 size += work.size
                 if size > self._group_bytes:
                     break

@@ -16,7 +16,16 @@ from broker.log.housekeeping import Housekeeping
 from broker.log.options import LogOptions
 from broker.log.segment import Segment
 from broker.log.table import StoreTable
-from broker.log.work import NO_SEGMENT, Creation, Deletion, PendingBatch, Truncation, Work
+from broker.log.work import (
+    NO_SEGMENT,
+    Creation,
+    Deletion,
+    PendingBatch,
+    Relocation,
+    Roll,
+    Truncation,
+    Work,
+)
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +70,12 @@ class Journal:
             case PendingBatch():
                 batches = [work for work in group if isinstance(work, PendingBatch)]
                 self._append([batch for batch in batches if not batch.dropped])
+            case Relocation():
+                works = [work.batches for work in group if isinstance(work, Relocation)]
+                self._append(list(chain.from_iterable(works)))
+            case Roll():
+                if self.active.stored_bytes:
+                    self._roll()
             case Truncation():
                 self._truncate([work for work in group if isinstance(work, Truncation)])
             case Creation():
@@ -116,6 +131,7 @@ class Journal:
         for sealed in [one for one in self._unsealed if not one.is_unlinked]:
             try:
                 self._table.record_footer(sealed.id, sealed.seal())
+                sealed.is_volatile = False
             except Exception:
                 log.exception("cannot seal log segment %s: tried again later", sealed.path)
             else:

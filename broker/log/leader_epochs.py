@@ -69,6 +69,12 @@ class LeaderEpochHistory:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
 
+    def start_of(self, epoch: int) -> int:
+        """Where ``epoch`` begins, or ``NO_OFFSET`` if it is not known."""
+        index = bisect_left(self._epochs, epoch)
+        is_known = index < len(self._epochs) and self._epochs[index] == epoch
+        return self._starts[index] if is_known else NO_OFFSET
+
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd:
         """Where ``epoch``, or the largest known one below it, ends in this log (KIP-279).
 

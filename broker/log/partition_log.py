@@ -5,13 +5,14 @@ flushed yet; it counts for this replica only when ``flushed_offset`` has passed 
 memory first and on disk in the same order after it, so a reader never sees a truncated batch.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
 from broker.log.admission import produced_batches, replicated_batches
-from broker.log.batch_index import BatchIndex
+from broker.log.batch_index import BatchIndex, Placed
 from broker.log.damage import DamagedBatch
 from broker.log.keyed_records import check_keys
 from broker.log.leader_epochs import LeaderEpochHistory
@@ -20,10 +21,11 @@ from broker.log.options import Appended, LogRead, Records
 from broker.log.producers import Original, PartitionProducers
 from broker.log.record_batch import Batch, patched
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
+from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.timestamps import first_record_at
-from broker.log.work import NO_SEGMENT, PartitionRow, PendingBatch, Truncation
+from broker.log.work import NO_SEGMENT, PartitionRow, PendingBatch, Relocation, Truncation
 from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -113,6 +115,10 @@ class PartitionLog:
         self._writer = writer
         self._index = index
         self._deleted = False
+        self.rewriting: asyncio.Future[None] | None = None
+        """Done when no older batches are being replaced."""
+        self.has_versions = False
+        """Whether segments may hold older versions of its batches, which truncations void, too."""
 
     def __repr__(self) -> str:
         return f"<log {self._where} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -240,6 +246,8 @@ class PartitionLog:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE below the start of the log.
         """
+        while self.rewriting is not None and not self.rewriting.done():
+            await asyncio.wait([self.rewriting])
         self._check_writable()
         if offset >= self.log_end_offset:
             return
@@ -348,6 +356,42 @@ class PartitionLog:
         segment.live_batches += 1
         segment.live_bytes += batch.size
 
+    def placed(self, start_offset: int, end_offset: int) -> list[Placed]:
+        """The flushed batches that begin in [start, end), and where they are."""
+        index = self._index
+        end = min(index.first_at_or_after(end_offset), self._flushed_batches())
+        return index.placed(min(index.first_at_or_after(start_offset), end), end)
+
+    def placed_in(self, segment: Segment) -> list[list[Placed]]:
+        """The batches that lie in ``segment``, successive ones together."""
+        spans = self._index.spans(0, self._flushed_batches())
+        return [self._index.placed(first, end) for at, first, end in spans if at is segment]
+
+    def begin_rewrite(self, old: Sequence[Placed], new: Sequence[Batch]) -> Relocation | None:
+        """For the store: the work that puts ``new`` in the place of ``old``, as ``rewriting`` has
+        it; None if ``old`` is not there. Whoever gets it submits it."""
+        if self._deleted:
+            return None
+        work = relocation(
+            self.number,
+            self._index,
+            self._flushed_batches(),
+            self.log_end_offset,
+            self.leader_epochs,
+            old,
+            new,
+        )
+        self.has_versions = self.has_versions or work is not None
+        return work
+
+    def note_rewritten(self, work: Relocation, segment: Segment) -> Forgotten:
+        """A rewrite is in ``segment``; returns what it replaced, if it is ``work.is_done``."""
+        replaced = replace(self._index, self._flushed_batches(), work, segment)
+        work.is_done = bool(replaced)
+        for placed in replaced:
+            self._writer.tail.drop(self.number, placed.base_offset)
+        return [(placed.segment, 1, placed.size) for placed in replaced]
+
     def note_deleted(self) -> Forgotten:
         """Nothing may be appended or read any more; its memory is given back."""
         self._deleted = True
@@ -423,12 +467,14 @@ class PartitionLog:
     def _forget_from(self, keep: int) -> Forgotten:
         """Forget the batches from position ``keep`` on; returns which segments held them."""
         index, tail = self._index, self._writer.tail
-        flushed = index.first_at_or_after(self.flushed_offset)
-        forgotten = self._held(keep, flushed)
+        forgotten = self._held(keep, self._flushed_batches())
         for position in range(keep, len(index)):
             tail.drop(self.number, index.base_offset(position))
         index.truncate(keep)
         return forgotten
+
+    def _flushed_batches(self) -> int:
+        return self._index.first_at_or_after(self.flushed_offset)
 
     def _held(self, first: int, end: int) -> Forgotten:
         """Which segments hold the flushed batches at positions ``first`` to ``end``."""
@@ -440,6 +486,8 @@ class PartitionLog:
 
     def _lowest_id(self, forgotten: Forgotten) -> int:
         """The oldest segment that may hold what was forgotten, the unflushed included."""
+        if self.has_versions:
+            return 0
         return min(
             [segment.id for segment, _, _ in forgotten], default=self._writer.newest_segment.id
         )

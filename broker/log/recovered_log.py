@@ -41,6 +41,8 @@ class RecoveredLog:
         self.producers = PartitionProducers.unpack(where, producers)
         self.end_offset = row.log_start_offset
         self.has_gap = False
+        self.has_versions = False
+        """Whether a segment may hold a batch that another one has a newer version of."""
         self._voids = list(voids)
         self._pieces: list[_Piece] = []
         self._epochs: dict[int, int] = {}
@@ -61,7 +63,9 @@ class RecoveredLog:
 
     def assemble(self) -> None:
         """Put the log together: as far as it goes on without a gap."""
-        for piece in self._in_order() or self._merged():
+        in_order = self._in_order()
+        self.has_versions = not in_order and bool(self._pieces)
+        for piece in in_order or self._merged():
             self._take(piece)
         self._pieces.clear()
 

@@ -79,6 +79,8 @@ class Segment:
         """What is in it; None while it is written."""
         self.is_sealed = False
         """Whether it has a footer: it is never written again."""
+        self.is_volatile = False
+        """Whether a power loss may take it: it is written without fsync, and not sealed yet."""
         self.is_unlinked = False
         self._file = file
         self._environment: lmdb.Environment | None = None
@@ -146,6 +148,7 @@ class Segment:
         contents = self.contents
         if self._environment is not None or contents is None:
             return
+        self.is_volatile = flush == "os"
         try:
             self._environment = _open_environment(self.path, flush, segment_bytes)
         except lmdb.Error as error:

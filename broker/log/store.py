@@ -25,12 +25,23 @@ from broker.log.options import LogOptions
 from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
 from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
+from broker.log.relocator import Relocator
 from broker.log.retention import SegmentTimes, segment_times
+from broker.log.rewriting import Rewrite, Rewriting
 from broker.log.room import Reserve
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.table import Run
-from broker.log.work import Creation, Deletion, PartitionRow, PendingBatch, Truncation, Work
+from broker.log.work import (
+    Creation,
+    Deletion,
+    PartitionRow,
+    PendingBatch,
+    Relocation,
+    Roll,
+    Truncation,
+    Work,
+)
 from metadata_log.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from quorum.metrics.family import Timings
@@ -89,7 +100,7 @@ class LogStore:
         self.housekeeping = housekeeping
         self._reserve = reserve
         self._table = recovered.table
-        self._segments = recovered.segments
+        self.segments = recovered.segments
         self._next_number = recovered.next_number
         self._high_watermarks = HighWatermarkCheckpoint(
             recovered.table, housekeeping.ahead, self._checkpoint_failed
@@ -110,7 +121,7 @@ class LogStore:
                 found.producers,
                 found.end_offset,
                 high_watermark,
-            )
+            ).has_versions = found.has_versions
         self._journal = Journal(
             options,
             recovered.table,
@@ -125,7 +136,11 @@ class LogStore:
             reserve,
             Callbacks(self._done, self._failed, self._out_of_room, self._has_room),
         )
-        self._unlink_empty(list(self._segments.values()))
+        self._rewriting = Rewriting(self._submit, self._release)
+        self.relocator = Relocator(self, self._rewriting, housekeeping.reading)
+        self._rewriting.keep_until_durable(
+            recovered.active, [(segment, 0, 0) for segment in self.segments.values()]
+        )
 
     @classmethod
     async def open(
@@ -176,7 +191,7 @@ class LogStore:
     @property
     def segment_count(self) -> int:
         """Segment files, the one being written included."""
-        return len(self._segments)
+        return len(self.segments)
 
     @property
     def logs(self) -> Mapping[TopicIdPartition, PartitionLog]:
@@ -233,7 +248,28 @@ class LogStore:
 
     def segment_times(self) -> SegmentTimes:
         """When segments were last written, for ``PartitionLog.retained_from``."""
-        return segment_times(self._segments)
+        return segment_times(self.segments)
+
+    async def rewrite(self, rewrites: Sequence[Rewrite]) -> list[bool]:
+        """Replace batches of logs by others that span the same offsets; as ``Rewrite`` says.
+
+        False for each whose log no longer has what it replaces: look again. Durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+            ValueError: the new batches do not span what the old ones do.
+        """
+        self.check_writable()
+        return await self._rewriting.rewrite(rewrites)
+
+    async def roll(self) -> None:
+        """Seal the segment that is written, if there is anything in it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_writable()
+        await self._submit(Roll())
 
     def loss_handled(self) -> None:
         """The controller has taken this broker out of every ISR: what it holds counts (rule 8)."""
@@ -268,6 +304,7 @@ class LogStore:
 
     async def close(self) -> None:
         """Flush everything and close. After a failure, or without room, it only closes."""
+        await self.relocator.close()
         await self._commit.close()
         self._refuse_waiting(self._full_message() if self.is_full else "the log store closes")
         await self._high_watermarks.drain()
@@ -314,16 +351,20 @@ class LogStore:
 
     async def _submit_and_wait(self, work: Work, forgotten: Forgotten) -> None:
         """Return when ``work`` is durable; a segment that it empties is unlinked only then."""
-        done = asyncio.get_running_loop().create_future()
+        await self._submit(work, forgotten)
+
+    def _submit(self, work: Work, forgotten: Forgotten = ()) -> "asyncio.Future[None]":
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[id(work)] = done, forgotten
         self._commit.submit(work)
-        await done
+        return done
 
     def _release(self, forgotten: Forgotten) -> None:
         for segment, count, size in forgotten:
             segment.live_batches -= count
             segment.live_bytes -= size
         self._unlink_empty([segment for segment, _, _ in forgotten])
+        self.relocator.wake()
 
     def _add(
         self,
@@ -351,8 +392,9 @@ class LogStore:
         """A group is on disk."""
         if segment is not self.newest_segment:
             sealed, self.newest_segment = self.newest_segment, segment
-            self._segments[segment.id] = segment
+            self.segments[segment.id] = segment
             self._unlink_empty([sealed])
+            self.relocator.wake()
         flushed: dict[int, PartitionLog] = {}
         for work in group:
             if isinstance(work, PendingBatch):
@@ -362,11 +404,14 @@ class LogStore:
                 if owner is not None and not work.dropped:
                     owner.note_flushed(work, segment)
                     flushed[work.number] = owner
-            elif isinstance(work, Truncation | Deletion):
+            elif isinstance(work, Truncation | Deletion | Relocation | Roll):
+                if isinstance(work, Relocation):
+                    self._rewriting.done(work, segment, self._by_number.get(work.number))
                 done, forgotten = self._waiting.pop(id(work))
                 self._release(forgotten)
                 _resolve(done)
         self.tail.evict()
+        self._rewriting.let_go()
         if self.pending_bytes < self._options.max_pending_bytes:
             while self._waiting_for_room:
                 _resolve(self._waiting_for_room.popleft())
@@ -411,6 +456,7 @@ class LogStore:
         log.warning("log directory %s has room again and takes batches", self.directory)
         while self._not_unlinked:
             self.housekeeping.behind.submit(self._unlink, self._not_unlinked.popleft())
+        self.relocator.wake()
         self.on_room(True)
 
     def _full_message(self) -> str:
@@ -428,8 +474,8 @@ class LogStore:
         """Remove sealed segments in which nothing lives."""
         for segment in candidates:
             sealed = segment.id < self.newest_segment.id
-            if sealed and not segment.live_batches and segment.id in self._segments:
-                del self._segments[segment.id]
+            if sealed and not segment.live_batches and segment.id in self.segments:
+                del self.segments[segment.id]
                 self.housekeeping.behind.submit(self._unlink, segment)
 
     def _unlink(self, segment: Segment) -> None:
@@ -453,7 +499,7 @@ class LogStore:
                     raise
                 log.warning("%s: closed as after a crash, nothing is lost", self._full_message())
         self._journal.close()
-        for segment in {*self._segments.values(), self._journal.active}:
+        for segment in {*self.segments.values(), self._journal.active}:
             segment.close()
         self._table.close()
 

@@ -1,10 +1,14 @@
 """What the event loop asks of the log's writer. Done in the order asked; equal kinds in groups."""
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from broker.log.options import Records
+
+if TYPE_CHECKING:
+    from broker.log.batch_index import Placed
 
 
 class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
@@ -95,4 +99,36 @@ class Truncation(NamedTuple):
         return self.lowest_segment_id == NO_SEGMENT
 
 
-Work = PendingBatch | Creation | Deletion | Truncation
+class Relocation:
+    """Batches of one partition, written once more: into the active segment, in place of ``old``.
+
+    ``old``: successive batches in sealed segments. Each of ``batches`` spans the offsets of one or
+    more of them, all together span those of all, so that the newest version of every offset counts
+    when the store opens. With equal bytes it is a copy that lets the old segment go. Durable
+    together. ``is_done``: they have taken the place of ``old``.
+    """
+
+    __slots__ = ("batches", "is_done", "max_timestamps", "number", "old", "size")
+
+    def __init__(
+        self,
+        number: int,
+        old: Sequence["Placed"],
+        batches: Sequence[PendingBatch],
+        max_timestamps: Sequence[int],
+    ) -> None:
+        self.number = number
+        self.old = old
+        self.batches = batches
+        self.max_timestamps = max_timestamps
+        self.is_done = False
+        self.size = sum(batch.size for batch in batches)
+
+
+class Roll:
+    """Seal the active segment, if there is a batch in it."""
+
+    __slots__ = ()
+
+
+Work = PendingBatch | Relocation | Roll | Creation | Deletion | Truncation

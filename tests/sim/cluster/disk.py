@@ -80,11 +80,11 @@ class Executor:
 
 
 class SimulatedHousekeeping:
-    """``ahead`` at once, since the journal waits for it; ``behind`` later."""
+    """``ahead`` at once, since the journal waits for it; the others later."""
 
     def __init__(self, later: Callable[[Callable[[], None]], None]) -> None:
         self.ahead = Executor(None)
-        self.behind = Executor(later)
+        self.behind, self.reading = Executor(later), Executor(later)
 
     async def idle(self) -> None:
         """Nothing that a clean end would have to wait for."""
@@ -253,6 +253,7 @@ class Disk:
 
     def _create(self, segment_id: int) -> Any:
         segment = SimulatedSegment(segment_id, self.write, self._unlinked)
+        segment.begin_writing(self._flush)
         self.segments[segment_id] = segment
         self.table.record_segments({segment_id: self._flush == "sync"})
         return segment

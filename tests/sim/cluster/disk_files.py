@@ -31,7 +31,7 @@ class SimulatedSegment:
         self.live_batches = self.live_bytes = 0
         self.used_bytes = self.stored_bytes = 0
         self.written_at_ms = 0
-        self.is_sealed = self.is_unlinked = False
+        self.is_sealed = self.is_unlinked = self.is_volatile = False
         self._write = on_write
         self._on_unlink = on_unlink
         self._batches: dict[int, dict[int, bytes]] = {}
@@ -56,7 +56,8 @@ class SimulatedSegment:
         ]
         return SegmentContents.of(self.id, self.written_at_ms, batches, epochs)
 
-    def begin_writing(self, *_: object) -> None:
+    def begin_writing(self, flush: str, *_: object) -> None:
+        self.is_volatile = flush == "os"
         for epoch in self.contents.epochs:
             self._recorded_epochs[epoch.number] = epoch.leader_epoch
 

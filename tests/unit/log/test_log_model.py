@@ -9,9 +9,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.log import PartitionLog
+from broker.log import LogStore, PartitionLog
 from broker.log.options import Flush
-from broker.log.record_batch import patched
+from broker.log.record_batch import Batch, patched, read_header
+from broker.log.rewriting import Rewrite
 from metadata_log.types import LeaderEpoch
 from tests.support.log_stores import OpenStore, batch, everything, opened
 
@@ -30,13 +31,42 @@ _EPOCH = st.tuples(st.just("epoch"), _PARTITION)
 _SEND = st.tuples(
     st.just("send"), _PARTITION, st.integers(0, 1), st.integers(1, 3), st.integers(0, 5)
 )
-_SIMPLE = st.sampled_from([("flush",), ("reopen",), ("crash",), ("checkpoint",)])
+_COPY = st.tuples(st.just("copy"), _PARTITION)
+_MERGE = st.tuples(st.just("merge"), _PARTITION, st.floats(0, 1), st.sampled_from([61, 30_000]))
+_SIMPLE = st.sampled_from(
+    [("flush",), ("reopen",), ("crash",), ("checkpoint",), ("roll",), ("relocated",)]
+)
 _STEPS = st.lists(
     st.one_of(
-        _APPEND, _APPEND, _SEND, _SEND, _TRUNCATE, _AFRESH, _BEGIN, _RECREATE, _EPOCH, _SIMPLE
+        _APPEND,
+        _APPEND,
+        _SEND,
+        _SEND,
+        _TRUNCATE,
+        _AFRESH,
+        _BEGIN,
+        _RECREATE,
+        _EPOCH,
+        _COPY,
+        _MERGE,
+        _SIMPLE,
+        _SIMPLE,
     ),
-    max_size=25,
+    max_size=30,
 )
+
+_OLD = [("append", 0, 2, 3000)] * 4 + [("append", 1, 1, 3000)] * 3 + [("roll",)]
+_LATER = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.just(0), st.integers(1, 4), st.just(3000)),
+        st.tuples(st.just("truncate"), st.just(0), st.floats(0, 1)),
+        st.tuples(st.just("begin"), st.just(0), st.floats(0, 0.5)),
+        st.tuples(st.just("merge"), st.just(0), st.floats(0, 1), st.just(61)),
+        st.sampled_from([("copy", 0), ("roll",), ("reopen",), ("crash",)]),
+    ),
+    max_size=12,
+)
+"""What becomes of a log of which most lies in a segment that others keep from going."""
 
 
 class Sent:
@@ -78,6 +108,11 @@ class Model:
         data = patched(memoryview(records), self.end, LeaderEpoch(epoch))
         self.batches.append((self.end, self.end + count, data, epoch))
 
+    def merge(self, first: int, data: bytes) -> None:
+        """Two batches, the one at ``first`` and its follower, are one now."""
+        (base_offset, _, _, epoch), (_, end_offset, _, _) = self.batches[first : first + 2]
+        self.batches[first : first + 2] = [(base_offset, end_offset, data, epoch)]
+
     def begin(self, offset: int) -> None:
         self.batches = [one for one in self.batches if one[1] > offset]
         self.start = offset
@@ -110,6 +145,7 @@ class History:
         self._epoch = 0
         self._seed = 0
         self._crashes = 0
+        self._copying: list[asyncio.Task[list[bool]]] = []
 
     async def run(self, steps: list[tuple[object, ...]]) -> None:
         remaining = iter([*steps, ("reopen",)])
@@ -130,6 +166,7 @@ class History:
                         break
                     await self._perform(store, step)
                     self._check(store)
+                await self._copied()
         async with self._opened() as store:
             self._check(store)
 
@@ -180,6 +217,56 @@ class History:
             case ("checkpoint",):
                 ends = {log.tip: log.log_end_offset for log in store.store.logs.values()}
                 store.store.checkpoint_high_watermarks(ends)
+            case _:
+                await self._rewrite(store, step)
+
+    async def _rewrite(self, store: OpenStore, step: tuple[object, ...]) -> None:
+        match step:
+            case ("copy", int(partition)):
+                await self._copy(store.store, store.log("t", partition))
+            case ("merge", int(partition), float(where), int(size)):
+                await self._merge(store, partition, where, size)
+            case ("roll",):
+                await store.store.roll()
+                await store.store.housekeeping.idle()
+            case ("relocated",):
+                await store.store.relocator.idle()
+            case _:
+                raise AssertionError(step)
+
+    async def _copy(self, store: LogStore, log: PartitionLog) -> None:
+        """Begin to copy all that is in sealed segments; what follows happens meanwhile."""
+        rewrites = []
+        for placed in log.placed(0, log.log_end_offset):
+            if placed.segment.is_sealed:
+                data = b"".join(placed.segment.read(log.number, [placed[:2]]))
+                rewrites.append(
+                    Rewrite(log, [placed], [Batch(read_header(data), memoryview(data))])
+                )
+        self._copying.append(asyncio.create_task(store.rewrite(rewrites)))
+        await asyncio.sleep(0)
+
+    async def _copied(self) -> None:
+        await asyncio.gather(*self._copying)
+        self._copying.clear()
+
+    async def _merge(self, store: OpenStore, partition: int, where: float, size: int) -> None:
+        """Two neighbours in sealed segments, of one epoch and of no producer, become one batch."""
+        model, log = self._models[partition], store.log("t", partition)
+        await self._copied()
+        first = int(where * max(0, len(model.batches) - 2))
+        pair = model.batches[first : first + 2]
+        old = log.placed(pair[0][0], pair[-1][1]) if pair else []
+        epochs = {epoch for _, _, _, epoch in pair}
+        is_kept = any(read_header(data).producer_id >= 0 for _, _, data, _ in pair)
+        if len(old) < 2 or len(epochs) > 1 or is_kept or not all(o.segment.is_sealed for o in old):
+            return
+        self._seed += 1
+        empty = batch(pair[1][1] - pair[0][0], size, seed=self._seed)
+        data = bytes(patched(memoryview(empty), pair[0][0], LeaderEpoch(pair[0][3])))
+        new = Batch(read_header(data), memoryview(data))
+        assert await store.store.rewrite([Rewrite(log, old, [new])]) == [True]
+        model.merge(first, data)
 
     def _send(
         self, store: OpenStore, partition: int, producer_id: int, count: int, back: int
@@ -200,6 +287,7 @@ class History:
 
     async def _crash(self, store: OpenStore) -> None:
         """Go on in a copy of the folder as it is, as after kill -9: the table says "not closed"."""
+        await self._copied()
         await self._flush_all(store)
         # A creation is not waited for by anyone: let a later step that is waited for pass it.
         await store.store.delete(store.create("barrier").tip)
@@ -215,3 +303,12 @@ class History:
 def test_a_store_holds_what_its_history_says(steps: list[tuple[object, ...]], flush: Flush) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(History(Path(folder) / "log", flush).run(steps))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=_LATER, flush=st.sampled_from(["sync", "os"]))
+def test_what_was_written_again_comes_back_in_no_older_version(
+    steps: list[tuple[object, ...]], flush: Flush
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(History(Path(folder) / "log", flush).run([*_OLD, *steps]))
