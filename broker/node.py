@@ -25,10 +25,12 @@ from broker.config.replication import (
 )
 from broker.config.retention import LOG_RETENTION_CHECK_INTERVAL_MS
 from broker.control.controlled_shutdown import request_controlled_shutdown
+from broker.control.controller_duty import ControllerDuty
 from broker.control.forwarding import ControllerForwarder
 from broker.control.metadata_cache import MetadataCache
 from broker.control.ports import ActiveController
 from broker.control.registration import BrokerRegistrar
+from broker.control.replica_reports import ReplicaReporter, Trouble
 from broker.controller.administration import Means
 from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
@@ -36,6 +38,8 @@ from broker.controller.transport import GrpcControlTransport
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
+from broker.log import PartitionLog
+from broker.log.damage import DamagedBatch
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.metrics.cluster import cluster_samples
@@ -73,6 +77,7 @@ class BrokerNode:
         self._adopting: asyncio.Task[None] | None = None
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
+        self._reporter: ReplicaReporter | None = None
         self._quorum = surroundings.quorum
         self._follower = MetadataFollower(self._quorum)
         self._channels = surroundings.peer_channels()
@@ -135,6 +140,7 @@ class BrokerNode:
             self._cleanup, replicas.on_flushed, self._on_log_failed
         )
         store.on_room = lambda has_room: self._on_room(store, has_room)
+        store.on_damaged = self._on_damaged
         await self._replicas.start(store)
         on_stop(self._replicas.close)
         on_stop(self._stop_adopting)
@@ -220,6 +226,9 @@ class BrokerNode:
         on_stop(self._registrar.close)
         await self._elector.start()
         on_stop(self._elector.close)
+        self._reporter = self._replica_reporter()
+        self._reporter.start()
+        on_stop(self._reporter.close)
 
     async def _stop_adopting(self) -> None:
         if self._adopting is not None:
@@ -249,6 +258,21 @@ class BrokerNode:
             throttles=throttles(self._live),
         )
 
+    def _replica_reporter(self) -> ReplicaReporter:
+        replicas = self._replicas
+        return ReplicaReporter(
+            self._broker_id,
+            broker_epoch=self._broker_epoch,
+            images=self._follower,
+            duty=ControllerDuty(
+                self._broker_id,
+                images=self._follower,
+                channels=self._channels,
+                local=self._active_controller,
+            ),
+            trouble=lambda: Trouble(replicas.table.store.is_full, replicas.damaged()),
+        )
+
     def _cluster_metrics(self) -> Iterator[Sample]:
         controller = self._active_controller()
         yield from cluster_samples(
@@ -273,10 +297,19 @@ class BrokerNode:
     def _on_room(self, store: LogStore, has_room: bool) -> None:
         """A full disk is waited out. With room again, replicas that found none are created."""
         self._replicas.on_room(has_room)
+        self._look_for_trouble()
         if has_room:
             lost = store.log_may_be_lost
             adopting = self._replicas.adopt_image(self._follower.image, log_may_be_lost=lost)
             self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
+
+    def _on_damaged(self, damaged_log: PartitionLog, damaged: DamagedBatch) -> None:
+        if self._replicas.on_damaged(damaged_log, damaged):
+            self._look_for_trouble()
+
+    def _look_for_trouble(self) -> None:
+        if self._reporter is not None:
+            self._reporter.look()
 
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:

@@ -204,6 +204,14 @@ class ControllerDutyService(control_pb2_grpc.ControllerDutyServicer):
             return control_pb2.ControlledShutdownResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.controlled_shutdown(request)
 
+    async def ReportReplicas(
+        self, request: control_pb2.ReportReplicasRequest, context: Context
+    ) -> control_pb2.ReportReplicasResponse:
+        controller = in_office(self._controller(), request.controller_epoch)
+        if controller is None:
+            return control_pb2.ReportReplicasResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.report_replicas(request)
+
 
 def add_admin_to_server(server: grpc.aio.Server, admin: AdminService) -> None:
     handler = grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin.handlers())

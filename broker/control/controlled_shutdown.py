@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-import grpc.aio
-
-from broker.control.ports import CurrentController, Images
+from broker.control.controller_duty import ControllerDuty
+from broker.control.ports import ActiveController, CurrentController, Images
 from broker.errors import error_name
-from broker.peers import Peer, PeerChannels
+from broker.peers import PeerChannels
 from metadata_log.types import BrokerEpoch, BrokerId
-from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+if TYPE_CHECKING:
+    from quorate_proto.v1.control_pb2_grpc import ControllerDutyAsyncStub
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,7 @@ async def request_controlled_shutdown(
     Returns at once where there is nobody to move to. Stopping without it is safe, only slower for
     clients: the controller then learns of it from the end of the session.
     """
+    duty = ControllerDuty(broker_id, images=images, channels=channels, local=local)
     deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
     while (left_s := deadline_s - asyncio.get_running_loop().time()) > 0:
         epoch = broker_epoch()
@@ -42,7 +46,9 @@ async def request_controlled_shutdown(
             broker_epoch=epoch,
             controller_epoch=images.image.controller_epoch,
         )
-        answer = await _ask(request, broker_id, images, channels, local, left_s)
+        answer = await duty.ask(
+            partial(_here, request), partial(_there, request, timeout_s=left_s), left_s
+        )
         if answer is not None and answer.error_code == errors_pb2.NONE:
             if answer.remaining_partitions == 0:
                 log.info("broker %d leads nothing any more and stops", broker_id)
@@ -54,30 +60,16 @@ async def request_controlled_shutdown(
     log.warning("broker %d stops without having handed over all it leads", broker_id)
 
 
-async def _ask(
+async def _here(
+    request: control_pb2.ControlledShutdownRequest, controller: ActiveController
+) -> control_pb2.ControlledShutdownResponse:
+    return await controller.controlled_shutdown(request)
+
+
+async def _there(
     request: control_pb2.ControlledShutdownRequest,
-    broker_id: BrokerId,
-    images: Images,
-    channels: PeerChannels,
-    local: CurrentController,
+    stub: "ControllerDutyAsyncStub",
+    *,
     timeout_s: float,
-) -> control_pb2.ControlledShutdownResponse | None:
-    """The controller's answer; None if there is no controller to ask."""
-    controller = local()
-    image = images.image
-    holder = image.brokers.get(image.controller_id)
-    try:
-        if controller is not None:
-            return await asyncio.wait_for(controller.controlled_shutdown(request), timeout_s)
-        if holder is None or holder.broker_id == broker_id:
-            return None
-        stub = control_pb2_grpc.ControllerDutyStub(channels.get(Peer.of(holder)))
-        answer: control_pb2.ControlledShutdownResponse = await stub.ControlledShutdown(
-            request, timeout=timeout_s
-        )
-    except TimeoutError:
-        return None
-    except grpc.aio.AioRpcError as error:
-        log.info("the controller does not answer: %s", error.details())
-        return None
-    return answer
+) -> control_pb2.ControlledShutdownResponse:
+    return await stub.ControlledShutdown(request, timeout=timeout_s)

@@ -133,6 +133,10 @@ class ActiveController(Carrier, Protocol):
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse: ...
 
+    async def report_replicas(
+        self, request: control_pb2.ReportReplicasRequest
+    ) -> control_pb2.ReportReplicasResponse: ...
+
     async def hand_over(
         self, request: admin_pb2.MoveControllerRequest
     ) -> admin_pb2.MoveControllerResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
 from broker.control.ports import Images
@@ -16,6 +16,7 @@ from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
 from metadata_log.draft import Changes
 from metadata_log.image import EntityKey, Image
+from metadata_log.records import Operation, OperationResult
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from quorum.errors import QuorumError
@@ -26,7 +27,10 @@ RETRY_INTERVAL_MS: Final = 100
 """Between two attempts to write while the quorum is away."""
 
 SHUTDOWN_ROUNDS_MAX: Final = 5
-"""Attempts of one ControlledShutdown to move leaderships that ISR changes get in the way of."""
+"""Attempts of one request to move leaderships that ISR changes get in the way of."""
+
+FULL_BELIEVED_MS: Final = 15_000
+"""A broker whose disk is full says so again and again (``control.replica_reports``)."""
 
 
 class BrokerChanges:
@@ -49,6 +53,8 @@ class BrokerChanges:
         self._events = events
         self._publisher = publisher
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
+        self._full: dict[BrokerId, tuple[BrokerEpoch, float]] = {}
+        """Until when, on the loop's clock, it is believed of a broker that its disk is full."""
         self._due = False
 
     def on_image(self, image: Image, changes: Changes) -> None:
@@ -62,13 +68,15 @@ class BrokerChanges:
             self._events.put(Priority.BROKERS, self._look)
 
     def staying(self, image: Image) -> frozenset[BrokerId]:
-        """Brokers that leaderships may move to: those that want to stop themselves are not."""
-        leaving = {
+        """Brokers that leaderships may move to: not those that want to stop, or are full."""
+        now_s = asyncio.get_running_loop().time()
+        full = [(one, epoch) for one, (epoch, until_s) in self._full.items() if now_s < until_s]
+        unfit = {
             broker_id
-            for broker_id, epoch in self._leaving.items()
+            for broker_id, epoch in (*self._leaving.items(), *full)
             if broker_id in image.brokers and image.brokers[broker_id].epoch == epoch
         }
-        return broker_manager.liveness(image).steady - leaving
+        return broker_manager.liveness(image).steady - unfit
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
@@ -86,6 +94,49 @@ class BrokerChanges:
         else:
             return answer
         return control_pb2.ControlledShutdownResponse(error_code=code)
+
+    async def report_replicas(
+        self, request: control_pb2.ReportReplicasRequest
+    ) -> control_pb2.ReportReplicasResponse:
+        """Take replicas out of ISRs that rely on what they cannot do: full disks, damaged logs."""
+        try:
+            answer = await self._events.run(Priority.BROKERS, lambda: self._take_out(request))
+            self._publisher.publish()
+        except LeftOffice:
+            code = errors_pb2.NOT_CONTROLLER
+        except QuorumError as error:
+            log.warning("replicas of broker %d have to wait: %s", request.broker_id, error)
+            code = errors_pb2.REQUEST_TIMED_OUT
+        else:
+            return answer
+        return control_pb2.ReportReplicasResponse(error_code=code)
+
+    async def _take_out(
+        self, request: control_pb2.ReportReplicasRequest
+    ) -> control_pb2.ReportReplicasResponse:
+        code = broker_manager.checked_sender(self._images.image, request)
+        if code != errors_pb2.NONE:
+            return control_pb2.ReportReplicasResponse(error_code=code)
+        sender = BrokerId(request.broker_id)
+        if request.is_full:
+            until_s = asyncio.get_running_loop().time() + FULL_BELIEVED_MS / 1000
+            self._full[sender] = BrokerEpoch(request.broker_epoch), until_s
+        else:
+            self._full.pop(sender, None)
+        settled: set[TopicIdPartition] = set()
+        for _ in range(SHUTDOWN_ROUNDS_MAX):
+            image = self._images.image
+            operations = broker_manager.report_changes(
+                image, self._office, request, self.staying(image), settled=settled
+            )
+            if not operations:
+                break
+            what = "is full" if request.is_full else "has damaged logs"
+            log.warning("broker %d %s: %d ISRs go on without it", sender, what, len(operations))
+            results = await self._writer.commit(operations)
+            settled.update(_changed(operations, results))
+        remaining = broker_manager.reported_replicas(self._images.image, request)
+        return control_pb2.ReportReplicasResponse(remaining_partitions=len(remaining))
 
     async def _look(self) -> None:
         self._due = False
@@ -123,11 +174,7 @@ class BrokerChanges:
                 break
             log.info("leadership of %d partitions is decided anew", len(operations))
             results = await self._writer.commit(operations)
-            settled.update(
-                broker_manager.changed_partition(operation)
-                for operation, result in zip(operations, results, strict=True)
-                if result.ok
-            )
+            settled.update(_changed(operations, results))
         await self._writer.commit(broker_manager.admissions(image, self._office))
 
     def _unclean_allowed(self, topic: str) -> bool:
@@ -136,7 +183,7 @@ class BrokerChanges:
     async def _move_leaders(
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse:
-        code = broker_manager.checked_shutdown(self._images.image, request)
+        code = broker_manager.checked_sender(self._images.image, request)
         if code != errors_pb2.NONE:
             return control_pb2.ControlledShutdownResponse(error_code=code)
         leaving = BrokerId(request.broker_id)
@@ -154,6 +201,15 @@ class BrokerChanges:
         staying = self.staying(image)
         remaining = broker_manager.remaining_leaderships(image, leaving, staying)
         return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
+
+
+def _changed(
+    operations: Sequence[Operation], results: Sequence[OperationResult]
+) -> Iterator[TopicIdPartition]:
+    """The partitions of the operations that were carried out."""
+    for operation, result in zip(operations, results, strict=True):
+        if result.ok:
+            yield broker_manager.changed_partition(operation)
 
 
 def may_lead_now(image: Image, configs: Set[EntityKey]) -> bool:

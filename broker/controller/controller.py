@@ -289,6 +289,12 @@ class Controller:
         """Move the leaderships of a broker that wants to stop (scenario 11, B3)."""
         return await self._brokers.controlled_shutdown(request)
 
+    async def report_replicas(
+        self, request: control_pb2.ReportReplicasRequest
+    ) -> control_pb2.ReportReplicasResponse:
+        """Take replicas that are of no use out of their ISRs."""
+        return await self._brokers.report_replicas(request)
+
     # -- administration --------------------------------------------------------------------------
 
     async def carry_out(self, change: Change[Q, A], request: Q) -> A:

@@ -196,9 +196,11 @@ class ControlCommands:
         self._table.run(hosted, effects)
 
     def _follow(self, hosted: HostedPartition, told: Leadership) -> None:
+        """A damaged log is dropped and fetched again, in an epoch in which no ISR relies on it."""
         self._table.run(hosted, hosted.replica.become_follower(told))
         if told.leader != NO_BROKER:
-            self._fetchers.follow(hosted)
+            afresh = hosted.is_damaged and self._table.broker_id not in told.isr
+            self._fetchers.follow(hosted, afresh=afresh)
 
     def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:
         known = broker.inter_broker if broker.HasField("inter_broker") else broker.grpc

@@ -109,6 +109,17 @@ class ReplicaFetcher:
             self._changed[following.tip] = following
             self._writer_wakeup.wake()
 
+    @property
+    def can_append(self) -> bool:
+        """Whether there is room for what it fetches."""
+        return not self._table.store.is_full
+
+    def tell_positions(self) -> None:
+        """The leader is told again how far every log is."""
+        for following in self._followings.values():
+            if following.phase is Phase.FETCHING:
+                self.position_changed(following)
+
     def _on_checked(self, following: Following) -> None:
         self._fetching += 1
         self.position_changed(following)

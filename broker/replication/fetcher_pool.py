@@ -77,8 +77,17 @@ class FetcherPool:
         """
         self._draining = True
 
-    def follow(self, hosted: HostedPartition) -> None:
-        """Fetch the partition from its leader, in its leader epoch."""
+    def tell_positions(self) -> None:
+        """All leaders are told again how far the logs here are (``Following.tell_position``)."""
+        for fetcher in self._fetchers.values():
+            fetcher.tell_positions()
+
+    def follow(self, hosted: HostedPartition, *, afresh: bool = False) -> None:
+        """Fetch the partition from its leader, in its leader epoch.
+
+        ``afresh``: drop the log first, once the leader has said where its own begins. Only for a
+        replica that is out of the ISR in this epoch.
+        """
         assert hosted.following is None, "unfollow first"
         if self._draining:
             return
@@ -98,6 +107,7 @@ class FetcherPool:
             self._fetchers[replica.leader] = fetcher
             fetcher.start()
         hosted.following = Following(hosted, fetcher, replica.leader_epoch)
+        hosted.following.start_over = afresh
         fetcher.add(hosted.following)
 
     def unfollow(self, hosted: HostedPartition) -> None:

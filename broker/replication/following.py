@@ -84,10 +84,12 @@ class Following:
     def tell_position(self, request: replication_pb2.ReplicaFetchRequest) -> None:
         """What the leader must know: what to send next, and what is durable here.
 
-        What is about to be dropped counts for nothing.
+        What is about to be dropped counts for nothing; and no ISR is to rely on a full disk, which
+        holds all that is committed until something is.
         """
         partition_log = self.hosted.log
-        flushed_offset = UNKNOWN_OFFSET if self.start_over else partition_log.flushed_offset
+        counts = self.fetcher.can_append and not self.start_over
+        flushed_offset = partition_log.flushed_offset if counts else UNKNOWN_OFFSET
         request.positions.add(
             topic_id=self.tip.topic_id,
             partition=self.tip.partition,

@@ -42,6 +42,7 @@ class HostedPartition:
 
     __slots__ = (
         "checkpointed_high_watermark",
+        "damaged_at",
         "fetch_waiters",
         "following",
         "log",
@@ -74,10 +75,17 @@ class HostedPartition:
         self.restless = False
         """Something happened to it since a tick found that it may be left alone."""
         self.truncation = asyncio.Lock()
+        self.damaged_at: int | None = None
+        """Base offset of a batch in the log that is not what was written."""
 
     @property
     def leads(self) -> bool:
         return self.replica.role is Role.LEADER
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a part of its log cannot be read."""
+        return self.damaged_at is not None and self.damaged_at >= self.log.log_start_offset
 
     def wake_fetches(self) -> None:
         for waiter in self.fetch_waiters:

@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 
 from broker.log import LogStore, PartitionLog
+from broker.log.damage import DamagedBatch
 from broker.peers import Peer
 from broker.replication.api import (
     ALL_ROOM,
@@ -35,7 +36,7 @@ from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
 from metadata_log.image import Image
-from metadata_log.types import BrokerEpoch, BrokerId, TopicPartition
+from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
@@ -160,8 +161,28 @@ class ReplicaManager:
         for hosted in self.table:
             hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
 
+    def on_damaged(self, damaged_log: PartitionLog, damaged: DamagedBatch) -> bool:
+        """For ``LogStore.on_damaged``: a batch cannot be read. Whether its log was whole so far."""
+        hosted = self.table.get(damaged_log.tip)
+        if hosted is None or hosted.log is not damaged_log:
+            return False
+        is_new = not hosted.is_damaged
+        if is_new:
+            log.error("%s has damage: %s", hosted.tp, damaged.message)
+        hosted.damaged_at = max(damaged.base_offset, hosted.damaged_at or 0)
+        return is_new
+
+    def damaged(self) -> list[TopicIdPartition]:
+        """Replicas with damaged logs that were not told yet to fetch them again."""
+        return [
+            hosted.tip
+            for hosted in self.table
+            if hosted.is_damaged and not (hosted.following and hosted.following.start_over)
+        ]
+
     def on_room(self, has_room: bool) -> None:
         """The disk is full: who waits for it is told, though what was appended may count later."""
+        self._fetchers.tell_positions()
         if not has_room:
             for hosted in self.table:
                 hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, "the disk of the log is full")

@@ -144,11 +144,12 @@ class Truncator:
                     hosted.replica.high_watermark,
                     following.leader_epoch,
                 )
-            log.info("cutting %s from %d to %d", hosted.tp, hosted.log.log_end_offset, offset)
+            before = hosted.log.log_end_offset
             try:
                 await hosted.log.truncate_to(max(offset, hosted.log.log_start_offset))
             except KafkaError as error:
                 return self._failed(following, error)
+            log.info("cut %s from %d to %d", hosted.tp, before, hosted.log.log_end_offset)
             hosted.replica.local_truncated(hosted.log.log_end_offset, hosted.log.flushed_offset)
             return hosted.following is following
 
@@ -164,13 +165,16 @@ class Truncator:
                 self._failed(following, error)
                 return
             hosted.replica.local_truncated(offset, hosted.log.flushed_offset)
+            hosted.damaged_at = None
         following.restart_at = None
         following.start_over = False
         if hosted.following is following:
             self._done(following)
 
     def _failed(self, following: Following, error: KafkaError) -> bool:
-        log.error("cannot cut %s: %s", following.hosted.tp, error)
+        # A full disk refuses it again and again: the store has said so once.
+        level = logging.ERROR if following.fetcher.can_append else logging.DEBUG
+        log.log(level, "cannot cut %s: %s", following.hosted.tp, error)
         following.back_off(self._now_ms())
         return False
 

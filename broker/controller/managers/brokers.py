@@ -13,7 +13,7 @@ from broker.controller.managers.office import Office
 from broker.controller.managers.partition_change import Brokers, Leadership, Liveness
 from metadata_log.image import Image, Topic
 from metadata_log.records import BrokerAdmitted, Operation, PartitionChange
-from metadata_log.types import BrokerId, TopicIdPartition
+from metadata_log.types import BrokerId, TopicId, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 UncleanAllowed = Callable[[str], bool]
@@ -89,6 +89,67 @@ def shutdown_changes(
     ]
 
 
+def reported_replicas(
+    image: Image, request: control_pb2.ReportReplicasRequest
+) -> list[tuple[Topic, int]]:
+    """The partitions that a report is about, as far as its sender is in their ISR."""
+    broker_id = BrokerId(request.broker_id)
+    if request.is_full:
+        return [
+            (topic, number)
+            for topic in image.topics.values()
+            for number, partition in enumerate(topic.partitions[: image.kept(topic)])
+            if broker_id in partition.isr
+        ]
+    return [
+        (topic, number)
+        for topic, number in _damaged(image, request)
+        if broker_id in topic.partitions[number].isr
+    ]
+
+
+def _damaged(
+    image: Image, request: control_pb2.ReportReplicasRequest
+) -> Iterator[tuple[Topic, int]]:
+    """Partitions with a damaged replica on the sender, which is theirs to hold."""
+    for one in request.damaged:
+        topic = image.topic_by_id(TopicId(one.topic_id))
+        if topic is None or one.partition >= image.kept(topic):
+            continue
+        if request.broker_id in topic.partitions[one.partition].replicas:
+            yield topic, one.partition
+
+
+def report_changes(
+    image: Image,
+    office: Office,
+    request: control_pb2.ReportReplicasRequest,
+    candidates: Brokers,
+    *,
+    settled: Set[TopicIdPartition] = frozenset(),
+) -> list[Operation]:
+    """Takes the reported replicas out of ISRs that have others left.
+
+    A damaged one gets a leader epoch in which it is out of the ISR, also where it was before: in
+    that epoch it drops its log, and nothing that it said before can let it in again. ``settled``:
+    has got it by this very report.
+    """
+    broker_id = BrokerId(request.broker_id)
+    operations = [
+        _operation(office, topic, number, decision)
+        for topic, number in reported_replicas(image, request)
+        if (decision := partition_change.without(topic.partitions[number], broker_id, candidates))
+        is not None
+    ]
+    for topic, number in _damaged(image, request):
+        partition = topic.partitions[number]
+        done = TopicIdPartition(topic.topic_id, number) in settled
+        if broker_id not in partition.isr and not partition.offline and not done:
+            same = partition_change.Leadership(partition.leader, partition.isr)
+            operations.append(_operation(office, topic, number, same))
+    return operations
+
+
 def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> int:
     """Partitions led by ``leaving`` that a replica on a broker that stays could still take over."""
     others = staying - {leaving}
@@ -98,8 +159,11 @@ def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> 
     )
 
 
-def checked_shutdown(image: Image, request: control_pb2.ControlledShutdownRequest) -> int:
-    """Error code of a request to stop: an old incarnation's is refused (B3)."""
+def checked_sender(
+    image: Image,
+    request: control_pb2.ControlledShutdownRequest | control_pb2.ReportReplicasRequest,
+) -> int:
+    """Error code of a broker's request about itself: an old incarnation's is refused (B3)."""
     broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None or broker.epoch != request.broker_epoch:
         return errors_pb2.STALE_BROKER_EPOCH

@@ -93,6 +93,19 @@ def away_from(partition: Partition, broker: BrokerId, candidates: Brokers) -> Le
     return Leadership(_first(partition, others), isr)
 
 
+def without(partition: Partition, broker: BrokerId, candidates: Brokers) -> Leadership | None:
+    """Takes a replica that is of no use out of the ISR; None: it stays as it is.
+
+    Never where none of ``candidates`` is left in it: what it has is better than nothing.
+    """
+    others = _among(partition.isr, candidates - {broker})
+    if partition.offline or broker not in partition.isr or not others:
+        return None
+    isr = interned(tuple(one for one in partition.isr if one != broker))
+    leader = _first(partition, others) if partition.leader == broker else partition.leader
+    return Leadership(leader, isr)
+
+
 def preferred(partition: Partition, brokers: Brokers) -> Leadership | ElectionRefused:
     """An operator asks for the preferred leader."""
     wanted = partition.preferred_leader

@@ -546,3 +546,83 @@ class ControlledShutdownResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "remaining_partitions", b"remaining_partitions"]) -> None: ...
 
 Global___ControlledShutdownResponse: typing_extensions.TypeAlias = ControlledShutdownResponse
+
+@typing.final
+class DamagedReplica(google.protobuf.message.Message):
+    """A replica whose log has damage."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    topic_id: builtins.bytes
+    """Topic id."""
+    partition: builtins.int
+    """Partition number."""
+    def __init__(
+        self,
+        *,
+        topic_id: builtins.bytes = ...,
+        partition: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partition", b"partition", "topic_id", b"topic_id"]) -> None: ...
+
+Global___DamagedReplica: typing_extensions.TypeAlias = DamagedReplica
+
+@typing.final
+class ReportReplicasRequest(google.protobuf.message.Message):
+    """Replicas that do not do what the ISR relies on. Sent again for as long as it is so."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    IS_FULL_FIELD_NUMBER: builtins.int
+    DAMAGED_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """Who."""
+    broker_epoch: builtins.int
+    """Its registration: an old incarnation's report is refused (B3)."""
+    controller_epoch: builtins.int
+    """As it knows it (E3); 0: it does not say."""
+    is_full: builtins.bool
+    """Its disk is: none of its replicas can take anything in."""
+    @property
+    def damaged(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
+        """Cannot give out all that they took in."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        broker_epoch: builtins.int = ...,
+        controller_epoch: builtins.int = ...,
+        is_full: builtins.bool = ...,
+        damaged: collections.abc.Iterable[Global___DamagedReplica] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "damaged", b"damaged", "is_full", b"is_full"]) -> None: ...
+
+Global___ReportReplicasRequest: typing_extensions.TypeAlias = ReportReplicasRequest
+
+@typing.final
+class ReportReplicasResponse(google.protobuf.message.Message):
+    """What has become of them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    REMAINING_PARTITIONS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """0, NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT."""
+    remaining_partitions: builtins.int
+    """Of those reported, in whose ISR it still is: nobody else could lead."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        remaining_partitions: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "remaining_partitions", b"remaining_partitions"]) -> None: ...
+
+Global___ReportReplicasResponse: typing_extensions.TypeAlias = ReportReplicasResponse

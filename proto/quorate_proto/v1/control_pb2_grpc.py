@@ -204,6 +204,11 @@ class ControllerDutyStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownResponse.FromString,
                 _registered_method=True)
+        self.ReportReplicas = channel.unary_unary(
+                '/quorate.v1.ControllerDuty/ReportReplicas',
+                request_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerDutyServicer(object):
@@ -217,6 +222,13 @@ class ControllerDutyServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportReplicas(self, request, context):
+        """A broker has replicas that do not do what the ISR relies on: they are to leave it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerDutyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -224,6 +236,11 @@ def add_ControllerDutyServicer_to_server(servicer, server):
                     servicer.ControlledShutdown,
                     request_deserializer=quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownResponse.SerializeToString,
+            ),
+            'ReportReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportReplicas,
+                    request_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -254,6 +271,33 @@ class ControllerDuty(object):
             '/quorate.v1.ControllerDuty/ControlledShutdown',
             quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownRequest.SerializeToString,
             quorate__proto_dot_v1_dot_control__pb2.ControlledShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.ControllerDuty/ReportReplicas',
+            quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -177,7 +177,23 @@ _ControllerDutyControlledShutdownType = typing_extensions.TypeVar(
     ],
 )
 
-class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType]):
+_ControllerDutyReportReplicasType = typing_extensions.TypeVar(
+    '_ControllerDutyReportReplicasType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportReplicasRequest,
+        quorate_proto.v1.control_pb2.ReportReplicasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportReplicasRequest,
+        quorate_proto.v1.control_pb2.ReportReplicasResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportReplicasRequest,
+        quorate_proto.v1.control_pb2.ReportReplicasResponse,
+    ],
+)
+
+class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _ControllerDutyReportReplicasType]):
     """Served by every broker for its peers; answered by the controller alone."""
 
     @typing.overload
@@ -185,6 +201,10 @@ class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType]):
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.control_pb2.ControlledShutdownRequest,
             quorate_proto.v1.control_pb2.ControlledShutdownResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ReportReplicasRequest,
+            quorate_proto.v1.control_pb2.ReportReplicasResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -194,15 +214,26 @@ class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType]):
             quorate_proto.v1.control_pb2.ControlledShutdownRequest,
             quorate_proto.v1.control_pb2.ControlledShutdownResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ReportReplicasRequest,
+            quorate_proto.v1.control_pb2.ReportReplicasResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     ControlledShutdown: _ControllerDutyControlledShutdownType
     """A broker asks to stop: its leaderships move away first (scenario 11)."""
 
+    ReportReplicas: _ControllerDutyReportReplicasType
+    """A broker has replicas that do not do what the ISR relies on: they are to leave it."""
+
 ControllerDutyAsyncStub: typing_extensions.TypeAlias = ControllerDutyStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.control_pb2.ControlledShutdownRequest,
         quorate_proto.v1.control_pb2.ControlledShutdownResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportReplicasRequest,
+        quorate_proto.v1.control_pb2.ReportReplicasResponse,
     ],
 ]
 
@@ -216,5 +247,13 @@ class ControllerDutyServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.control_pb2.ControlledShutdownResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.ControlledShutdownResponse]]:
         """A broker asks to stop: its leaderships move away first (scenario 11)."""
+
+    @abc.abstractmethod
+    def ReportReplicas(
+        self,
+        request: quorate_proto.v1.control_pb2.ReportReplicasRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.control_pb2.ReportReplicasResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.ReportReplicasResponse]]:
+        """A broker has replicas that do not do what the ISR relies on: they are to leave it."""
 
 def add_ControllerDutyServicer_to_server(servicer: ControllerDutyServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -116,6 +116,12 @@ class Checker:
         if holder != broker_id:
             raise Violation(f"brokers {holder} and {broker_id} are both controller of {epoch}")
 
+    @staticmethod
+    def _drops_its_log(machine: "Machine", hosted: HostedPartition, *, leads: bool) -> bool:
+        """A follower in no ISR whose log was damaged: ``CopiesChecker`` sees to the ISR."""
+        is_empty = hosted.log.log_end_offset == hosted.log.log_start_offset
+        return not leads and is_empty and hosted.tip in machine.damaged
+
     def _partition_moved(
         self, machine: "Machine", hosted: HostedPartition, known: _Seen, *, leads: bool
     ) -> None:
@@ -124,7 +130,9 @@ class Checker:
         epoch, high_watermark = replica.leader_epoch, replica.high_watermark
         who = f"broker {machine.voter_id} ({replica.role.name.lower()}, epoch {epoch})"
         went_back = high_watermark < known.high_watermark
-        if went_back and ((leads and known.leads and epoch == known.epoch) or not truth.is_lossy):
+        if went_back and self._drops_its_log(machine, hosted, leads=leads):
+            machine.damaged.discard(hosted.tip)
+        elif went_back and ((leads and known.leads and epoch == known.epoch) or not truth.is_lossy):
             raise Violation(
                 f"{who}: high watermark of {hosted.tp} went back from {known.high_watermark} "
                 f"to {high_watermark}"

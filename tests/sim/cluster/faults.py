@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import permutations
+from pathlib import Path
 
+from broker.log.damage import DamagedBatch
 from tests.sim.cluster.clients import CLIENT_HOST
 from tests.sim.cluster.late_writes import LateWrites
 from tests.sim.cluster.machine import Machine
@@ -51,7 +53,8 @@ class Faults:
             (self._hold_writes_back, 1.5),
             (self._late_writes.wait_for_a_replica, 2.0),
             (self._slow_disk, 1.5),
-            (self._full_disk, 0.5),
+            (self._full_disk, 1.0),
+            (self._damage_a_log, 1.0),
             (self._slow_network, 1.0),
             (self._reset_links, 1.5),
             (self._harm_control_requests, 2.0),
@@ -306,13 +309,26 @@ class Faults:
         self._world.after(self._seconds(), well)
 
     def _full_disk(self) -> None:
-        """Writing fails until there is room, and the broker until it is started again."""
+        """Writing fails until there is room; perhaps somebody starts the broker again then."""
         machine = self._any()
         machine.note("disk is full")
         machine.disk.is_full = True
 
         def room() -> None:
             machine.disk.is_full = False
-            machine.kill(power_lost=False)
+            if self._world.chance(0.3):
+                machine.kill(power_lost=False)
 
         self._world.after(self._seconds(), room)
+
+    def _damage_a_log(self) -> None:
+        """A batch of some log cannot be read any more: the log leaves the ISR and is replaced."""
+        machine = self._any()
+        store = None if machine.process is None else machine.process.store
+        logs = [] if store is None else [one for one in store.logs.values() if one.size_bytes]
+        if store is None or not logs:
+            return
+        log = self._world.random.choice(logs)
+        machine.note(f"{log.topic}-{log.tip.partition} is damaged")
+        machine.damaged.add(log.tip)
+        store.on_damaged(log, DamagedBatch(Path("segment"), log.number, log.log_start_offset, ""))

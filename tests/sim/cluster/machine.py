@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from metadata_log.types import TopicIdPartition
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.rpc import Rpc
 from tests.sim.loop import SimulatedLoop
@@ -228,6 +229,8 @@ class Machine(Host["Process"]):
         self.boots = 0
         self.is_old = False
         """It runs old software, and may be refused by a cluster that has been upgraded (B4)."""
+        self.damaged: set[TopicIdPartition] = set()
+        """Partitions whose log had damage here: it is dropped and fetched again."""
         self._effects_left: int | None = None
         self._loses_power = False
         self._start = start

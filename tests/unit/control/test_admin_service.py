@@ -108,6 +108,9 @@ async def test_f2_a_direct_request_at_a_non_controller_is_declined() -> None:
     leave = control_pb2.ControlledShutdownRequest()
     left = await ControllerDutyService(lambda: None).ControlledShutdown(leave, NO_CONTEXT)
     assert left.error_code == errors_pb2.NOT_CONTROLLER
+    report = control_pb2.ReportReplicasRequest()
+    told = await ControllerDutyService(lambda: None).ReportReplicas(report, NO_CONTEXT)
+    assert told.error_code == errors_pb2.NOT_CONTROLLER
 
 
 async def test_f2_a_forwarded_request_is_never_forwarded_again() -> None:
@@ -139,6 +142,12 @@ class InOffice:
         self.asked += 1
         return control_pb2.ControlledShutdownResponse()
 
+    async def report_replicas(
+        self, request: control_pb2.ReportReplicasRequest
+    ) -> control_pb2.ReportReplicasResponse:
+        self.asked += 1
+        return control_pb2.ReportReplicasResponse()
+
 
 @pytest.mark.parametrize(("epoch", "obeyed"), [(0, True), (5, True), (4, False), (6, False)])
 async def test_e3_brokers_say_which_controller_they_mean(epoch: int, *, obeyed: bool) -> None:
@@ -152,10 +161,12 @@ async def test_e3_brokers_say_which_controller_they_mean(epoch: int, *, obeyed: 
     created = await here.service.carry_out(CREATE_TOPICS, request, NO_CONTEXT)
     leave = control_pb2.ControlledShutdownRequest(controller_epoch=epoch)
     left = await ControllerDutyService(lambda: controller).ControlledShutdown(leave, NO_CONTEXT)
+    report = control_pb2.ReportReplicasRequest(controller_epoch=epoch)
+    told = await ControllerDutyService(lambda: controller).ReportReplicas(report, NO_CONTEXT)
     expected = errors_pb2.NONE if obeyed else errors_pb2.NOT_CONTROLLER
-    assert [created.error_code, left.error_code] == [expected, expected]
-    assert controller.asked == (2 if obeyed else 0)
-    assert controller.met == ([] if obeyed else [epoch, epoch])
+    assert {created.error_code, left.error_code, told.error_code} == {expected}
+    assert controller.asked == (3 if obeyed else 0)
+    assert controller.met == ([] if obeyed else [epoch, epoch, epoch])
 
 
 def said_by_brokers() -> list[str]:

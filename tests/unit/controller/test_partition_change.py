@@ -13,6 +13,7 @@ from broker.controller.managers.partition_change import (
     first_leadership,
     preferred,
     unclean,
+    without,
 )
 from metadata_log.image import Partition
 from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch
@@ -149,6 +150,15 @@ def test_b3_a_stopping_broker_hands_over_within_the_isr() -> None:
     assert away_from(before, BrokerId(1), some(1, 2, 3)) == Leadership(BrokerId(3), ids(3))
     assert away_from(before, BrokerId(1), some(1, 2)) is None
     assert away_from(before, BrokerId(3), some(1, 2)) is None, "it does not lead"
+
+
+def test_a_replica_of_no_use_leaves_an_isr_that_has_others() -> None:
+    before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
+    assert without(before, BrokerId(1), some(1, 3)) == Leadership(BrokerId(3), ids(2, 3))
+    assert without(before, BrokerId(2), some(1, 3)) == Leadership(BrokerId(1), ids(1, 3))
+    assert without(before, BrokerId(1), some(1)) is None, "nobody could take over"
+    assert without(partition((1, 2), 2, (2,)), BrokerId(1), some(1, 2)) is None, "it is out"
+    assert without(partition((1, 2), -1, (1, 2)), BrokerId(1), some(1, 2)) is None, "offline"
 
 
 def test_c4_the_first_live_replica_leads_and_live_replicas_are_in_sync() -> None:
