@@ -19,7 +19,7 @@ from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
 from broker.log.producers import Original, PartitionProducers
-from broker.log.record_batch import Batch, patched
+from broker.log.record_batch import Batch, put_in_place
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
@@ -133,6 +133,7 @@ class PartitionLog:
 
         Batches that an idempotent producer sent before are not appended again: the answer says
         where the first batch is, new or not, and up to where the log must reach to have them all.
+        Where ``records`` can be written to, they are the log's from now on: see ``put_in_place``.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
@@ -420,7 +421,7 @@ class PartitionLog:
         header, data = batch
         offset = self.log_end_offset
         self._append(
-            patched(data, offset, leader_epoch),
+            put_in_place(data, offset, leader_epoch),
             offset,
             offset + header.last_offset_delta,
             header.max_timestamp,

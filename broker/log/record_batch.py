@@ -10,7 +10,9 @@ patched without looking at the rest. Pure; work per batch, never per record.
 """
 
 import struct
+import sys
 from collections.abc import Iterator
+from mmap import mmap
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -96,7 +98,7 @@ class Batch(NamedTuple):
 
 def read_header(buffer: Records) -> BatchHeader:
     """The header at the start of ``buffer``, which is known to be a batch."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer))
+    return BatchHeader(*_HEADER.unpack_from(buffer))
 
 
 def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
@@ -109,16 +111,30 @@ def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
             message names the partition, the position in the request and the value.
     """
     view = memoryview(records)
+    end = len(view)
     position = 0
-    while position < len(view):
+    while position < end:
         size = _size_at(view, position, where)
-        data = view[position : position + size]
-        header = BatchHeader._make(_HEADER.unpack_from(data))
+        data = view if size == end else view[position : position + size]
+        header = read_header(data)
         crc = crc32c(data[CRC_FROM:])
         if crc != header.crc:
             raise corrupt(where, position, f"CRC is {crc:#010x}, header says {header.crc:#010x}")
         yield Batch(header, data)
         position += size
+
+
+def put_in_place(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> Records:
+    """The batch with its place in the log: ``data`` itself, changed, if it may be, else a copy.
+
+    It may be where its memory is writable, so that nobody else has it, and mostly this batch: the
+    log keeps the whole of it for as long as the batch.
+    """
+    if data.readonly or 2 * len(data) < _memory_bytes(data.obj):
+        return patched(data, base_offset, leader_epoch)
+    _BASE_OFFSET.pack_into(data, 0, base_offset)
+    _LEADER_EPOCH.pack_into(data, _LENGTH_BYTES, leader_epoch)
+    return data
 
 
 def patched(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> bytes:
@@ -140,6 +156,10 @@ def encoded(header: BatchHeader, records: bytes) -> bytes:
     batch += records
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)
+
+
+def _memory_bytes(owner: object) -> int:
+    return len(owner) if isinstance(owner, bytearray | mmap) else sys.maxsize
 
 
 def _size_at(view: memoryview, position: int, where: str) -> int:

@@ -32,6 +32,9 @@ WATCH_INTERVAL_S = 0.25
 SILENCE_MAX_MS = 10_000
 """A leader that owes an answer for this long beyond the long poll is taken for gone."""
 
+ASK_WITH_ACK_MAX_S = 0.02
+"""So long a request for more waits for what came last to be durable, to tell both in one frame."""
+
 EXPECTED_ERRORS = frozenset(
     {
         errors_pb2.FENCED_LEADER_EPOCH,
@@ -78,6 +81,7 @@ class ReplicaFetcher:
         self._reconnect = Wakeup()
         self._truncator = Truncator(table.broker_id, table.now_ms, self._on_checked, may_ask)
         self._resumption: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._moving: set[asyncio.Task[None]] = set()
         """Logs that are about to begin later."""
@@ -194,8 +198,9 @@ class ReplicaFetcher:
         self._task = asyncio.create_task(self._run(), name=f"replica-fetcher-{self.leader}")
 
     async def close(self) -> None:
-        if self._resumption is not None:
-            self._resumption.cancel()
+        for timer in (self._resumption, self._asking):
+            if timer is not None:
+                timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -312,6 +317,8 @@ class ReplicaFetcher:
         self._forgotten.clear()
         self._changed.clear()
         if wants_data:
+            if self._asking is not None:
+                self._asking.cancel()
             self._wants_data = False
             self._asked_at_ms = self._table.now_ms()
         return pack_frame(request.SerializeToString())
@@ -328,7 +335,19 @@ class ReplicaFetcher:
             self._asked_at_ms = None
             self._on_frame(frame)
             await store.wait_for_room()
-            self._wants_data = True
+            self._ask_for_more(len(frame))
+
+    def _ask_for_more(self, received_bytes: int) -> None:
+        """Together with the acknowledgement of what came; at once if there is much more to come.
+
+        Then the leader sends while this broker writes. Else it is as fast as its own disk, and half
+        the requests are saved.
+        """
+        self._wants_data = True
+        if self._changed and received_bytes < self._max_bytes // 2:
+            loop = asyncio.get_running_loop()
+            self._asking = loop.call_later(ASK_WITH_ACK_MAX_S, self._writer_wakeup.wake)
+        else:
             self._writer_wakeup.wake()
 
     def _on_frame(self, frame: bytes) -> None:

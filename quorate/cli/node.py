@@ -101,8 +101,10 @@ def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool)
     """
     # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    from broker.grpc_polling import read_in_the_polling_thread
     from quorum.grpc_log import trace_handshakes
 
+    read_in_the_polling_thread()
     trace_handshakes()
     from broker.process import run
 

@@ -9,9 +9,11 @@ import pytest
 
 from broker.log import Appended, LogRead, Records, Retention
 from broker.replication.api import DeleteWant, ProduceEntry
+from broker.replication.fetch_session import FetchSession
+from broker.replication.frames import unpack_frame
 from broker.replication.partition.effects import Role
 from metadata_log.types import TopicPartition
-from quorate_proto.v1 import errors_pb2
+from quorate_proto.v1 import errors_pb2, replication_pb2
 from tests.support.replica_cluster import ReplicaCluster, batch, batches, eventually
 
 pytestmark = pytest.mark.integration
@@ -38,6 +40,27 @@ async def test_c12_acks_all_is_answered_when_every_isr_member_has_the_records(
     fetched = await cluster.nodes[1].fetch("orders", 0)
     assert fetched.high_watermark == 50
     assert b"".join(fetched.chunks) == cluster.nodes[2].log_bytes("orders")
+
+
+async def test_c12_a_follower_acknowledges_and_asks_for_more_in_one_request(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.replication.fetcher.ASK_WITH_ACK_MAX_S", 60.0)
+    await cluster.create_topic("orders", (1, 2, 3))
+    await cluster.nodes[1].produce("orders", batch("first"))
+    asked: list[replication_pb2.ReplicaFetchRequest] = []
+    take_in = FetchSession.on_request
+
+    def counted(session: FetchSession, frame: bytes) -> None:
+        asked.append(replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0]))
+        take_in(session, frame)
+
+    monkeypatch.setattr(FetchSession, "on_request", counted)
+    for number in range(20):
+        await cluster.nodes[1].produce("orders", batch(f"record {number}"))
+    acknowledged = [request for request in asked if request.positions]
+    assert len(acknowledged) >= 20
+    assert not [request for request in acknowledged if request.ack_only]
 
 
 async def test_c12_the_followers_watermark_reaches_the_leaders(cluster: ReplicaCluster) -> None:

@@ -1,6 +1,8 @@
 """What the log accepts as record batches, and how it says no."""
 
 import struct
+from collections.abc import Callable
+from mmap import mmap
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.errors import KafkaError
 from broker.log.admission import check_produced, check_replicated
-from broker.log.record_batch import iterate_batches, patched, read_header
+from broker.log.record_batch import iterate_batches, patched, put_in_place, read_header
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
@@ -130,8 +132,36 @@ def test_a_replicated_batch_must_continue_the_log() -> None:
 
 def test_patching_changes_place_and_epoch_and_nothing_else() -> None:
     records = encode_batch([Record(0), Record(1)], codec="gzip")
-    placed = patched(memoryview(records), 1 << 40, LeaderEpoch(9))
-    (found,) = iterate_batches(placed, WHERE)
+    copy = patched(memoryview(records), 1 << 40, LeaderEpoch(9))
+    (found,) = iterate_batches(copy, WHERE)
     assert (found.header.base_offset, found.header.leader_epoch) == (1 << 40, 9)
-    assert placed[8:12] == records[8:12]
-    assert placed[16:] == records[16:]
+    assert copy[8:12] == records[8:12]
+    assert copy[16:] == records[16:]
+
+
+def mapped(content: bytes) -> memoryview:
+    memory = mmap(-1, len(content))
+    memory[:] = content
+    return memoryview(memory)
+
+
+@pytest.mark.parametrize("received", [lambda b: memoryview(bytearray(b)), mapped])
+def test_a_batch_that_was_received_for_the_log_is_placed_where_it_is(
+    received: Callable[[bytes], memoryview],
+) -> None:
+    records = encode_batch([Record(0), Record(1)])
+    request = received(b"header" + records)
+    taken = put_in_place(request[6:], 1 << 40, LeaderEpoch(9))
+    assert taken == patched(memoryview(records), 1 << 40, LeaderEpoch(9))
+    assert request[6:] == taken
+
+
+def test_memory_that_is_somebody_elses_or_mostly_something_else_is_not_kept() -> None:
+    records = encode_batch([Record(0), Record(1)])
+    expected = patched(memoryview(records), 1 << 40, LeaderEpoch(9))
+    for memory in (memoryview(records), memoryview(bytearray(records + bytes(len(records) + 1)))):
+        before = bytes(memory)
+        taken = put_in_place(memory[: len(records)], 1 << 40, LeaderEpoch(9))
+        assert taken == expected
+        assert isinstance(taken, bytes)
+        assert memory == before
