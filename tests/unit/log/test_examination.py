@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker.log.damage import DamagedBatch
 from broker.log.record_batch import HEADER_BYTES
+from broker.log.segment import Segment
+from broker.log.table import StoreTable
+from broker.log.work import PendingBatch
 from quorum.data_folder import held_data_folder
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.log_stores import EPOCH, batch, everything, opened
@@ -154,3 +158,55 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     with held_data_folder(tmp_path):
         error = quorate_error("log", "repair", "--log-dir", str(tmp_path))
     assert "used by another process" in error
+
+
+async def test_a_wrong_footer_is_named_and_the_next_start_mends_it(folder: Path) -> None:
+    table = StoreTable.open(folder)
+    place = table.footers()[1]
+    table.close()
+    data = bytearray((folder / SEGMENT).read_bytes())
+    data[place.position + 60] ^= 1
+    (folder / SEGMENT).write_bytes(data)
+    damage(folder)
+    (problem,) = verified(folder)
+    assert (problem["segment"], problem["topic"]) == (SEGMENT, "")
+    assert problem["what"].startswith("footer: ")
+    assert "nothing to repair" in quorate("log", "repair", "--log-dir", str(folder))
+    async with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+        assert not store.store.log_may_be_lost
+        assert store.log("orders", 1).log_end_offset == 40
+    (folder / "damaged").unlink()
+    assert verified(folder) == []
+
+
+async def test_a_footer_that_tells_of_other_batches_is_named(folder: Path) -> None:
+    segment = Segment.open(folder / SEGMENT)
+    assert segment.contents is not None
+    segment.contents.positions[0] += 4096
+    place = segment.seal()
+    segment.close()
+    table = StoreTable.open(folder)
+    table.record_footer(1, place)
+    table.close()
+    damage(folder)
+    (problem,) = verified(folder)
+    assert problem["what"].startswith("footer: it does not say what is in the segment")
+    async with opened(folder, segment_bytes=SEGMENT_BYTES, tail_bytes=0) as store:
+        with pytest.raises(DamagedBatch):
+            store.log("orders", 0).read(0, 1, 40)
+
+
+async def test_an_older_version_of_a_batch_does_not_count(folder: Path) -> None:
+    """A damaged copy that a newer segment has replaced is no problem."""
+    data = batch(1, BODY_BYTES, base_offset=2, seed=5)
+    newest = Segment.open(max(folder.glob("segment-*.mdb")))
+    newest.begin_writing("sync", SEGMENT_BYTES)
+    newest.append([PendingBatch(1, 2, 2, data, EPOCH, 0)])
+    newest.close()
+    assert verified(folder) == []
+    flip_a_byte(folder / SEGMENT, of_offset=2, partition=1)
+    assert verified(folder) == []
+    async with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+        log = store.log("orders", 1)
+        assert log.log_end_offset == 40
+        assert b"".join(log.read(2, 1, 40).chunks) == data
