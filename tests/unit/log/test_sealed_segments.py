@@ -178,7 +178,7 @@ def test_a_file_that_is_closed_during_a_read_goes_with_the_read(segment: Segment
         assert len(os.pread(descriptor, 10, 0)) == 10
     with pytest.raises(OSError, match="Bad file"):
         os.pread(descriptor, 10, 0)
-    with pytest.raises(DamagedBatch, match="closed"):
+    with pytest.raises(DamagedBatch, match=r"\.mdb is closed"):
         segment.read(0, [(0, one.size)])
 
 
@@ -322,6 +322,25 @@ def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
             _xor(segment.path, at, bit)
     assert noticed > 30
     assert segment.path.read_bytes() == sound
+
+
+@pytest.mark.parametrize("wrong", ["number", "kind"])
+def test_a_page_that_is_another_is_not_walked(segment: Segment, wrong: str) -> None:
+    for first in range(0, 400, 4):
+        segment.append([pending(0, offset, 100) for offset in range(first, first + 4)])
+    root = segment._file.root()
+    segment.close()
+    data = segment.path.read_bytes()
+    leaf = next(
+        number
+        for number in range(2, root.last_page + 1)
+        if _is_tree(data, root, number) and data[number * root.page_bytes + 10] == 2
+    )
+    file = SegmentFile(segment.path)
+    _xor(segment.path, leaf * root.page_bytes + (0 if wrong == "number" else 10), 0x03)
+    with pytest.raises(DamagedSegment, match=f"page {leaf} says"):
+        file.scan(7, lambda _: None)
+    file.close()
 
 
 def _xor(path: Path, at: int, bits: int) -> None:
