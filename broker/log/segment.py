@@ -16,6 +16,7 @@ vanish with its directory entry.
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,7 @@ from quorum.data_folder import sync_folder
 
 log = logging.getLogger(__name__)
 
+_BREATH_S: Final = 0.001
 _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
 """Map beyond the size at which a segment is sealed: a full map must never be met."""
 
@@ -167,7 +169,7 @@ class Segment:
             OSError: the disk is full or broken; it can be read as before.
             DamagedSegment: what was written is not there.
         """
-        contents = self.contents or self._file.scan(self.id, _refuse_damage)
+        contents = self.contents or self._file.scan(self.id, _refuse_damage, _give_way)
         packed = contents.pack()
         place = FooterPlace(self._file.root().used_bytes, len(packed), footer_crc(packed))
         _write_durably(self.path, place.position, packed)
@@ -305,6 +307,11 @@ def _write_durably(path: Path, position: int, data: bytes) -> None:
 
 def _log_damage(damaged: DamagedBatch) -> None:
     log.error("%s", damaged.message)
+
+
+def _give_way() -> None:
+    """Let the event loop have the interpreter: this thread would keep it for 5 ms at a time."""
+    time.sleep(_BREATH_S)
 
 
 def _refuse_damage(damaged: DamagedBatch) -> None:

@@ -35,17 +35,16 @@ from broker.log.segment_keys import (
     OFFSET,
 )
 from broker.log.segment_pages import (
-    PAGE_HEADER_BYTES,
     PagesDamaged,
     Root,
     Value,
-    check_overflow,
     read_root,
     walk,
 )
 from broker.log.stored_batches import header_problem, verify
 from quorate_proto.v1 import errors_pb2
 
+_BATCHES_PER_BREATH: Final = 200
 _ADVISED_BYTES: Final = 512 << 10
 """Asked for at once: of more, Linux reads only the beginning."""
 _AHEAD_BYTES: Final = 8 << 20
@@ -56,6 +55,10 @@ _BRIDGED_BYTES: Final = 16 << 10
 Stored = tuple[int, int, list[Value]]
 """Partition number, base offset and pieces of a batch."""
 OnDamaged = Callable[[DamagedBatch], None]
+
+
+def _go_on() -> None:
+    """Where nobody else needs the processor."""
 
 
 class NotCached(Exception):
@@ -106,6 +109,10 @@ class SegmentFile:
                 data += more
         return data
 
+    def _read_at_once(self, position: int, size: int) -> bytes:
+        """As ``read_at``, of a file that nobody closes meanwhile."""
+        return os.pread(self._descriptor, size, position)
+
     def sync(self) -> None:
         """Make all of it durable, whoever wrote it."""
         with self._used() as descriptor:
@@ -139,18 +146,24 @@ class SegmentFile:
             self.read_at(place.position, place.size), segment_id, place.crc
         )
 
-    def scan(self, segment_id: int, on_damaged: OnDamaged) -> SegmentContents:
+    def scan(
+        self, segment_id: int, on_damaged: OnDamaged, breathe: Callable[[], None] = _go_on
+    ) -> SegmentContents:
         """The contents by LMDB's pages and each batch's header; wrong batches are left out.
+
+        ``breathe`` is called about every millisecond of work.
 
         Raises:
             DamagedSegment: its pages are damaged, or it is not a segment.
             KafkaError: KAFKA_STORAGE_ERROR; it is of another format, or another segment.
         """
-        root, stored, epochs = self._walk(segment_id)
+        stored, epochs = self._walk(segment_id, breathe)
         batches: list[StoredBatch] = []
         for number, base_offset, values in stored:
+            if not len(batches) % _BATCHES_PER_BREATH:
+                breathe()
             try:
-                batches.append(self._stored_batch(root, number, base_offset, values))
+                batches.append(self._stored_batch(number, base_offset, values))
             except DamagedBatch as damaged:
                 on_damaged(damaged)
         return SegmentContents.of(segment_id, self.modified_at_ms, batches, epochs)
@@ -160,7 +173,7 @@ class SegmentFile:
 
         Raises: as ``scan``.
         """
-        return self._walk(segment_id)[1]
+        return self._walk(segment_id)[0]
 
     def value(self, value: Value) -> bytes:
         """The bytes of a value."""
@@ -238,15 +251,21 @@ class SegmentFile:
             for position, size in ranges:
                 self.read_at(position, size)
 
-    def _walk(self, segment_id: int) -> tuple[Root, list[Stored], list[StoredEpoch]]:
+    def _walk(
+        self, segment_id: int, breathe: Callable[[], None] = _go_on
+    ) -> tuple[list[Stored], list[StoredEpoch]]:
         """All keys: the batches and the epochs, once it is sure that it is this segment."""
         root = self.root()
         batches: list[Stored] = []
         epochs: list[StoredEpoch] = []
         is_identified = False
         try:
-            for number, base_offset, values in _grouped(walk(self.read_at, root)):
+            for number, base_offset, values in _grouped(
+                walk(self._read_at_once, root, HEADER_BYTES)
+            ):
                 if number <= LAST_NUMBER:
+                    if not len(batches) % _BATCHES_PER_BREATH:
+                        breathe()
                     batches.append((number, base_offset, values))
                 elif number == EPOCHS:
                     (start,) = OFFSET.unpack(self.value(values[0]))
@@ -258,27 +277,19 @@ class SegmentFile:
             raise DamagedSegment(self.path, str(error)) from error
         if not is_identified:
             raise DamagedSegment(self.path, "it does not say which segment it is")
-        return root, batches, epochs
+        return batches, epochs
 
-    def _stored_batch(
-        self, root: Root, number: int, base_offset: int, values: Sequence[Value]
-    ) -> StoredBatch:
+    def _stored_batch(self, number: int, base_offset: int, values: Sequence[Value]) -> StoredBatch:
         """What a batch's header says, once it agrees with its key and its pages.
 
         Raises:
             DamagedBatch: it does not.
         """
-        for value in values:
-            is_overflowing = value.position % root.page_bytes == PAGE_HEADER_BYTES
-            before = self.read_at(value.position - PAGE_HEADER_BYTES, PAGE_HEADER_BYTES)
-            if is_overflowing and not check_overflow(
-                before, value.position, value.size, root.page_bytes
-            ):
-                raise DamagedBatch(self.path, number, base_offset, "its pages are others'")
-        size = sum(value.size for value in values)
-        start = self.read_at(values[0].position, min(size, HEADER_BYTES))
+        size = sum([value.size for value in values])
+        start = values[0].start
         problem = header_problem(start, base_offset, size)
-        if problem:
+        if problem or not all([value.start for value in values]):
+            problem = problem or "a part of it is not there"
             raise DamagedBatch(self.path, number, base_offset, problem)
         chunks = [value.position for value in values]
         return StoredBatch(number, base_offset, size, read_header(start), chunks)

@@ -62,11 +62,12 @@ class Root(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A key, and where its value lies."""
+    """A key, and where its value lies. ``start``: its first bytes, none if its page is another."""
 
     key: bytes
     position: int
     size: int
+    start: bytes
 
 
 def read_root(read_at: ReadAt, file_bytes: int) -> Root:
@@ -88,14 +89,14 @@ def read_root(read_at: ReadAt, file_bytes: int) -> Root:
     return newer
 
 
-def walk(read_at: ReadAt, root: Root) -> Iterator[Value]:
-    """Every value, by key.
+def walk(read_at: ReadAt, root: Root, start_bytes: int) -> Iterator[Value]:
+    """Every value, by key, with as many of its first bytes.
 
     Raises:
         PagesDamaged: a page is not what its parent says.
     """
     if root.tree != _NO_PAGE:
-        yield from _walk_page(read_at, root, root.tree, root.depth)
+        yield from _walk_page(read_at, root, start_bytes, root.tree, root.depth)
 
 
 def _root(page: bytes) -> Root:
@@ -114,28 +115,35 @@ def _root(page: bytes) -> Root:
     return Root(page_bytes, depth, tree, last_page, transaction)
 
 
-def _walk_page(read_at: ReadAt, root: Root, number: int, levels: int) -> Iterator[Value]:
+def _walk_page(
+    read_at: ReadAt, root: Root, start_bytes: int, number: int, levels: int
+) -> Iterator[Value]:
     """What is below a page, ``levels`` with its own: so a damaged tree cannot be endless."""
     kind = _LEAF if levels == 1 else _BRANCH
     page = _read_page(read_at, root, number, kind)
+    page_bytes = root.page_bytes
     for at in _node_offsets(page, number):
         size, flags, key_bytes = _NODE.unpack_from(page, at)
         value_at = at + _NODE.size + key_bytes
         if kind == _BRANCH:
-            yield from _walk_page(read_at, root, size | flags << 32, levels - 1)
+            child = size | flags << 32
+            yield from _walk_page(read_at, root, start_bytes, child, levels - 1)
             continue
         key = page[at + _NODE.size : value_at]
         if flags & _IS_OVERFLOWING:
             if value_at + _PAGE_NUMBER.size > len(page):
                 raise PagesDamaged(f"page {number}: a node reaches beyond it")
             (first,) = _PAGE_NUMBER.unpack_from(page, value_at)
-            pages = -(-(PAGE_HEADER_BYTES + size) // root.page_bytes)
+            pages = -(-(PAGE_HEADER_BYTES + size) // page_bytes)
             _check_bounds(root, first, pages)
-            yield Value(key, first * root.page_bytes + PAGE_HEADER_BYTES, size)
+            head = read_at(first * page_bytes, PAGE_HEADER_BYTES + min(size, start_bytes))
+            start = head[PAGE_HEADER_BYTES:] if _is_overflow(head, first, pages) else b""
+            yield Value(key, first * page_bytes + PAGE_HEADER_BYTES, size, start)
         else:
             if value_at + size > len(page):
                 raise PagesDamaged(f"page {number}: a value reaches beyond it")
-            yield Value(key, number * root.page_bytes + value_at, size)
+            start = page[value_at : value_at + min(size, start_bytes)]
+            yield Value(key, number * page_bytes + value_at, size, start)
 
 
 def _read_page(read_at: ReadAt, root: Root, number: int, kind: int) -> bytes:
@@ -154,14 +162,12 @@ def _check_bounds(root: Root, first: int, pages: int) -> None:
         raise PagesDamaged(f"pages {first} to {first + pages - 1} of {root.last_page + 1}")
 
 
-def check_overflow(header: bytes, position: int, size: int, page_bytes: int) -> bool:
-    """Whether ``header``, the 16 bytes before ``position``, is that of a value of that size."""
-    number, _, flags, pages = _OVERFLOW_PAGE.unpack(header)
-    return bool(
-        number == position // page_bytes
-        and flags & _OVERFLOW
-        and pages == -(-(PAGE_HEADER_BYTES + size) // page_bytes)
-    )
+def _is_overflow(head: bytes, first: int, pages: int) -> bool:
+    """Whether ``head`` begins so many overflow pages of that number."""
+    if len(head) < PAGE_HEADER_BYTES:
+        return False
+    number, _, flags, found = _OVERFLOW_PAGE.unpack_from(head)
+    return number == first and bool(flags & _OVERFLOW) and found == pages
 
 
 def _node_offsets(page: bytes, number: int) -> tuple[int, ...]:
