@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.errors import KafkaError
 from broker.log.damage import DamagedBatch, DamagedSegment
@@ -67,6 +68,14 @@ class NotCached(Exception):
     def __init__(self, load: Callable[[], None]) -> None:
         super().__init__("not in the page cache")
         self.load = load
+
+
+class _Stretch(NamedTuple):
+    """Bytes of the file that are read by one call; so many chunks, one after the other."""
+
+    position: int
+    size: int
+    chunks: int
 
 
 class SegmentFile:
@@ -203,7 +212,7 @@ class SegmentFile:
         ranges = _joined(chunks)
         try:
             parts = self._read_cached(ranges, contents, place) if not wait else None
-            parts = parts or [memoryview(self.read_at(at, size)) for at, size in ranges]
+            parts = parts or [memoryview(self.read_at(at, size)) for at, size, _ in ranges]
         except OSError as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
         pieces = _cut(chunks, ranges, parts)
@@ -211,7 +220,7 @@ class SegmentFile:
         return pieces
 
     def _read_cached(
-        self, ranges: Sequence[tuple[int, int]], contents: SegmentContents, last: int
+        self, ranges: Sequence[_Stretch], contents: SegmentContents, last: int
     ) -> list[memoryview] | None:
         """Parts of the file from the page cache; None where the system cannot tell.
 
@@ -222,7 +231,7 @@ class SegmentFile:
             return None
         parts = []
         with self._used() as descriptor:
-            for position, size in ranges:
+            for position, size, _ in ranges:
                 part = memoryview(bytearray(size))
                 try:
                     found = os.preadv(descriptor, [part], position, os.RWF_NOWAIT)
@@ -238,17 +247,15 @@ class SegmentFile:
                 parts.append(part)
         return parts
 
-    def _load(
-        self, ranges: Sequence[tuple[int, int]], contents: SegmentContents, last: int
-    ) -> None:
+    def _load(self, ranges: Sequence[_Stretch], contents: SegmentContents, last: int) -> None:
         """Bring parts of the file into the page cache, and have the next batches follow.
 
         What cannot be read shows when it is read again.
         """
         with suppress(OSError):
-            for position, size in [*ranges, *_joined(contents.chunks_after(last, _AHEAD_BYTES))]:
+            for position, size, _ in [*ranges, *_joined(contents.chunks_after(last, _AHEAD_BYTES))]:
                 self.read_soon(position, size)
-            for position, size in ranges:
+            for position, size, _ in ranges:
                 self.read_at(position, size)
 
     def _walk(
@@ -338,28 +345,30 @@ def _grouped(values: Iterator[Value]) -> Iterator[Stored]:
         yield (*of, pieces)
 
 
-def _joined(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(position, size) of the stretches of the file to read, neighbours together."""
-    joined: list[tuple[int, int]] = []
+def _joined(chunks: Sequence[tuple[int, int]]) -> list[_Stretch]:
+    """The stretches of the file to read, neighbours together, in whichever order they lie."""
+    joined: list[_Stretch] = []
     for position, size in chunks:
-        if joined and 0 <= position - sum(joined[-1]) <= _BRIDGED_BYTES:
-            joined[-1] = joined[-1][0], position + size - joined[-1][0]
-        else:
-            joined.append((position, size))
+        end = position + size
+        if joined:
+            start, length, count = joined[-1]
+            if position <= start + length + _BRIDGED_BYTES and end >= start - _BRIDGED_BYTES:
+                low = min(start, position)
+                joined[-1] = _Stretch(low, max(start + length, end) - low, count + 1)
+                continue
+        joined.append(_Stretch(position, size, 1))
     return joined
 
 
 def _cut(
     chunks: Sequence[tuple[int, int]],
-    ranges: Sequence[tuple[int, int]],
+    stretches: Sequence[_Stretch],
     parts: Sequence[memoryview],
 ) -> list[memoryview]:
     """The chunks, out of the stretches that were read."""
     pieces: list[memoryview] = []
-    read = iter(zip(ranges, parts, strict=True))
-    start, part = -1, memoryview(b"")
-    for position, size in chunks:
-        if not start <= position < start + len(part):
-            (start, _), part = next(read)
-        pieces.append(part[position - start : position - start + size])
+    remaining = iter(chunks)
+    for (start, _, count), part in zip(stretches, parts, strict=True):
+        for position, size in islice(remaining, count):
+            pieces.append(part[position - start : position - start + size])
     return pieces

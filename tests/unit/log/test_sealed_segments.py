@@ -107,6 +107,26 @@ def test_neighbours_come_in_one_piece_of_the_file(
     segment.close()
 
 
+def test_small_batches_are_read_many_at_once_however_they_lie(segment: Segment) -> None:
+    """LMDB fills a page from its end, and goes on in any page that is free."""
+    chosen = random.Random(2)
+    written: dict[int, list[PendingBatch]] = {number: [] for number in range(4)}
+    for _ in range(200):
+        group = []
+        for number, batches in written.items():
+            sizes = [chosen.choice([70, 500, 900, 5000]) for _ in range(chosen.randrange(4))]
+            group += [pending(number, len(batches) + at, size) for at, size in enumerate(sizes)]
+            batches += group[len(group) - len(sizes) :]
+        segment.append(group)
+    segment.seal()
+    for number, batches in written.items():
+        for first in (0, 1, 50):
+            wanted = batches[first:]
+            chunks = segment.read(number, [(one.base_offset, one.size) for one in wanted])
+            assert b"".join(chunks) == b"".join(one.records for one in wanted)
+    segment.close()
+
+
 def test_what_is_not_cached_is_loaded_first_with_what_comes_next(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
