@@ -29,8 +29,12 @@ PRODUCE_EVERY_S = 0.002
 
 @dataclass
 class Acknowledged:
-    """What was acknowledged: where each record went, and when each partition answered."""
+    """What was acknowledged: where each record went, and when each partition answered.
 
+    A record's value is its key, ``repeats`` times.
+    """
+
+    repeats: int = 8
     offsets: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     """Key → (partition, offset)."""
     failures: list[str] = field(default_factory=list)
@@ -56,8 +60,9 @@ class AckedLoad:
         partitions: int,
         settings: Mapping[str, str | int],
         every_s: float = PRODUCE_EVERY_S,
+        repeats: int = 8,
     ) -> None:
-        self.acknowledged = Acknowledged()
+        self.acknowledged = Acknowledged(repeats)
         self._topic = topic
         self._partitions = partitions
         self._every_s = every_s
@@ -104,7 +109,7 @@ class AckedLoad:
             key = b"%08d" % number
             self._producer.produce(
                 self._topic,
-                value=key * 8,
+                value=key * self.acknowledged.repeats,
                 key=key,
                 partition=number % self._partitions,
                 on_delivery=self._delivered,
@@ -130,6 +135,7 @@ def acked_load(
     partitions: int,
     *,
     every_s: float = PRODUCE_EVERY_S,
+    repeats: int = 8,
     **settings: str | int,
 ) -> Iterator[AckedLoad]:
     """A running load; stopped at the end, if the test has not stopped it.
@@ -137,7 +143,7 @@ def acked_load(
     ``settings`` are librdkafka's, with ``_`` for ``.``.
     """
     named = {key.replace("_", "."): value for key, value in settings.items()}
-    load = AckedLoad(bootstrap, topic, partitions, named, every_s)
+    load = AckedLoad(bootstrap, topic, partitions, named, every_s, repeats)
     load.start()
     try:
         yield load
@@ -193,12 +199,19 @@ def _note(message: Message, found: dict[bytes, list[Place]], at_end: set[int]) -
         at_end.add(partition)
 
 
-def assert_nothing_lost(acknowledged: Acknowledged, consumed: Consumed) -> None:
-    """Every acknowledged record is where it was acknowledged to be, with its bytes."""
+def assert_nothing_lost(
+    acknowledged: Acknowledged, consumed: Consumed, log_starts: Mapping[int, int] | None = None
+) -> None:
+    """Every acknowledged record is where it was acknowledged to be, with its bytes.
+
+    ``log_starts``: by partition, where retention has moved the start of the log to.
+    """
+    starts = log_starts or {}
     lost = {
         key: place
         for key, place in acknowledged.offsets.items()
-        if (*place, key * 8) not in consumed.get(key, ())
+        if (*place, key * acknowledged.repeats) not in consumed.get(key, ())
+        and place[1] >= starts.get(place[0], 0)
     }
     assert not lost, f"{len(lost)} of {len(acknowledged.offsets)} acknowledged are lost: " + str(
         Counter(partition for partition, _ in lost.values())

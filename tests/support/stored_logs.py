@@ -1,25 +1,41 @@
 """What a stopped broker has on its disk."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from broker.log import LogOptions, LogStore
+from broker.log import LogOptions, LogStore, PartitionLog
+from broker.log.record_batch import read_header
 from metadata_log.types import TopicIdPartition
+
+Batches = Mapping[int, bytes]
+"""Base offset → bytes, in order."""
 
 
 async def stored_bytes(folder: Path) -> dict[TopicIdPartition, bytes]:
     """Every log in the folder of a stopped broker, by reading it as the broker would."""
+    return {tip: b"".join(log.values()) for tip, log in (await stored_batches(folder)).items()}
+
+
+async def stored_batches(folder: Path) -> dict[TopicIdPartition, Batches]:
+    """As ``stored_bytes``, batch by batch."""
     store = await LogStore.open(
         folder, LogOptions(), on_flushed=lambda logs: None, on_failed=lambda error: None
     )
     try:
-        found = {}
-        for tip, log in store.logs.items():
-            data, at = bytearray(), log.log_start_offset
-            while at < log.log_end_offset:
-                read = log.read(at, 1 << 20, log.log_end_offset)
-                data += b"".join(read.chunks)
-                at = read.next_offset
-            found[tip] = bytes(data)
-        return found
+        return {tip: _batches(log) for tip, log in store.logs.items()}
     finally:
         await store.close()
+
+
+def _batches(log: PartitionLog) -> Batches:
+    found = {}
+    at = log.log_start_offset
+    while at < log.log_end_offset:
+        read = log.read(at, 1 << 20, log.log_end_offset)
+        data = memoryview(b"".join(read.chunks))
+        while data:
+            header = read_header(data)
+            found[header.base_offset] = bytes(data[: header.size])
+            data = data[header.size :]
+        at = read.next_offset
+    return found
