@@ -33,6 +33,7 @@ from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.table import Run
 from broker.log.work import (
+    NO_SEGMENT,
     Creation,
     Deletion,
     PartitionRow,
@@ -87,6 +88,8 @@ class LogStore:
         self.directory = directory
         self.log_may_be_lost = recovered.log_may_be_lost
         self.pending_bytes = 0
+        self.deleted_bytes = 0
+        """Of batches that logs have let go of at their start, since the store was opened."""
         self.tail = MemoryTail(options.tail_bytes)
         self.newest_segment = recovered.active
         self.failure: Exception | None = None
@@ -347,6 +350,8 @@ class LogStore:
 
     async def submit_truncation(self, truncation: Truncation, forgotten: Forgotten) -> None:
         """For ``PartitionLog``: return when the truncation is durable."""
+        if truncation.lowest_segment_id == NO_SEGMENT:
+            self.deleted_bytes += sum(size for _, _, size in forgotten)
         await self._submit_and_wait(truncation, forgotten)
 
     async def _submit_and_wait(self, work: Work, forgotten: Forgotten) -> None:

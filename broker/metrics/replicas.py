@@ -109,6 +109,27 @@ SEGMENTS: Final = Family(
     "SegmentCount",
     "Segment files in the log directory.",
 )
+STORED: Final = Family(
+    "quorate_log_stored_bytes",
+    Kind.GAUGE,
+    "LogManager",
+    "StoredBytes",
+    "Bytes of batches in segment files, those included that no log has any more.",
+)
+DELETED: Final = Family(
+    "quorate_log_deleted_bytes_total",
+    Kind.COUNTER,
+    "LogManager",
+    "DeletedBytesPerSec",
+    "Bytes of records that logs let go of, by retention or DeleteRecords.",
+)
+RELOCATED: Final = Family(
+    "quorate_log_relocated_bytes_total",
+    Kind.COUNTER,
+    "LogManager",
+    "RelocatedBytesPerSec",
+    "Bytes of batches copied forward out of mostly dead segments.",
+)
 PENDING: Final = Family(
     "quorate_log_pending_bytes",
     Kind.GAUGE,
@@ -145,6 +166,9 @@ def store_samples(store: LogStore) -> Iterator[Sample]:
     """All figures of the log directory."""
     yield Sample(COMMIT_TIMES, store.commit_times.distribution)
     yield Sample(SEGMENTS, store.segment_count)
+    yield Sample(STORED, sum(segment.stored_bytes for segment in tuple(store.segments.values())))
+    yield Sample(DELETED, store.deleted_bytes)
+    yield Sample(RELOCATED, store.relocator.copied_bytes)
     yield Sample(PENDING, store.pending_bytes)
     yield Sample(LOG_FAILED, float(store.failure is not None))
     yield Sample(LOG_FULL, float(store.is_full))

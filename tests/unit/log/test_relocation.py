@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from broker.log import PartitionLog
 from broker.log.damage import DamagedBatch
 from broker.log.options import Flush
 from broker.log.relocation_plan import Step, Usage, next_step
+from broker.metrics.replicas import DELETED, RELOCATED, STORED, store_samples
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
 SEGMENT_BYTES = 1 << 20
@@ -68,7 +70,11 @@ async def test_d3_a_log_that_is_kept_does_not_keep_what_is_deleted(
         allowed = 1.5 * kept.size_bytes + 2 * (SEGMENT_BYTES + 4 * SIZE)
         if flush == "sync":
             assert disk_bytes(tmp_path) <= allowed
-        assert store.store.relocator.copied_bytes > 0
+        figures = {sample.family.name: sample.value for sample in store_samples(store.store)}
+        assert figures[DELETED.name] == 240 * (short_bytes := len(batch(1, SIZE)))
+        assert figures[RELOCATED.name] == store.store.relocator.copied_bytes > short_bytes
+        stored_bytes = cast("int", figures[STORED.name])
+        assert kept.size_bytes <= stored_bytes <= disk_bytes(tmp_path)
     async with opened(tmp_path, flush, segment_bytes=SEGMENT_BYTES) as store:
         assert everything(store.log("kept")) == before
         await settled(store)
