@@ -208,9 +208,12 @@ class AnswerLease:
         self.held_bytes = 0
 
     def reserve(self, wanted_bytes: int) -> int:
-        """How many of ``wanted_bytes`` may be read now; they are held. 0: there is no room."""
+        """How many of ``wanted_bytes`` may be read now; they are held. 0: there is no room.
+
+        No more than half of what is left: whoever does not read must not have it all.
+        """
         self.keep(0)
-        self.keep(min(wanted_bytes, self._memory.room_bytes))
+        self.keep(min(wanted_bytes, (self._memory.room_bytes + 1) // 2))
         return self.held_bytes
 
     def keep(self, size: int) -> None:

@@ -190,7 +190,7 @@ async def test_where_there_is_little_room_a_read_returns_with_what_fits(
 ) -> None:
     await committed(broker, "a", "b", "c")
     size = len(broker.store.logs[broker.hosted("orders").tip].batches[0][2])
-    lease = AnswerLease(ResponseMemory(2 * size + 1))
+    lease = AnswerLease(ResponseMemory(4 * size + 1))
     (outcome,) = await reading(broker, lease, max_wait_ms=60_000)
     assert outcome.size == 2 * size
 
