@@ -12,6 +12,8 @@ from typing import Final
 from broker.config.listeners import QUEUED_MAX_REQUEST_BYTES, QUEUED_MAX_RESPONSE_BYTES
 from metadata_log.configuration import Values
 
+_LOOK_AGAIN_MS: Final = 60_000
+
 UNLIMITED: Final = 2**63 - 1
 
 
@@ -175,6 +177,12 @@ class ResponseMemory:
                 if not future.done():
                     future.set_result(None)
 
+    async def reserve(self, lease: "AnswerLease", wanted_bytes: int) -> int:
+        """As ``lease.reserve``, once there is room."""
+        while not (room_bytes := lease.reserve(wanted_bytes)):
+            await self.wait_for_room(_LOOK_AGAIN_MS)
+        return room_bytes
+
     async def wait_for_room(self, timeout_ms: int) -> int:
         """Return once there is room, or after ``timeout_ms``; how many of them are left.
 
@@ -225,17 +233,22 @@ class AnswerLease:
 
 @dataclass(frozen=True, slots=True)
 class ClientMemory:
-    """Both bounds of one broker."""
+    """All bounds of one broker.
+
+    ``ranges``: frames of range reads. They have as much as Kafka's answers, and apart from them:
+    a reader of a range may take long over a frame, and is not closed for it.
+    """
 
     requests: RequestMemory = field(default_factory=RequestMemory)
     responses: ResponseMemory = field(default_factory=ResponseMemory)
+    ranges: ResponseMemory = field(default_factory=ResponseMemory)
 
     @classmethod
     def of(cls, config: Values) -> "ClientMemory":
         """As configured."""
         limits = (config[QUEUED_MAX_REQUEST_BYTES], config[QUEUED_MAX_RESPONSE_BYTES])
         requests, responses = (UNLIMITED if limit < 0 else limit for limit in limits)
-        return cls(RequestMemory(requests), ResponseMemory(responses))
+        return cls(RequestMemory(requests), ResponseMemory(responses), ResponseMemory(responses))
 
     @property
     def is_waited_for(self) -> bool:

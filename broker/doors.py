@@ -116,7 +116,7 @@ class Doors:
         clients = surroundings.client_listener(passwords)
         admin = self._admin_service(config_reads)
         self._serve_brokers(brokers.server, admin)
-        self._serve_clients(clients.server, admin, producer_ids)
+        self._serve_clients(clients.server, admin, producer_ids, memory)
         inter_broker = _bind(
             brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(self.config)
         )
@@ -179,13 +179,17 @@ class Doors:
         add_replication_to_server(server, self.replicas)
 
     def _serve_clients(
-        self, server: grpc.aio.Server, admin: AdminService, producer_ids: ProducerIds
+        self,
+        server: grpc.aio.Server,
+        admin: AdminService,
+        producer_ids: ProducerIds,
+        memory: ClientMemory,
     ) -> None:
         add_admin_to_server(server, admin)
         rights = self.authorizer.rights_of_caller
         add_metadata_view_to_server(server, self.surroundings.quorum, self.follower, rights)
         add_range_read_to_server(
-            server, self.replicas, self.cache, rights, self.limits.max_batch_bytes
+            server, self.replicas, self.cache, rights, self.limits.max_batch_bytes, memory.ranges
         )
         add_range_write_to_server(server, self.replicas, producer_ids, rights)
 

@@ -25,6 +25,7 @@ from metadata_log.configuration import ConfigError, Configuration
 from quorum.config import LOG_LEVEL
 from quorum.data_folder import DataFolderError
 from quorum.errors import QuorumError
+from quorum.peers import allow_many_files
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ EXIT_CONFIG: Final = 2
 THREAD_SWITCH_INTERVAL_S: Final = 0.001
 """A commit of the log writer takes the interpreter lock some twenty times; at Python's default of
 5 ms a busy event loop halves what is written per second (``bench/log_append.py``)."""
+
+OPEN_FILES: Final = 200_000
+"""As in the systemd unit: each connection is one, and shells begin with 1024 for all of them."""
 
 _NAMED_FAILURES: Final = (QuorumError, DataFolderError, ListenError, RegistrationRefused, OSError)
 """Faults whose message is all that a person needs; anything else is a bug and shows its trace."""
@@ -59,6 +63,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         stream=sys.stderr,
     )
     keep_freed_memory()
+    allow_many_files(OPEN_FILES)
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     return uvloop.run(_serve(config, certificates, refusals))
 

@@ -107,10 +107,12 @@ def _configuration(security: Security, *, require_client: bool) -> Any:  # noqa:
     )
 
 
-def allow_many_files() -> None:
-    """Connections of strangers must not use up the files that journal and snapshot need."""
+def allow_many_files(wanted: int = 4 * MAX_CONNECTIONS) -> None:
+    """Connections of strangers must not use up the files that journal and snapshot need.
+
+    As many as the system allows, if that is fewer.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * MAX_CONNECTIONS
     if soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

@@ -62,7 +62,8 @@ QUEUED_MAX_RESPONSE_BYTES: Final = ConfigKey(
     default=256 << 20,
     at_least=-1,
     doc="Bytes of answers that a broker holds, over all connections, read from its logs and not "
-    "sent yet; while it holds so many, fetches wait. -1: no bound.",
+    "sent yet; while it holds so many, fetches wait. Readers of ranges over gRPC have as much for "
+    "themselves. -1: no bound.",
 )
 FETCH_MAX_BYTES: Final = ConfigKey(
     name="fetch.max.bytes",

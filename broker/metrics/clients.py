@@ -49,7 +49,8 @@ RESPONSE_BYTES: Final = Family(
     Kind.GAUGE,
     "SocketServer",
     "ResponseMemoryUsed",
-    "Memory held by answers to clients; bounded by queued.max.response.bytes.",
+    "Memory held by answers to clients: to Kafka's and to readers of ranges, each bounded by "
+    "queued.max.response.bytes.",
 )
 MEMORY_WAITS: Final = Family(
     "quorate_memory_waits_total",
@@ -104,7 +105,7 @@ class ClientFigures:
             yield Sample(CONNECTIONS_CLOSED, count, (reason,))
         requests, responses = self._memory.requests, self._memory.responses
         yield Sample(REQUEST_BYTES, requests.held_bytes)
-        yield Sample(RESPONSE_BYTES, responses.held_bytes)
+        yield Sample(RESPONSE_BYTES, responses.held_bytes + self._memory.ranges.held_bytes)
         yield Sample(MEMORY_WAITS, requests.waits + responses.waits)
         for api, timings in tuple(self._request_times.items()):
             yield Sample(REQUEST_TIMES, timings.distribution, (api,))

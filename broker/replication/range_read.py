@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from broker.client_memory import AnswerLease, ResponseMemory
 from broker.errors import KafkaError
 from broker.log import ColdRead
 from broker.replication.consume import Consuming
@@ -48,12 +49,15 @@ class RangeReadService:
         metadata: ToldMetadata,
         rights: Callable[[], Rights],
         max_batch_bytes: Callable[[str], int],
+        memory: ResponseMemory,
     ) -> None:
-        """``rights``: of who makes the call that is being served; ``max_batch_bytes``: by topic."""
+        """``rights``: of who makes the call that is being served; ``max_batch_bytes``: by topic;
+        ``memory``: what frames may hold of it, of all readers together."""
         self._table = table
         self._max_batch_bytes = max_batch_bytes
         self._metadata = metadata
         self._rights = rights
+        self._memory = memory
         self._consuming = Consuming(table)
 
     async def describe_topics(
@@ -124,8 +128,16 @@ class RangeReadService:
         """Frames of the batches that hold [start, end); an error comes as the last frame.
 
         Rights, leadership and bounds are checked for every frame: each may change while a range is
-        read.
+        read. A frame holds memory until the next one is asked for.
         """
+        lease = AnswerLease(self._memory)
+        try:
+            async for frame in self._frames(request, lease):
+                yield frame
+        finally:
+            lease.keep(0)
+
+    async def _frames(self, request: bytes, lease: AnswerLease) -> AsyncIterator[bytes]:
         wanted = replication_pb2.RangeReadRequest.FromString(request)
         rights = self._rights()
         frame_bytes = min(wanted.max_frame_bytes or FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX)
@@ -135,8 +147,9 @@ class RangeReadService:
             if not rights.may_topic(AclOperation.READ, wanted.topic):
                 yield _not_allowed(wanted.topic)
                 return
+            room_bytes = await self._memory.reserve(lease, frame_bytes)
             try:
-                frame, position = self._frame(wanted, position, frame_bytes, wait=wait)
+                frame, position = self._frame(wanted, position, room_bytes, wait=wait)
             except ColdRead as cold:
                 await cold.load()
                 wait = True
@@ -145,6 +158,7 @@ class RangeReadService:
                 yield self._refusal(wanted, error)
                 return
             wait = False
+            lease.keep(len(frame))
             yield frame
 
     def _frame(
@@ -253,9 +267,10 @@ def add_range_read_to_server(
     metadata: ToldMetadata,
     rights: Callable[[], Rights],
     max_batch_bytes: Callable[[str], int],
+    memory: ResponseMemory,
 ) -> None:
     """Register by hand: frames of ``Read`` are raw bytes, not messages."""
-    service = RangeReadService(manager.table, metadata, rights, max_batch_bytes)
+    service = RangeReadService(manager.table, metadata, rights, max_batch_bytes, memory)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "DescribeTopics": grpc.unary_unary_rpc_method_handler(
             service.describe_topics,

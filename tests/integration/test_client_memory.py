@@ -41,8 +41,9 @@ FETCH = sized(
 
 @pytest.fixture
 def cluster() -> Iterator[RunningCluster]:
+    """A broker that is begun with few files allowed, as shells have it, and a test with many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, hard))
     try:
         with running_cluster(
             queued_max_request_bytes=REQUEST_BYTES,
@@ -51,6 +52,7 @@ def cluster() -> Iterator[RunningCluster]:
             log_flush="os",
             log_segment_bytes=8 << 20,
         ) as cluster:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             yield cluster
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

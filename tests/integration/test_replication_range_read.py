@@ -1,5 +1,6 @@
 """``RangeRead`` over a real connection: exactly the batches of a range, and errors that say why."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from broker.grpc_options import GRPC_OPTIONS
 from broker.replication.frames import unpack_frame
 from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2, replication_pb2
-from tests.support.replica_cluster import ReplicaCluster, batch
+from tests.support.replica_cluster import RANGE_BYTES, ReplicaCluster, batch
+from tests.support.virtual_time import until
 
 pytestmark = pytest.mark.integration
 
@@ -100,6 +102,27 @@ async def test_d2_a_range_is_read_as_whole_batches_in_frames(reader: RangeReader
     small = await reader.read(3, 8, frame=1)
     assert len(small) == 5, "at least one batch per frame"
     assert b"".join(records for _, records in small) == stored
+
+
+async def test_frames_of_ranges_hold_memory_until_they_are_sent(reader: RangeReader) -> None:
+    memory = reader.cluster.nodes[1].range_memory
+    memory.change(RANGE_BYTES)
+    reading = asyncio.ensure_future(reader.read(0, 10, frame=1))
+    await until(lambda: memory.is_waited_for)
+    assert not reading.done()
+    memory.change(-RANGE_BYTES)
+    assert len(await reading) == 10
+    await until(lambda: not memory.held_bytes)
+
+
+async def test_a_reader_that_leaves_holds_nothing(reader: RangeReader) -> None:
+    memory = reader.cluster.nodes[1].range_memory
+    memory.change(RANGE_BYTES)
+    reading = asyncio.ensure_future(reader.read(0, 10, frame=1))
+    await until(lambda: memory.is_waited_for)
+    reading.cancel()
+    await until(lambda: not memory.is_waited_for)
+    assert memory.held_bytes == RANGE_BYTES
 
 
 async def test_d2_an_empty_range_has_no_frames(reader: RangeReader) -> None:

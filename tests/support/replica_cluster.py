@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from broker.client_memory import ResponseMemory
 from broker.control.metadata_cache import MetadataCache
 from broker.grpc_options import GRPC_OPTIONS
 from broker.log import KEEP_ALL, LogOptions, LogStore, Retention
@@ -53,6 +54,8 @@ from tests.support.record_batches import Record as KafkaRecord
 from tests.support.record_batches import encode_batch
 
 CONTROLLER = BrokerId(99)
+RANGE_BYTES = 64 << 20
+"""What readers of ranges may hold of a node's memory."""
 
 
 def batch(*values: str) -> bytes:
@@ -123,8 +126,14 @@ class ReplicaNode:
         self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
         port = self._server.add_insecure_port("127.0.0.1:0")
         add_replication_to_server(self._server, self.manager)
+        self.range_memory = ResponseMemory(RANGE_BYTES)
         add_range_read_to_server(
-            self._server, self.manager, self.cache, lambda: ALL_RIGHTS, self.limits.max_batch_bytes
+            self._server,
+            self.manager,
+            self.cache,
+            lambda: ALL_RIGHTS,
+            self.limits.max_batch_bytes,
+            self.range_memory,
         )
         add_range_write_to_server(self._server, self.manager, self, lambda: ALL_RIGHTS)
         await self._server.start()

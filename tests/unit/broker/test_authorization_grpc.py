@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from broker.admin_reads import admin_reads
+from broker.client_memory import ResponseMemory
 from broker.config_description import ConfigReads
 from broker.control.admin_service import AdminService
 from broker.control.changes import CHANGES
@@ -150,7 +151,8 @@ class Broker:
         metadata.brokers = {1: _Peer()}
         table: Any = Table()
         rights = authorizer.rights_of_caller
-        self.ranges = RangeReadService(table, metadata, rights, lambda topic: 1 << 20)
+        self.memory = ResponseMemory()
+        self.ranges = RangeReadService(table, metadata, rights, lambda topic: 1 << 20, self.memory)
         manager: Any = Manager()
         self.writes = RangeWriteService(manager, Ids(), rights)
         set_caller(Caller(KafkaPrincipal("alice"), "h"))

@@ -242,3 +242,26 @@ async def test_a_connection_that_is_lost_lets_go_with_its_work() -> None:
     bench.script.finish("r1")
     await settle()
     assert bounds.requests.held_bytes == 0
+
+
+async def test_a_connection_reads_on_once_others_have_let_go() -> None:
+    memory = SharedMemory(ClientMemory(RequestMemory(10), ResponseMemory()))
+    first, second = Bench(memory=memory), Bench(memory=memory)
+    first.receive("r1")
+    second.receive("r2")
+    await settle()
+    assert [reading(first.transport), reading(second.transport)] == [True, False]
+    first.script.finish("r1")
+    await settle()
+    assert reading(second.transport)
+    assert second.answered() == []
+
+
+async def test_a_connection_that_is_lost_beyond_the_limit_makes_way_for_the_next_one() -> None:
+    memory = SharedMemory(ClientMemory(RequestMemory(100_000), ResponseMemory()))
+    holder, beyond, waiting = (Bench(memory=memory) for _ in range(3))
+    for bench in (holder, beyond, waiting):
+        bench.receive_bytes(sized(bytes(90_000))[:1_000])
+    assert [reading(beyond.transport), reading(waiting.transport)] == [True, False]
+    beyond.connection.connection_lost(None)
+    assert reading(waiting.transport)
