@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TIMEOUT_S: Final = 60.0
-_LINGER_MS: Final = 50
+_LINGER_MS: Final = 1000
 """Longer than it takes to fill a batch: batches leave when they are full, and only then."""
 _POLL_S: Final = 0.1
 _WORDS: Final = ("order", "customer", "amount", "currency", "created", "warehouse", "status", "x")
@@ -66,6 +66,7 @@ class _Lane:
                 "compression.type": stream.codec,
                 "batch.num.messages": stream.records_per_batch,
                 "batch.size": 4 * stream.payload_bytes,
+                "message.max.bytes": max(1_000_000, 4 * stream.payload_bytes),
                 "linger.ms": _LINGER_MS,
                 "queue.buffering.max.kbytes": 1 << 20,
                 "queue.buffering.max.messages": 10_000_000,

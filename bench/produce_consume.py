@@ -6,8 +6,9 @@ what the whole costs, not what one broker could do alone. ``--rows PATTERN`` pic
 """
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -19,8 +20,11 @@ from bench.produce_matrix.measure import Durations, measure
 from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka, quorate
 from bench.produce_matrix.workload import ROWS, Workload, rows
 
-WARM_UP = Durations(warm_up=12.0, full_speed=1.0, half_load=0.5, one_in_flight=0.5)
-"""Of a system as a whole: Java compiles what runs often, and what it runs until then is slow."""
+WARM_UP = Durations(warm_up=0.0, full_speed=5.0, half_load=0.5, one_in_flight=0.5)
+WARM_UP_ROUNDS = 12
+SETTLE_S = 3.0
+MANY_PARTITIONS = 1_000
+"""Topics of more are made and measured once: that alone takes Kafka half a minute."""
 FULL = Durations(warm_up=0.5, full_speed=2.0, half_load=2.0, one_in_flight=0.7)
 QUICK = Durations(warm_up=0.3, full_speed=1.0, half_load=1.0, one_in_flight=0.3)
 LOWER_IS_BETTER = ("CPU", " ms", "PSS")
@@ -32,39 +36,65 @@ class Matrix:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._durations = bench.pick(full=FULL, quick=QUICK)
-        self._topics = 0
 
     def warm_up(self, system: System) -> None:
-        """Nothing of it is kept."""
-        self._once(system, ROWS[0], WARM_UP)
+        """Until it gets no cheaper: Java compiles what runs often, and is slow until it has."""
+        workload = ROWS[0]
+        spent: list[float] = []
+        with topics_for(workload, [system], 1) as (topic,):
+            while len(spent) < WARM_UP_ROUNDS and not is_settled(spent):
+                figures = in_own_process(
+                    measure, system.bootstrap, topic, workload, system.pids, WARM_UP
+                )
+                spent.append(figures["servers CPU s/GB"])
+        shown = ", ".join(f"{each:.3g}" for each in spent)
+        print(f"{system.name} warming up, servers' CPU s/GB: {shown}", flush=True)
 
     def row(self, workload: Workload, systems: Sequence[System]) -> list[str]:
         """Adds a line per system; says where Quorate is not ahead."""
+        repetitions = 1 if workload.partitions > MANY_PARTITIONS else self._bench.repetitions
         samples: dict[str, list[dict[str, float]]] = {each.name: [] for each in systems}
-        for _ in range(self._bench.repetitions):
-            for system in systems:
-                samples[system.name].append(self._once(system, workload, self._durations))
+        with topics_for(workload, systems, repetitions) as topics:
+            for topic in topics:
+                for system in systems:
+                    figures = in_own_process(
+                        measure, system.bootstrap, topic, workload, system.pids, self._durations
+                    )
+                    samples[system.name].append(figures)
         medians = {name: median_row(of_one) for name, of_one in samples.items()}
         for name, figures in medians.items():
             self._bench.row({**workload.cells(), "system": name}, figures)
-        if KAFKA not in medians:
-            return []
-        return [
-            f"{workload.name}: {figure} {ours:.3g}, Kafka {theirs:.3g}"
-            for figure, ours in medians[QUORATE].items()
-            if not is_ahead(figure, ours, theirs := medians[KAFKA][figure])
-        ]
+        return compare(workload, medians) if KAFKA in medians else []
 
-    def _once(self, system: System, workload: Workload, durations: Durations) -> dict[str, float]:
-        self._topics += 1
-        topic = f"{workload.name}-{self._topics}"
-        system.create_topic(topic, workload)
-        try:
-            return in_own_process(
-                measure, system.bootstrap, topic, workload, system.pids, durations
-            )
-        finally:
+
+@contextmanager
+def topics_for(workload: Workload, systems: Sequence[System], count: int) -> Iterator[list[str]]:
+    """Topics in every system, that have settled: to make 100 partitions costs Kafka seconds."""
+    topics = [f"{workload.name}-{number}" for number in range(count)]
+    for system in systems:
+        for topic in topics:
+            system.create_topic(topic, workload)
+    time.sleep(SETTLE_S)
+    yield topics
+    for system in systems:
+        for topic in topics:
             system.delete_topic(topic)
+
+
+def compare(workload: Workload, medians: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Where Quorate is not ahead of Kafka, a line each."""
+    ours, theirs = medians[QUORATE], medians[KAFKA]
+    return [
+        f"{workload.name}: {figure} {ours[figure]:.3g} (at {ours['MB/s']:.3g} MB/s), "
+        f"Kafka {theirs[figure]:.3g} (at {theirs['MB/s']:.3g} MB/s)"
+        for figure in ours
+        if not is_ahead(figure, ours[figure], theirs[figure])
+    ]
+
+
+def is_settled(spent: Sequence[float]) -> bool:
+    """Whether the last two rounds were no tenth cheaper than the best one before them."""
+    return len(spent) > 2 and min(spent[-2:]) > 0.9 * min(spent[:-2])
 
 
 def is_ahead(figure: str, ours: float, theirs: float) -> bool:

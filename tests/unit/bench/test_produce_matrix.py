@@ -9,7 +9,7 @@ import pytest
 from bench._kafka_producers import Producers, Stream
 from bench.peers.contender import Unavailable
 from bench.peers.kafka import find_kafka
-from bench.produce_consume import is_ahead
+from bench.produce_consume import is_ahead, is_settled
 from bench.produce_matrix.workload import MIB, QUICK_ROWS, ROWS, Workload, rows
 
 KAFKA_MESSAGE_MAX_BYTES = 1_048_588
@@ -51,6 +51,14 @@ def test_less_is_better_for_costs_and_times() -> None:
     assert not is_ahead("servers CPU s/GB", 2.0, 1.0)
     assert is_ahead("p99 ms, half load", 1.0, 2.0)
     assert not is_ahead("PSS MB", 2.0, 1.0)
+
+
+def test_a_system_is_warm_when_two_rounds_got_no_cheaper() -> None:
+    assert not is_settled([])
+    assert not is_settled([100.0, 100.0])
+    assert is_settled([100.0, 95.0, 130.0])
+    assert not is_settled([100.0, 120.0, 80.0])
+    assert not is_settled([100.0, 50.0, 30.0, 20.0])
 
 
 def test_a_kafka_that_is_not_there_is_left_out_with_what_was_looked_for(
