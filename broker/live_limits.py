@@ -1,9 +1,16 @@
 """The limits of a broker's partitions, as they are configured now."""
 
+from broker.config.compaction import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+)
 from broker.config.replication import REPLICA_LAG_TIME_MAX_MS
 from broker.dynamic_config import LiveConfiguration
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
+from broker.replication.limits import CleanerLimits
 from broker.topic_config import (
     TOPIC_CLEANUP_POLICY,
     TOPIC_DELETE_RETENTION_MS,
@@ -50,6 +57,15 @@ class LiveLimits:
             min_compaction_lag_ms=of_topic(topic, TOPIC_MIN_COMPACTION_LAG_MS),
             max_compaction_lag_ms=of_topic(topic, TOPIC_MAX_COMPACTION_LAG_MS),
             delete_retention_ms=of_topic(topic, TOPIC_DELETE_RETENTION_MS),
+        )
+
+    def cleaner(self) -> CleanerLimits:
+        live = self._live
+        return CleanerLimits(
+            is_enabled=live[LOG_CLEANER_ENABLE],
+            backoff_ms=live[LOG_CLEANER_BACKOFF_MS],
+            dedupe_buffer_bytes=live[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            io_max_bytes_per_second=live[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
         )
 
     def _cleanup_policies(self, topic: str) -> list[str]:

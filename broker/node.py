@@ -43,6 +43,7 @@ from broker.log.damage import DamagedBatch
 from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.metrics.cluster import cluster_samples
+from broker.metrics.compaction import compaction_samples
 from broker.metrics.replicas import replica_samples, store_samples
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import may_be_deleted
@@ -86,6 +87,9 @@ class BrokerNode:
         self._metrics.add(self._cluster_metrics)
         self._metrics.add(lambda: replica_samples(self._replicas.table))
         self._metrics.add(lambda: store_samples(self._replicas.table.store))
+        self._metrics.add(
+            lambda: compaction_samples(self._replicas.compacting.figures, surroundings.now_ms())
+        )
         self._live = LiveConfiguration(lambda: self._follower.image, config, self._broker_id)
         self._limits = LiveLimits(self._live)
         self._token_keys = TokenKeys(

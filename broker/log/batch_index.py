@@ -59,6 +59,17 @@ class BatchIndex:
         """Of the batches at positions ``first`` to ``end``."""
         return sum(self._sizes[first:end])
 
+    def greatest_timestamp(self, position: int) -> int:
+        """Of the batch at ``position`` and all before it."""
+        return self._greatest_timestamps[position]
+
+    def first_unsealed(self, first: int, end: int) -> int:
+        """Position of the first batch from ``first`` on that lies in no sealed segment, or end."""
+        for segment, position, _ in self.spans(first, end):
+            if not segment.is_sealed:
+                return position
+        return end
+
     def append(self, base_offset: int, size: int, max_timestamp: int) -> None:
         """Add the newest batch; ``base_offset`` is beyond all before it."""
         greatest = self._greatest_timestamps

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from broker.errors import KafkaError
 from broker.log.admission import produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex, Placed
+from broker.log.cleanable import Cleanable, cleanable
 from broker.log.damage import DamagedBatch
 from broker.log.keyed_records import check_keys
 from broker.log.leader_epochs import LeaderEpochHistory
@@ -111,6 +112,10 @@ class PartitionLog:
         self.producers = producers
         self.max_batch_bytes = max_batch_bytes
         self.needs_keys = False
+        self.cleaned_offset = row.log_start_offset
+        """The first offset that compaction has not looked at."""
+        self.truncations = 0
+        """How often the end of the log was cut off."""
         self._where = str(TopicPartition(row.topic, row.partition))
         self._writer = writer
         self._index = index
@@ -274,7 +279,8 @@ class PartitionLog:
         self._check_writable()
         forgotten = self._forget_from(0)
         self.log_start_offset = offset
-        self.log_end_offset = self.flushed_offset = offset
+        self.log_end_offset = self.flushed_offset = self.cleaned_offset = offset
+        self.truncations += 1
         self.checkpointed_high_watermark = offset
         self.leader_epochs.clear()
         self.producers.clear()
@@ -356,6 +362,27 @@ class PartitionLog:
         self.flushed_offset = batch.last_offset + 1
         segment.live_batches += 1
         segment.live_bytes += batch.size
+
+    def cleanable(self, up_to_offset: int, newest_ms: int | None) -> Cleanable:
+        """What of the log may be compacted; as ``cleanable`` has it."""
+        up_to_offset = min(up_to_offset, self.flushed_offset)
+        cleaned_offset = max(self.log_start_offset, self.cleaned_offset)
+        return cleanable(self._index, self.log_end_offset, cleaned_offset, up_to_offset, newest_ms)
+
+    def placed_from(
+        self, start_offset: int, end_offset: int, max_bytes: int
+    ) -> tuple[list[Placed], int]:
+        """About ``max_bytes`` of flushed batches, and the first offset beyond them.
+
+        From the one that contains ``start_offset`` on; none that begins at or beyond the end.
+        """
+        index = self._index
+        limit = min(index.first_at_or_after(end_offset), self._flushed_batches())
+        first = max(0, index.position_of(start_offset))
+        if first >= limit:
+            return [], start_offset
+        end, _ = index.end_of_read(first, limit, max_bytes)
+        return index.placed(first, end), self._next_offset(end - 1)
 
     def placed(self, start_offset: int, end_offset: int) -> list[Placed]:
         """The flushed batches that begin in [start, end), and where they are."""
@@ -494,7 +521,9 @@ class PartitionLog:
         )
 
     def _end_at(self, offset: int) -> None:
+        self.truncations += 1
         self.log_end_offset = offset
+        self.cleaned_offset = min(self.cleaned_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)

@@ -56,12 +56,14 @@ class Rewriting:
     async def rewrite(self, rewrites: Sequence[Rewrite]) -> list[bool]:
         """Whether each was done; not if its log no longer has what it replaces. Durable on return.
 
+        What follows one of the same log that is not done is not done either.
+
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
             ValueError: the new batches do not span what the old ones do, as ``Rewrite`` says.
         """
         async with self._turn:
-            works = [each.log.begin_rewrite(each.old, each.new) for each in rewrites]
+            works = _begun(rewrites)
             submitted: list[asyncio.Future[None]] = []
             for each, work in zip(rewrites, works, strict=True):
                 if work is not None:
@@ -94,6 +96,19 @@ class Rewriting:
         return Counter(
             {segment.id: size for _, forgotten in self._kept for segment, _, size in forgotten}
         )
+
+
+def _begun(rewrites: Sequence[Rewrite]) -> list[Relocation | None]:
+    """The work of each, until one of its log has none."""
+    works: list[Relocation | None] = []
+    halted: set[int] = set()
+    for each in rewrites:
+        number = each.log.number
+        work = None if number in halted else each.log.begin_rewrite(each.old, each.new)
+        if work is None:
+            halted.add(number)
+        works.append(work)
+    return works
 
 
 def relocation(

@@ -16,11 +16,11 @@ from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
 from broker.log.damage import DamagedBatch
 from broker.log.group_commit import Callbacks, GroupCommit, InlineCommit, ThreadedCommit
-from broker.log.high_watermarks import HighWatermarkCheckpoint
 from broker.log.housekeeping import Housekeeping
 from broker.log.journal import CreateSegment, Journal, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
+from broker.log.offset_checkpoint import OffsetCheckpoint
 from broker.log.options import LogOptions
 from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
 from broker.log.producers import PartitionProducers
@@ -105,8 +105,18 @@ class LogStore:
         self._table = recovered.table
         self.segments = recovered.segments
         self._next_number = recovered.next_number
-        self._high_watermarks = HighWatermarkCheckpoint(
-            recovered.table, housekeeping.ahead, self._checkpoint_failed
+        table = recovered.table
+        self._high_watermarks = OffsetCheckpoint(
+            table.high_watermarks(),
+            lambda offsets: table.write_high_watermarks(offsets),
+            housekeeping.ahead,
+            self._checkpoint_failed,
+        )
+        self._cleaned = OffsetCheckpoint(
+            table.cleaned_offsets(),
+            lambda offsets: table.write_cleaned_offsets(offsets),
+            housekeeping.ahead,
+            self._checkpoint_failed,
         )
         self._waiting: dict[int, tuple[asyncio.Future[None], Forgotten]] = {}
         """Who waits for a work to be durable, by its identity."""
@@ -117,14 +127,17 @@ class LogStore:
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
         for found in recovered.logs:
             high_watermark = self._high_watermarks.get(found.row.number)
-            self._add(
+            recovered_log = self._add(
                 found.row,
                 found.index,
                 found.leader_epochs(),
                 found.producers,
                 found.end_offset,
                 high_watermark,
-            ).has_versions = found.has_versions
+            )
+            recovered_log.has_versions = found.has_versions
+            cleaned_offset = self._cleaned.get(found.row.number)
+            recovered_log.cleaned_offset = min(cleaned_offset, found.end_offset)
         self._journal = Journal(
             options,
             recovered.table,
@@ -235,6 +248,7 @@ class LogStore:
         for each in found:
             del self._logs[each.tip], self._by_number[each.number]
             self._high_watermarks.forget(each.number)
+            self._cleaned.forget(each.number)
             forgotten += each.note_deleted()
         await self._submit_and_wait(Deletion(tuple(each.number for each in found)), forgotten)
 
@@ -248,6 +262,12 @@ class LogStore:
                 known[found.number] = offset
         if self.failure is None:
             self._high_watermarks.update(known)
+
+    def note_cleaned(self, partition_log: PartitionLog, offset: int) -> None:
+        """What lies below ``offset`` was compacted; remembered for the next start."""
+        partition_log.cleaned_offset = min(offset, partition_log.log_end_offset)
+        if self.failure is None and partition_log.number in self._by_number:
+            self._cleaned.update({partition_log.number: partition_log.cleaned_offset})
 
     def segment_times(self) -> SegmentTimes:
         """When segments were last written, for ``PartitionLog.retained_from``."""
@@ -311,6 +331,7 @@ class LogStore:
         await self._commit.close()
         self._refuse_waiting(self._full_message() if self.is_full else "the log store closes")
         await self._high_watermarks.drain()
+        await self._cleaned.drain()
         await self.housekeeping.idle()
         await asyncio.to_thread(self._close_files)
         self.housekeeping.shutdown()
@@ -513,6 +534,7 @@ class LogStore:
         if self._options.flush == "os":
             self._journal.active.sync()
         self._high_watermarks.write_now()
+        self._cleaned.write_now()
         self._table.record_run(Run(current_boot_id(), closed=True))
 
 

@@ -10,8 +10,8 @@ Small and always synced, whatever ``log.flush`` says. Five sub-databases:
                 start of the log; the rest is in the batches
     segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it | of a
                 sealed one where its footer is: position u64, size, crc u32
-    store       format, next local number, last segment id, high watermarks, how the last run ended,
-                whether batches may be lost
+    store       format, next local number, last segment id, high watermarks, how far logs are
+                clean, how the last run ended, whether batches may be lost
 
 Safe to write from several threads: LMDB lets one transaction in at a time.
 """
@@ -43,6 +43,7 @@ _FORMAT_KEY: Final = b"format"
 _NEXT_NUMBER_KEY: Final = b"next-number"
 _LAST_SEGMENT_KEY: Final = b"last-segment"
 _HIGH_WATERMARKS_KEY: Final = b"high-watermarks"
+_CLEANED_OFFSETS_KEY: Final = b"cleaned-offsets"
 _RUN_KEY: Final = b"run"
 _LOSS_KEY: Final = b"loss"
 
@@ -267,16 +268,30 @@ class StoreTable:
 
     def high_watermarks(self) -> dict[int, int]:
         """Checkpointed high watermarks by partition number; numbers may be of deleted ones."""
-        with self._environment.begin(self._store) as transaction:
-            packed = transaction.get(_HIGH_WATERMARKS_KEY, b"")
-        return dict(struct.iter_unpack(">IQ", packed))
+        return self._checkpoint(_HIGH_WATERMARKS_KEY)
 
     def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
         """Replace the checkpoint."""
+        self._write_checkpoint(_HIGH_WATERMARKS_KEY, offsets)
+
+    def cleaned_offsets(self) -> dict[int, int]:
+        """How far logs are clean (compacted), by partition number; some may be of deleted ones."""
+        return self._checkpoint(_CLEANED_OFFSETS_KEY)
+
+    def write_cleaned_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Replace the checkpoint."""
+        self._write_checkpoint(_CLEANED_OFFSETS_KEY, offsets)
+
+    def _checkpoint(self, key: bytes) -> dict[int, int]:
+        with self._environment.begin(self._store) as transaction:
+            packed = transaction.get(key, b"")
+        return dict(struct.iter_unpack(">IQ", packed))
+
+    def _write_checkpoint(self, key: bytes, offsets: Mapping[int, int]) -> None:
         pack = _VOID_KEY.pack
         packed = b"".join([pack(number, offset) for number, offset in offsets.items()])
         with self._environment.begin(self._store, write=True) as transaction:
-            transaction.put(_HIGH_WATERMARKS_KEY, packed)
+            transaction.put(key, packed)
 
     def last_run(self) -> Run | None:
         """How the store was last used; None: never."""

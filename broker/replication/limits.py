@@ -1,10 +1,22 @@
 """What is configured for the partitions of a broker, and may change while they are served."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
+
+
+class CleanerLimits(NamedTuple):
+    """``log.cleaner.*``: what compaction may take of a broker."""
+
+    is_enabled: bool = True
+    backoff_ms: int = 15_000
+    dedupe_buffer_bytes: int = 128 << 20
+    io_max_bytes_per_second: float = float("inf")
+
+
+ANY_CLEANING: Final = CleanerLimits()
 
 
 class Limits(Protocol):
@@ -23,6 +35,9 @@ class Limits(Protocol):
     def compaction(self, topic: str) -> Compaction | None:
         """How the topic is compacted; None, unless ``cleanup.policy`` has ``compact``."""
 
+    def cleaner(self) -> CleanerLimits:
+        """What compaction may take."""
+
     def max_batch_bytes(self, topic: str) -> int:
         """``max.message.bytes`` of the topic, or the broker's ``message.max.bytes``."""
 
@@ -36,6 +51,7 @@ class FixedLimits:
     batch_bytes: int = 8 << 20
     kept: Retention = KEEP_ALL
     compacted: Compaction | None = None
+    cleaning: CleanerLimits = ANY_CLEANING
 
     def lag_time_max_ms(self) -> int:
         return self.lag_time
@@ -51,3 +67,6 @@ class FixedLimits:
 
     def compaction(self, topic: str) -> Compaction | None:
         return self.compacted
+
+    def cleaner(self) -> CleanerLimits:
+        return self.cleaning

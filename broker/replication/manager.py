@@ -9,6 +9,8 @@ from typing import Any
 import grpc.aio
 
 from broker.log import LogStore, PartitionLog
+from broker.log.cleaner import Worker
+from broker.log.cleaner_process import CleanerProcess
 from broker.log.damage import DamagedBatch
 from broker.peers import Peer
 from broker.replication.api import (
@@ -25,6 +27,7 @@ from broker.replication.api import (
     ReadRoom,
 )
 from broker.replication.commands import ControlCommands
+from broker.replication.compacting import Compacting
 from broker.replication.consume import Consuming
 from broker.replication.deleting import Deleting
 from broker.replication.fetcher_pool import FetcherPool, FetchOptions
@@ -42,6 +45,8 @@ from quorate_proto.v1 import control_pb2, errors_pb2
 log = logging.getLogger(__name__)
 
 TICK_MAX_MS = 1_000
+_LEAST_BACKOFF_MS = 100
+"""Between two looks for logs to compact, whatever is configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +82,7 @@ class ReplicaManager:
         wall_clock_ms: Callable[[], int],
         open_channel: Callable[[Peer], grpc.aio.Channel],
         throttles: Throttles | None = None,
+        start_cleaner: Callable[[], Worker] = CleanerProcess,
     ) -> None:
         """``now_ms``: a monotonic clock; ``wall_clock_ms``: the one that records have their
         timestamps by, since the epoch. ``broker_epoch``: None until registered.
@@ -106,6 +112,7 @@ class ReplicaManager:
         self._consuming = Consuming(self.table)
         self._deleting = Deleting(self.table)
         self._retaining = Retaining(self.table, limits, wall_clock_ms)
+        self.compacting = Compacting(self.table, limits, now_ms, wall_clock_ms, start_cleaner)
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life ------------------------------------------------------------------------------------
@@ -118,6 +125,7 @@ class ReplicaManager:
         self._spawn("high-watermark-checkpoint", self._checkpoint_for_ever())
         self._spawn("producer-expiration", self._expire_producers_for_ever())
         self._spawn("retention", self._retain_for_ever())
+        self._spawn("compaction", self._compact_for_ever())
 
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
         """Start the replicas that the image assigns to this broker, and check strays (C10).
@@ -145,6 +153,7 @@ class ReplicaManager:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.compacting.close()
         for hosted in self.table:
             self.table.run(hosted, hosted.replica.stop())
             hosted.fail_all(errors_pb2.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
@@ -278,6 +287,14 @@ class ReplicaManager:
                 await self._retaining.run()
             except Exception:
                 log.exception("deleting old records failed; the next round tries again")
+
+    async def _compact_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(max(_LEAST_BACKOFF_MS, self._limits.cleaner().backoff_ms) / 1000)
+            try:
+                await self.compacting.run()
+            except Exception:
+                log.exception("compacting failed; the next round tries again")
 
     def _checkpoint(self) -> None:
         changed = self.table.changed_high_watermarks()

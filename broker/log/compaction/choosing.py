@@ -6,7 +6,9 @@ something in it has waited for ``max.compaction.lag.ms``; never what is younger 
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+K = TypeVar("K")
 
 
 class Compaction(NamedTuple):
@@ -24,7 +26,6 @@ class DirtyLog(NamedTuple):
     ``oldest_dirty_ms``: the greatest timestamp of the first dirty batch, -1 if it has none.
     """
 
-    number: int
     clean_bytes: int
     dirty_bytes: int
     oldest_dirty_ms: int
@@ -38,32 +39,30 @@ class DirtyLog(NamedTuple):
 
 def newest_cleanable_ms(now_ms: int, compaction: Compaction) -> int | None:
     """Batches with a greater timestamp must wait; None: none must."""
-    return (
-        now_ms - compaction.min_compaction_lag_ms if compaction.min_compaction_lag_ms > 0 else None
-    )
+    lag_ms = compaction.min_compaction_lag_ms
+    return now_ms - lag_ms if lag_ms > 0 else None
 
 
-def must_be_cleaned(log: DirtyLog, now_ms: int) -> bool:
-    """Whether something in it has waited for as long as it may."""
-    if not log.dirty_bytes or log.oldest_dirty_ms < 0:
-        return False
-    return now_ms - log.oldest_dirty_ms > log.compaction.max_compaction_lag_ms
+def is_overdue(oldest_ms: int, compaction: Compaction, now_ms: int) -> bool:
+    """Whether something of that time has waited for longer than it may; -1: there is nothing."""
+    return oldest_ms >= 0 and now_ms - oldest_ms > compaction.max_compaction_lag_ms
 
 
 def should_be_cleaned(log: DirtyLog, now_ms: int) -> bool:
     """Whether a cleaning is worth its work, or due."""
     if not log.dirty_bytes:
         return False
-    return log.dirty_ratio >= log.compaction.min_cleanable_dirty_ratio or must_be_cleaned(
-        log, now_ms
-    )
+    return log.dirty_ratio >= log.compaction.min_cleanable_dirty_ratio or _is_due(log, now_ms)
 
 
-def next_to_clean(logs: Iterable[DirtyLog], now_ms: int) -> DirtyLog | None:
-    """The one to clean now: what is due first, then the dirtiest."""
-    candidates = [log for log in logs if should_be_cleaned(log, now_ms)]
-    return max(
-        candidates,
-        key=lambda log: (must_be_cleaned(log, now_ms), log.dirty_ratio),
-        default=None,
-    )
+def next_to_clean(logs: Iterable[tuple[K, DirtyLog]], now_ms: int) -> K | None:
+    """Which one to clean now: what is due first, then the dirtiest."""
+    candidates = [(key, log) for key, log in logs if should_be_cleaned(log, now_ms)]
+    if not candidates:
+        return None
+    key, _ = max(candidates, key=lambda one: (_is_due(one[1], now_ms), one[1].dirty_ratio))
+    return key
+
+
+def _is_due(log: DirtyLog, now_ms: int) -> bool:
+    return is_overdue(log.oldest_dirty_ms, log.compaction, now_ms)

@@ -1,73 +1,104 @@
 """Cleaning a log in two walks: what is newest of each key, then the whole log without the rest.
 
 The first walk covers what came since the last cleaning, as far as the map of keys has room; the
-second one everything up to where the first one ended. So each cleaning leaves a log in which, up to
-there, every key is once.
+second one everything up to where the first one ended, in order. So after each cleaning every key is
+once in the log up to there, and one that ended early has not lost a tombstone before the records
+that it deletes.
 """
 
-from collections.abc import Container, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
 
 from broker.log.codecs import UndecodableRecords
-from broker.log.compaction.batch_cleaning import CleanedBatch, Times, clean_batch
+from broker.log.compaction.batch_cleaning import Times, clean_batch
 from broker.log.compaction.key_map import KeyMap
-from broker.log.compaction.replacements import Replacement, replacements
-from broker.log.options import Records
-from broker.log.record_batch import BatchHeader
+from broker.log.compaction.replacements import Replacement, Replacements
+from broker.log.record_batch import BatchHeader, read_header
 from broker.log.records import plain_records, walk
 
 
-class StoredBatch(NamedTuple):
-    """A batch of the log as it is."""
+class CleaningTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cleaning is told before it begins.
 
-    header: BatchHeader
-    data: Records
-
-
-def map_keys(batches: Iterable[StoredBatch], newest: KeyMap, dirty_from: int) -> int:
-    """Put the newest offsets of keys into ``newest``; returns the first offset not looked at.
-
-    ``batches``: successive ones, from ``dirty_from`` on, up to where the log may be cleaned.
-
-    Raises:
-        UndecodableRecords: a producer wrote what nobody can read.
+    ``dirty_from``: the first offset that was never cleaned. ``pinned``: last offsets of batches
+    that their producers may send again. ``key_bytes``: memory for the map of keys.
     """
-    beyond = dirty_from
-    for header, data in batches:
-        if not header.is_control and header.record_count:
-            if not newest.has_room_for(header.record_count):
-                return beyond
-            _map_batch(header, data, newest)
-        beyond = header.last_offset + 1
-    return beyond
+
+    dirty_from: int
+    pinned: frozenset[int]
+    now_ms: int
+    delete_retention_ms: int
+    key_bytes: int
 
 
-def clean_log(
-    batches: Iterable[StoredBatch], newest: KeyMap, times: Times, pinned: Container[int]
-) -> Iterator[Replacement]:
-    """What changes in ``batches``, which are all of the log up to where ``newest`` knows it.
+class LogCleaning:
+    """One cleaning of one log. Batches come back to back, as the log has them, in order."""
 
-    ``pinned``: last offsets of batches that their producers may send again.
+    def __init__(self, task: CleaningTask) -> None:
+        self.mapped_to = task.dirty_from
+        """The first offset of which the first walk knows nothing: the second one ends there."""
+        self._newest = KeyMap(task.key_bytes)
+        self._times = Times(task.now_ms, task.delete_retention_ms)
+        self._pinned = task.pinned
+        self._replacements = Replacements()
 
-    Raises:
-        UndecodableRecords: a producer wrote what nobody can read.
-    """
-    return replacements(_cleaned(batches, newest, times, pinned))
+    def map(self, batches: bytes) -> bool:
+        """The first walk, from ``dirty_from`` on. False: there is no room for more keys.
+
+        Raises:
+            UndecodableRecords: a producer wrote what nobody can read.
+        """
+        for header, data in _batches(batches):
+            if not header.is_control and header.record_count:
+                if not self._newest.has_room_for(header.record_count):
+                    return False
+                with _naming(header):
+                    self._map(header, data)
+            self.mapped_to = header.last_offset + 1
+        return True
+
+    def clean(self, batches: bytes) -> list[Replacement]:
+        """The second walk, from the start of the log to ``mapped_to``; returns what changes.
+
+        Raises:
+            UndecodableRecords: a producer wrote what nobody can read.
+        """
+        found: list[Replacement] = []
+        for header, data in _batches(batches):
+            is_pinned = header.producer_id >= 0 and header.last_offset in self._pinned
+            with _naming(header):
+                result = clean_batch(header, data, self._newest, self._times, is_pinned=is_pinned)
+            found += self._replacements.add(header, result)
+        return found
+
+    def finish(self) -> list[Replacement]:
+        """What changes at the end of the second walk."""
+        return self._replacements.end()
+
+    def _map(self, header: BatchHeader, data: memoryview) -> None:
+        records, last_delta = plain_records(header, data), header.last_offset_delta
+        base_offset, put = header.base_offset, self._newest.put
+        for _, _, _, _, offset_delta, key_at, key_length, _ in walk(records, header.record_count):
+            if not 0 <= offset_delta <= last_delta:
+                raise UndecodableRecords(f"a record says it lies {offset_delta} behind the first")
+            if key_length >= 0:
+                put(records[key_at : key_at + key_length], base_offset + offset_delta)
 
 
-def _cleaned(
-    batches: Iterable[StoredBatch], newest: KeyMap, times: Times, pinned: Container[int]
-) -> Iterator[tuple[BatchHeader, CleanedBatch]]:
-    for header, data in batches:
-        is_pinned = header.producer_id >= 0 and header.last_offset in pinned
-        yield header, clean_batch(header, data, newest, times, is_pinned=is_pinned)
+def _batches(batches: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
+    view, at = memoryview(batches), 0
+    while at < len(view):
+        header = read_header(view[at:])
+        yield header, view[at : at + header.size]
+        at += header.size
 
 
-def _map_batch(header: BatchHeader, data: Records, newest: KeyMap) -> None:
-    records = plain_records(header, data)
-    base_offset, last_delta, put = header.base_offset, header.last_offset_delta, newest.put
-    for _, _, _, _, offset_delta, key_at, key_length, _ in walk(records, header.record_count):
-        if not 0 <= offset_delta <= last_delta:
-            raise UndecodableRecords(f"a record says it lies {offset_delta} behind the first one")
-        if key_length >= 0:
-            put(records[key_at : key_at + key_length], base_offset + offset_delta)
+@contextmanager
+def _naming(header: BatchHeader) -> Iterator[None]:
+    """Say of which batch an error tells."""
+    try:
+        yield
+    except UndecodableRecords as error:
+        raise UndecodableRecords(f"batch at offset {header.base_offset}: {error}") from error

@@ -6,7 +6,6 @@ batches do not take them in, as their ends would move, which their producers' se
 by, and a follower whose log ends in between could not go on.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from broker.log.compaction.batch_cleaning import CleanedBatch, Outcome
@@ -29,19 +28,23 @@ class Replacement(NamedTuple):
     new: list[bytes]
 
 
-def replacements(
-    cleaned: Iterable[tuple[BatchHeader, CleanedBatch]],
-) -> Iterator[Replacement]:
+class Replacements:
     """What changes, in the order of the log; what is kept is in none of them."""
-    run = _Run()
-    for header, result in cleaned:
+
+    def __init__(self) -> None:
+        self._run = _Run()
+
+    def add(self, header: BatchHeader, result: CleanedBatch) -> list[Replacement]:
+        """Take note of the next batch; returns what is complete by it."""
         if result.outcome is Outcome.KEPT:
-            yield from run.end()
-            continue
-        run.add(header, result)
-        if run.is_full:
-            yield from run.end()
-    yield from run.end()
+            return self.end()
+        self._run.add(header, result)
+        return self.end() if self._run.is_full else []
+
+    def end(self) -> list[Replacement]:
+        """What is not complete yet: no batch follows that it could go on with."""
+        run, self._run = self._run, _Run()
+        return run.result()
 
 
 class _Run:
@@ -69,12 +72,10 @@ class _Run:
             self._dead.append(header)
         self._old.append((header.base_offset, header.size))
 
-    def end(self) -> Iterator[Replacement]:
-        """What was gathered; nothing if all of it is empty spans that were there before."""
+    def result(self) -> list[Replacement]:
+        """Nothing if all of it is empty spans that were there before."""
         self._bury()
-        if self._changes:
-            yield Replacement(self._old, self._new)
-        self._old, self._new, self._new_bytes, self._changes = [], [], 0, False
+        return [Replacement(self._old, self._new)] if self._changes else []
 
     def _bury(self) -> None:
         """One empty batch for all that died since the last one that did not."""

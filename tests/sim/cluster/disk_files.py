@@ -122,6 +122,7 @@ class SimulatedTable:
         self._segments: dict[int, bool] = {}
         self._last_segment_id = 0
         self._high_watermarks: dict[int, int] = {}
+        self._cleaned_offsets: dict[int, int] = {}
         self._run: Run | None = None
         self._loss = False
 
@@ -192,6 +193,12 @@ class SimulatedTable:
 
     def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
         self._high_watermarks = dict(offsets)
+
+    def cleaned_offsets(self) -> dict[int, int]:
+        return dict(self._cleaned_offsets)
+
+    def write_cleaned_offsets(self, offsets: Mapping[int, int]) -> None:
+        self._cleaned_offsets = dict(offsets)
 
     def record_run(self, run: Run) -> None:
         self._run = run

@@ -4,13 +4,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.compaction.batch_cleaning import Times
-from broker.log.compaction.key_map import BYTES_PER_KEY, KeyMap
-from broker.log.compaction.log_cleaning import StoredBatch, clean_log, map_keys
+from broker.log.compaction.key_map import BYTES_PER_KEY
+from broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
 from broker.log.compaction.replacements import Replacement
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.producers import PartitionProducers
-from broker.log.record_batch import Batch, patched, read_header
+from broker.log.record_batch import Batch, BatchHeader, patched, read_header
 from metadata_log.types import LeaderEpoch
 from tests.support.read_records import read_records
 from tests.support.record_batches import CODECS, Record, encode_batch
@@ -59,14 +58,18 @@ class Log:
         self.records += records
         self.end += len(records)
 
-    def stored(self, start: int, end: int) -> list[StoredBatch]:
-        found = [StoredBatch(read_header(data), data) for data in self.batches]
-        return [one for one in found if start <= one.header.base_offset < end]
+    def headers(self) -> list[BatchHeader]:
+        return [read_header(data) for data in self.batches]
+
+    def stored(self, start: int, end: int) -> bytes:
+        """The batches that begin in [start, end)."""
+        pairs = zip(self.headers(), self.batches, strict=True)
+        return b"".join(data for header, data in pairs if start <= header.base_offset < end)
 
     def producers(self) -> PartitionProducers:
         """What a broker that reads this log knows of producers."""
         known = PartitionProducers("test")
-        for header, _ in self.stored(0, self.end):
+        for header in self.headers():
             known.record(header, header.base_offset)
         return known
 
@@ -76,16 +79,24 @@ class Log:
 
     def epochs(self) -> list[tuple[int, int]]:
         history = LeaderEpochHistory()
-        for header, _ in self.stored(0, self.end):
+        for header in self.headers():
             history.assign(LeaderEpoch(header.leader_epoch), header.base_offset)
         return history.entries
 
     def clean(self, now_ms: int, keys: int) -> int:
         """Clean as far as the map goes; returns how many replacements that took."""
-        newest = KeyMap(keys * BYTES_PER_KEY)
-        end = map_keys(self.stored(self.clean_to, self.end), newest, self.clean_to)
-        pinned = self.producers().remembered_offsets()
-        changes = list(clean_log(self.stored(0, end), newest, Times(now_ms, RETENTION_MS), pinned))
+        cleaning = LogCleaning(
+            CleaningTask(
+                dirty_from=self.clean_to,
+                pinned=self.producers().remembered_offsets(),
+                now_ms=now_ms,
+                delete_retention_ms=RETENTION_MS,
+                key_bytes=keys * BYTES_PER_KEY,
+            )
+        )
+        cleaning.map(self.stored(self.clean_to, self.end))
+        end = cleaning.mapped_to
+        changes = cleaning.clean(self.stored(0, end)) + cleaning.finish()
         for change in changes:
             self._replace(change)
         for offset in range(self.clean_to, end):
@@ -102,7 +113,7 @@ class Log:
     def check(self, now_ms: int) -> None:
         """Spans without a gap; below where it is clean, every key once, the newest."""
         at = 0
-        for header, _ in self.stored(0, self.end):
+        for header in self.headers():
             assert header.base_offset == at
             at = header.last_offset + 1
         assert at == self.end
@@ -168,13 +179,12 @@ def test_runs_of_dead_batches_become_one_per_epoch() -> None:
         log.append([(b"k", False)], "none", -1, epoch_begins)
     log.clean(10**13, 1000)
     spans = [
-        (header.base_offset, header.last_offset, header.record_count)
-        for header, _ in log.stored(0, log.end)
+        (header.base_offset, header.last_offset, header.record_count) for header in log.headers()
     ]
     assert spans == [(0, 4, 0), (5, 9, 0), (10, 10, 1)]
     log.append([(b"k", False)], "none", -1, False)
     log.clean(10**13, 1000)
-    assert [header.last_offset for header, _ in log.stored(0, log.end)] == [4, 10, 11]
+    assert [header.last_offset for header in log.headers()] == [4, 10, 11]
 
 
 def test_a_retry_is_found_after_its_batch_was_cleaned_away() -> None:

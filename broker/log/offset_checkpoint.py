@@ -1,30 +1,37 @@
-"""The checkpoint of high watermarks: written whole, in the background, the newest one wins.
+"""A checkpoint of one offset per log: written whole, in the background, the newest one wins.
 
-An old one is harmless: a restarted replica learns the high watermark from its leader (C12).
+For what an old value does no harm to. High watermarks: a restarted replica learns them from its
+leader (C12). How far logs are clean: what was cleaned since is looked at once more.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
-from broker.log.table import StoreTable
+Write = Callable[[Mapping[int, int]], None]
+"""Replaces the checkpoint on disk."""
 
 
-class HighWatermarkCheckpoint:
-    """High watermarks by local partition number, and their way to the table."""
+class OffsetCheckpoint:
+    """Offsets by local partition number, and their way to the table."""
 
     def __init__(
-        self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
+        self,
+        offsets: dict[int, int],
+        write: Write,
+        executor: Executor,
+        on_fault: Callable[[Exception], None],
     ) -> None:
-        self._table = table
+        """``offsets``: as they were last written."""
+        self._offsets = offsets
+        self._write_offsets = write
         self._executor = executor
         self._on_fault = on_fault
-        self._offsets = table.high_watermarks()
         self._writing: asyncio.Future[None] | None = None
         self._is_stale = False
 
     def get(self, number: int) -> int:
-        """The high watermark as last checkpointed, 0 if never."""
+        """As last checkpointed, 0 if never."""
         return self._offsets.get(number, 0)
 
     def forget(self, number: int) -> None:
@@ -45,12 +52,12 @@ class HighWatermarkCheckpoint:
 
     def write_now(self) -> None:
         """Write a checkpoint at once, on the calling thread: the last thing before a close."""
-        self._table.write_high_watermarks(self._offsets)
+        self._write_offsets(self._offsets)
 
     def _write(self) -> None:
         self._is_stale = False
         self._writing = asyncio.get_running_loop().run_in_executor(
-            self._executor, self._table.write_high_watermarks, dict(self._offsets)
+            self._executor, self._write_offsets, dict(self._offsets)
         )
         self._writing.add_done_callback(self._written)
 

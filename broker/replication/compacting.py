@@ -1,0 +1,190 @@
+"""Compaction: every replica is cleaned on its own, the dirtiest first, one at a time.
+
+Replicas need not be cleaned at the same time or equally far: what a consumer finds of each key is
+the same, and a follower takes from its leader what that has left. Nothing of it runs on the event
+loop but the choice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from broker.errors import KafkaError
+from broker.log.cleanable import Cleanable
+from broker.log.cleaner import Cleaned, Interrupted, LogCleaner, Uncleanable, Worker
+from broker.log.compaction.choosing import (
+    Compaction,
+    DirtyLog,
+    is_overdue,
+    newest_cleanable_ms,
+    next_to_clean,
+    should_be_cleaned,
+)
+from broker.log.compaction.log_cleaning import CleaningTask
+from broker.log.damage import DamagedBatch
+from broker.replication.hosted import HostedPartition
+from broker.replication.limits import Limits
+from broker.replication.pace import Pace
+from broker.replication.partition_table import PartitionTable
+from metadata_log.types import TopicIdPartition
+
+log = logging.getLogger(__name__)
+
+_LEAST_PAUSE_S: Final = 0.001
+
+
+class CompactionFigures(msgspec.Struct):
+    """What metrics tell of it. Times in ms of the monotonic clock."""
+
+    max_dirty_ratio: float = 0.0
+    uncleanable: dict[TopicIdPartition, str] = {}
+    """Partitions that no cleaning gets through, and why."""
+    finished_at_ms: int = 0
+    read_bytes: int = 0
+    replaced_bytes: int = 0
+    written_bytes: int = 0
+
+
+class _Candidate(NamedTuple):
+    hosted: HostedPartition
+    compaction: Compaction
+    cleanable: Cleanable
+    figures: DirtyLog
+
+
+class Compacting:
+    """Cleans the compacted logs that this broker holds."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        wall_clock_ms: Callable[[], int],
+        start_worker: Callable[[], Worker],
+    ) -> None:
+        """``now_ms``: a monotonic clock; ``wall_clock_ms``: that of record timestamps."""
+        self.figures = CompactionFigures(finished_at_ms=now_ms())
+        self._table = table
+        self._limits = limits
+        self._now_ms = now_ms
+        self._wall_clock_ms = wall_clock_ms
+        self._start_worker = start_worker
+        self._cleaner: LogCleaner | None = None
+        self._pace = Pace()
+        self._passed_over: set[TopicIdPartition] = set()
+
+    async def run(self) -> None:
+        """Clean until nothing is left that should be."""
+        if not self._limits.cleaner().is_enabled:
+            return
+        self._passed_over.clear()
+        cleaned_any = False
+        while (chosen := await self._next()) is not None:
+            cleaned_any = True
+            await self._clean(chosen)
+        if cleaned_any and self._cleaner is not None:
+            await self._cleaner.rest()
+        self.figures.finished_at_ms = self._now_ms()
+
+    async def close(self) -> None:
+        if self._cleaner is not None:
+            await self._cleaner.close()
+
+    async def _next(self) -> _Candidate | None:
+        """The log to clean now.
+
+        If what is to be cleaned lies in the segment that is written, that one is sealed: because it
+        has waited for too long, or was written by the last cleaning. The next round finds it.
+        """
+        now_ms = self._wall_clock_ms()
+        candidates: dict[TopicIdPartition, _Candidate] = {}
+        must_seal = False
+        max_dirty_ratio = 0.0
+        for hosted in tuple(self._table):
+            await self._pace.step()
+            compaction = self._limits.compaction(hosted.tp.topic)
+            if compaction is None:
+                continue
+            found = self._look_at(hosted, compaction, now_ms)
+            max_dirty_ratio = max(max_dirty_ratio, found.figures.dirty_ratio)
+            if hosted.tip in self.figures.uncleanable or hosted.tip in self._passed_over:
+                continue
+            must_seal |= is_overdue(found.cleanable.oldest_unsealed_ms, compaction, now_ms)
+            if found.cleanable.is_clean_sealed:
+                candidates[hosted.tip] = found
+            else:
+                must_seal |= should_be_cleaned(found.figures, now_ms)
+        self.figures.max_dirty_ratio = max_dirty_ratio
+        chosen = next_to_clean(((tip, one.figures) for tip, one in candidates.items()), now_ms)
+        if chosen is None and must_seal:
+            await self._seal()
+        return None if chosen is None else candidates[chosen]
+
+    def _look_at(self, hosted: HostedPartition, compaction: Compaction, now_ms: int) -> _Candidate:
+        found = hosted.log.cleanable(
+            hosted.replica.high_watermark, newest_cleanable_ms(now_ms, compaction)
+        )
+        figures = DirtyLog(found.clean_bytes, found.dirty_bytes, found.oldest_dirty_ms, compaction)
+        return _Candidate(hosted, compaction, found, figures)
+
+    async def _seal(self) -> None:
+        try:
+            await self._table.store.roll()
+        except KafkaError as error:
+            log.warning("what is to be compacted cannot be sealed: %s", error)
+
+    async def _clean(self, chosen: _Candidate) -> None:
+        hosted = chosen.hosted
+        partition_log = hosted.log
+        task = CleaningTask(
+            dirty_from=chosen.cleanable.dirty_from,
+            pinned=partition_log.producers.remembered_offsets(),
+            now_ms=self._wall_clock_ms(),
+            delete_retention_ms=chosen.compaction.delete_retention_ms,
+            key_bytes=self._limits.cleaner().dedupe_buffer_bytes,
+        )
+        started_ms = self._now_ms()
+        try:
+            cleaned = await self._own_cleaner().clean(
+                partition_log, chosen.cleanable.end, task, self._pause
+            )
+        except Uncleanable as error:
+            log.error("%s cannot be compacted: %s", hosted.tp, error)
+            self.figures.uncleanable[hosted.tip] = str(error)
+        except (Interrupted, KafkaError, OSError) as error:
+            log.warning("%s was not compacted to the end: %s", hosted.tp, error)
+            self._passed_over.add(hosted.tip)
+            if isinstance(error, DamagedBatch):
+                self._table.store.on_damaged(partition_log, error)
+        else:
+            self._table.store.note_cleaned(partition_log, cleaned.cleaned_to)
+            self._count(hosted, cleaned, self._now_ms() - started_ms)
+
+    def _count(self, hosted: HostedPartition, cleaned: Cleaned, took_ms: int) -> None:
+        figures = self.figures
+        figures.read_bytes += cleaned.read_bytes
+        figures.replaced_bytes += cleaned.replaced_bytes
+        figures.written_bytes += cleaned.written_bytes
+        log.info(
+            "%s compacted up to offset %d in %d ms: %d bytes in the place of %d",
+            hosted.tp,
+            cleaned.cleaned_to,
+            took_ms,
+            cleaned.written_bytes,
+            cleaned.replaced_bytes,
+        )
+
+    async def _pause(self, size: int) -> None:
+        """``log.cleaner.io.max.bytes.per.second``."""
+        pause_s = size / self._limits.cleaner().io_max_bytes_per_second
+        if pause_s > _LEAST_PAUSE_S:
+            await asyncio.sleep(pause_s)
+
+    def _own_cleaner(self) -> LogCleaner:
+        if self._cleaner is None:
+            self._cleaner = LogCleaner(self._table.store, self._start_worker)
+        return self._cleaner
