@@ -1,8 +1,9 @@
 """Power losses, replayed: what was acknowledged survives, and the log always opens.
 
-A real store is recorded under load: rolls, truncations, new starts, deletions, kills. Its writes
-are replayed on a disk that loses its power at some point, with what was not synced by then lost,
-kept or torn page by page (``tests.support.power_loss``).
+A real store is recorded under load: rolls, truncations, new starts, deletions, kills, batches that
+are copied out of old segments or written in place of others. Its writes are replayed on a disk that
+loses its power at some point, with what was not synced by then lost, kept or torn page by page
+(``tests.support.power_loss``).
 """
 
 from pathlib import Path
@@ -44,6 +45,11 @@ def test_acknowledged_batches_survive_a_power_loss(
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_power_loss_brings_faults_to_light(tmp_path: Path, mutant: str) -> None:
-    recording = Recording.begun(tmp_path)
-    record(recording, "sync", seed=6, steps=15, mutant=mutant)
-    assert failures(recording, "sync", seed=6, points=40)
+    """In one of a few runs: what a load comes to depends on how its threads take turns."""
+    flush = MUTANTS[mutant].flush
+    for seed in range(6, 12):
+        recording = Recording.begun(tmp_path / str(seed))
+        record(recording, flush, seed=seed, steps=40, mutant=mutant)
+        if failures(recording, flush, seed=seed, points=40, mutant=mutant):
+            return
+    raise AssertionError("no power loss brought it to light")

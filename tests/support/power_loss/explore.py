@@ -1,8 +1,9 @@
 """Loses the power at many points of a recorded run, and checks what is left of the store.
 
 Run with ``python -m`` in a process of its own, which a damaged file may end; arguments: the folder
-of the recording, one for images, ``log.flush``, seed, and either how many points or ``at`` and one
-of them. One line of JSON goes out before a point is tried, and one after it if it failed.
+of the recording, one for images, ``log.flush``, seed, the name of a mutant or nothing, and either
+how many points or ``at`` and one of them. A line of JSON goes out before a point is tried, and one
+after it if it failed.
 """
 
 import copy
@@ -20,6 +21,7 @@ import msgspec
 from broker.log.options import Flush
 from tests.support.power_loss.disk import RecordedDisk
 from tests.support.power_loss.events import Event, Kind, Recording
+from tests.support.power_loss.mutants import opening
 from tests.support.power_loss.promises import Promises, Said
 from tests.support.power_loss.verification import check
 
@@ -31,9 +33,9 @@ _OPENING: Final = 60
 class Replay:
     """A recorded run up to some event."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, flush: Flush) -> None:
         self.disk = RecordedDisk()
-        self.promises = Promises()
+        self.promises = Promises(flush)
         self._kills = dict(recording.kills())
 
     def step(self, number: int, event: Event) -> None:
@@ -45,9 +47,9 @@ class Replay:
             self.disk.replay(event)
 
 
-def replays(recording: Recording, points: set[int]) -> Iterator[tuple[int, Replay]]:
+def replays(recording: Recording, flush: Flush, points: set[int]) -> Iterator[tuple[int, Replay]]:
     """The run before each of ``points``, numbers of events."""
-    replay = Replay(recording)
+    replay = Replay(recording, flush)
     for number, event in enumerate(recording.read()):
         if number in points:
             yield number, replay
@@ -66,7 +68,7 @@ def chosen_points(recording: Recording, chance: random.Random, wanted: int) -> s
 
 def explore(recording: Recording, images: Path, flush: Flush, seed: int, points: set[int]) -> None:
     image = images / "image"
-    for tried, (point, replay) in enumerate(replays(recording, points)):
+    for tried, (point, replay) in enumerate(replays(recording, flush, points)):
         print(json.dumps({"point": point}), flush=True)  # noqa: T201
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
@@ -80,14 +82,15 @@ def explore(recording: Recording, images: Path, flush: Flush, seed: int, points:
 
 
 def main() -> None:
-    folder, images, mode, seed, *wanted = sys.argv[1:]
+    folder, images, mode, seed, mutant, *wanted = sys.argv[1:]
     recording = Recording.at(Path(folder))
     flush: Flush = "sync" if mode == "sync" else "os"
     if wanted[0] == "at":
         points = {int(wanted[1])}
     else:
         points = chosen_points(recording, random.Random(int(seed)), int(wanted[0]))
-    explore(recording, Path(images), flush, int(seed), points)
+    with opening(mutant):
+        explore(recording, Path(images), flush, int(seed), points)
 
 
 if __name__ == "__main__":

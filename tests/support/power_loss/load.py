@@ -10,7 +10,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from itertools import takewhile
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,10 +18,20 @@ import msgspec
 
 from broker.log import LogOptions, LogStore, PartitionLog
 from broker.log.options import Flush
-from broker.log.record_batch import read_header
+from broker.log.record_batch import Batch, read_header
+from broker.log.rewriting import Rewrite
 from metadata_log.types import LeaderEpoch, TopicIdPartition
-from tests.support.power_loss.mutants import MUTANTS
-from tests.support.power_loss.promises import Said, payload, topic_id
+from tests.support.power_loss.mutants import writing
+from tests.support.power_loss.promises import (
+    MERGED,
+    PRODUCING,
+    WRITTEN,
+    Said,
+    merged,
+    payload,
+    topic_id,
+    version,
+)
 
 SLOTS = 6
 TOPIC = "power"
@@ -44,15 +54,17 @@ def key_of(log: PartitionLog) -> str:
     return bytes(log.tip.topic_id).decode()
 
 
-def held(log: PartitionLog) -> list[tuple[int, int, int, bytes]]:
-    """(base offset, last offset, leader epoch, bytes) of every batch of a log."""
+def held(log: PartitionLog) -> list[tuple[int, int, int, int]]:
+    """(base offset, last offset, leader epoch, version) of every batch of a log."""
+    key = key_of(log)
     found = []
     at = log.log_start_offset
     while at < log.log_end_offset:
         read = log.read(at, 1, log.log_end_offset)
         data = b"".join(read.chunks)
         header = read_header(memoryview(data))
-        found.append((header.base_offset, header.last_offset, header.leader_epoch, data))
+        batch = (header.base_offset, header.last_offset, header.leader_epoch)
+        found.append((*batch, version(key, *batch, data)))
         at = read.next_offset
     return found
 
@@ -81,8 +93,7 @@ class Load:
     async def run(self, directory: Path, flush: Flush, steps: int) -> None:
         self.store = await LogStore.open(directory, options(flush), self.flushed, self.failed)
         for log in self.store.logs.values():
-            batches = [one[:3] for one in held(log)]
-            self._write(Said("found", key_of(log), log.log_start_offset, batches))
+            self._write(Said("found", key_of(log), log.log_start_offset, held(log)))
         self._write(Said("opened"))
         self.store.loss_handled()
         await self.store.housekeeping.idle()
@@ -124,11 +135,20 @@ class _Slot:
         return self._store.create(tip, TOPIC)
 
     async def run(self, steps: int) -> None:
-        kinds = [self._append, self._flush, self._cut, self._start, self._empty, self._recreate]
         # Slots differ: some only grow, some are cut and started anew all the time.
-        weights = [70, 8, 4 * (self._slot % 3), 12, self._slot % 2, self._slot % 2]
+        odd = self._slot % PRODUCING
+        kinds = {
+            self._append: 70,
+            self._flush: 8,
+            self._cut: 4 * (self._slot % 3),
+            self._start: 12,
+            self._empty: odd,
+            self._recreate: odd,
+            self._merge: 20 * (not odd),
+            self._store.roll: 2,
+        }
         for _ in range(steps):
-            (kind,) = self._chance.choices(kinds, weights)
+            (kind,) = self._chance.choices(list(kinds), list(kinds.values()))
             await kind()
             await asyncio.sleep(0)
         await self._flush()
@@ -142,14 +162,20 @@ class _Slot:
             base_offset = log.log_end_offset
             data = payload(key_of(log), base_offset, self._epoch)
             last_offset = base_offset + read_header(memoryview(data)).last_offset_delta
-            batches = [(base_offset, last_offset, self._epoch)]
+            batches = [(base_offset, last_offset, self._epoch, WRITTEN)]
             self._load._write(Said("append", key_of(log), batches=batches))
             log.append_as_leader(data, LeaderEpoch(self._epoch))
 
     async def _flush(self) -> None:
-        await self._load.until_flushed(self._log)
+        log = self._log
+        await self._load.until_flushed(log)
         ends = {log.tip: log.flushed_offset for log in self._store.logs.values()}
         self._store.checkpoint_high_watermarks(ends)
+        placed = log.placed(log.log_start_offset, log.flushed_offset)
+        sealed = sum(1 for _ in takewhile(lambda each: each.segment.is_sealed, placed))
+        end = placed[sealed].base_offset if sealed < len(placed) else log.flushed_offset
+        await self._store.housekeeping.idle()
+        self._load.say("sealed", log, end)
 
     async def _cut(self) -> None:
         log, length = self._log, self._log.log_end_offset - self._log.log_start_offset
@@ -178,6 +204,24 @@ class _Slot:
         await log.truncate_fully_and_start_at(offset)
         self._load.say("emptied", log, offset)
 
+    async def _merge(self) -> None:
+        """Write one batch in place of some of one epoch, as compaction does, in sealed segments."""
+        log = self._log
+        old = log.placed(log.log_start_offset, log.flushed_offset)
+        first = self._chance.randrange(len(old) + 1)
+        old = old[first : first + self._chance.randrange(1, 6)]
+        bases = {placed.base_offset for placed in old}
+        held_there = [one for one in held(log) if one[0] in bases]
+        epochs = {epoch for _, _, epoch, _ in held_there}
+        if len(epochs) != 1 or not all(placed.segment.is_sealed for placed in old):
+            return
+        batch = (held_there[0][0], held_there[-1][1], epochs.pop())
+        self._load._write(Said("merging", key_of(log), batches=[(*batch, MERGED)]))
+        data = memoryview(merged(key_of(log), *batch))
+        (done,) = await self._store.rewrite([Rewrite(log, old, [Batch(read_header(data), data)])])
+        if done:
+            self._load._write(Said("merged", key_of(log), batches=[(*batch, MERGED)]))
+
     async def _recreate(self) -> None:
         self._load.say("deleting", self._log)
         await self._store.delete(self._log.tip)
@@ -189,8 +233,7 @@ def main() -> None:
     directory, marks, flush, seed, steps, boot, mutant = sys.argv[1:]
     mode: Flush = "sync" if flush == "sync" else "os"
     descriptor = os.open(marks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    fault = MUTANTS[mutant]() if mutant else nullcontext()
-    with patch("broker.log.store.current_boot_id", lambda: boot), fault:
+    with patch("broker.log.store.current_boot_id", lambda: boot), writing(mutant):
         asyncio.run(Load(descriptor, int(seed)).run(Path(directory), mode, int(steps)))
 
 

@@ -1,12 +1,26 @@
-"""Faults that a power loss must bring to light; each is built into the recorded process."""
+"""Faults that a power loss must bring to light, built into the process that writes or opens."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import lmdb
+
+from broker.log.options import Flush
+from broker.log.recovered_log import RecoveredLog
+from broker.log.rewriting import Rewriting
+
+_Fault = Callable[[], AbstractContextManager[object]]
+
+
+class Mutant(NamedTuple):
+    """What is wrong while the store is used, and while it is opened after the power loss."""
+
+    flush: Flush
+    writing: _Fault
+    opening: _Fault = nullcontext
 
 
 def _opened_with(**settings: bool) -> AbstractContextManager[object]:
@@ -19,8 +33,31 @@ def _opened_with(**settings: bool) -> AbstractContextManager[object]:
     return patch("lmdb.open", opened)
 
 
-MUTANTS: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
-    "metasync=False": partial(_opened_with, metasync=False),
-    "sync=False": partial(_opened_with, sync=False),
-    "no folder sync": partial(patch, "broker.log.segment.sync_folder", lambda _: None),
+def _let_go_at_once(rewriting: Rewriting) -> None:
+    while rewriting._kept:
+        rewriting._release(rewriting._kept.popleft()[1])
+
+
+MUTANTS: Final = {
+    "metasync=False": Mutant("sync", partial(_opened_with, metasync=False)),
+    "sync=False": Mutant("sync", partial(_opened_with, sync=False)),
+    "no folder sync": Mutant(
+        "sync", partial(patch, "broker.log.segment.sync_folder", lambda _: None)
+    ),
+    "copies replace before they are synced": Mutant(
+        "os", partial(patch.object, Rewriting, "let_go", _let_go_at_once)
+    ),
+    "truncations of sealed segments forgotten": Mutant(
+        "sync", nullcontext, partial(patch.object, RecoveredLog, "_exists", lambda *_: True)
+    ),
 }
+
+
+def writing(name: str) -> AbstractContextManager[object]:
+    """The fault of that mutant; none without a name."""
+    return MUTANTS[name].writing() if name else nullcontext()
+
+
+def opening(name: str) -> AbstractContextManager[object]:
+    """As ``writing``."""
+    return MUTANTS[name].opening() if name else nullcontext()

@@ -67,13 +67,15 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def failures(recording: Recording, flush: Flush, *, seed: int, points: int) -> list[Failure]:
+def failures(
+    recording: Recording, flush: Flush, *, seed: int, points: int, mutant: str = ""
+) -> list[Failure]:
     """Lose the power at so many points of the run."""
     with _room_for_images() as images:
         found = subprocess.run(
             [
                 *[sys.executable, "-m", "tests.support.power_loss.explore"],
-                *[str(recording.root.parent), str(images), flush, str(seed), str(points)],
+                *[str(recording.root.parent), str(images), flush, str(seed), mutant, str(points)],
             ],
             cwd=_PROJECT,
             capture_output=True,

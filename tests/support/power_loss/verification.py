@@ -9,7 +9,16 @@ from broker.log.examination import examine
 from broker.log.options import Flush
 from metadata_log.types import LeaderEpoch
 from tests.support.power_loss.load import held, key_of, options
-from tests.support.power_loss.promises import PRODUCING, Promise, Promises, payload, slot_of, stored
+from tests.support.power_loss.promises import (
+    NEITHER,
+    PRODUCING,
+    WRITTEN,
+    Promise,
+    Promises,
+    Said,
+    payload,
+    slot_of,
+)
 
 _BOOT = "the boot after the power loss"
 _LATER_EPOCH = 1 << 30
@@ -74,17 +83,19 @@ def _compare(store: LogStore, flush: Flush, promises: Promises) -> None:
 
 
 def _compare_log(log: PartitionLog, promise: Promise, *, may_lack: bool) -> None:
-    key, start, end = key_of(log), log.log_start_offset, log.log_end_offset
+    start, end = log.log_start_offset, log.log_end_offset
     assert start in promise.starts, f"{log} may begin at {promise.starts}"
-    assert may_lack or end >= promise.durable_end, f"{log} was durable to {promise.durable_end}"
+    least = promise.sealed_end if may_lack else promise.durable_end
+    assert end >= least, f"{log} was durable to {least}"
     at = start
     epochs: dict[int, int] = {}
-    for base_offset, last_offset, epoch, data in held(log):
+    for base_offset, last_offset, epoch, version in held(log):
         assert base_offset == at or base_offset < at == start, f"{log}: a gap at {at}"
         allowed = promise.may_hold.get(base_offset, set())
         what = f"{log}: {base_offset} to {last_offset} of epoch {epoch}"
-        assert (last_offset, epoch) in allowed, f"{what}, only {allowed} may be there"
-        assert data == stored(key, base_offset, epoch), f"{what}: other bytes than were written"
+        assert version != NEITHER, f"{what}: other bytes than were written"
+        found = (last_offset, epoch, version)
+        assert found in allowed, f"{what}, version {version}; only {allowed} may be there"
         epochs.setdefault(epoch, max(base_offset, start))
         at = last_offset + 1
     assert at == end, f"{log}: its batches end at {at}"
@@ -107,7 +118,8 @@ def _go_on(log: PartitionLog, promises: Promises) -> None:
     appended = log.append_as_leader(
         payload(key, base_offset, _LATER_EPOCH), LeaderEpoch(_LATER_EPOCH)
     )
+    batch = (base_offset, appended.last_offset, _LATER_EPOCH, WRITTEN)
     promise = promises.logs[key]
-    promise.may_hold.setdefault(base_offset, set()).add((appended.last_offset, _LATER_EPOCH))
+    promise.note(Said("append", key, batches=[batch]))
     promise.must_exist = True
     promise.starts = {log.log_start_offset}
