@@ -101,6 +101,11 @@ def read_header(buffer: Records) -> BatchHeader:
     return BatchHeader(*_HEADER.unpack_from(buffer))
 
 
+def read_crc(buffer: Records) -> int:
+    """The checksum in the header at the start of ``buffer``."""
+    return int(_CRC.unpack_from(buffer, _CRC_AT)[0])
+
+
 def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
     """The batches in ``records``, each verified: length, magic and CRC.
 

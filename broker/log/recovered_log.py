@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from broker.log.batch_index import BatchIndex
+from broker.log.batch_places import Run
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.producers import PartitionProducers
 from broker.log.segment import Segment
-from broker.log.segment_contents import Run, SegmentContents, StoredEpoch
+from broker.log.segment_contents import SegmentContents, StoredEpoch
 from broker.log.table import Void
 from broker.log.work import PartitionRow
 from metadata_log.types import TopicPartition
@@ -77,7 +78,7 @@ class RecoveredLog:
 
     def _exists(self, segment_id: int, offset: int) -> bool:
         """Whether what that segment holds from ``offset`` on was not voided by a truncation."""
-        return all(
+        return not self._voids or all(
             segment_id > void.through_segment_id or offset < void.offset for void in self._voids
         )
 
@@ -94,12 +95,13 @@ class RecoveredLog:
                 continue
             base_offset = contents.base_offsets[first]
             continues = base_offset == end_offset or (not kept and base_offset < start)
-            is_whole = contents.is_contiguous(first, piece.end)
-            last_base = contents.base_offsets[piece.end - 1]
-            if not (continues and is_whole and self._exists(piece.segment.id, last_base)):
+            last = piece.end - 1
+            is_whole = first == last or contents.is_contiguous(first, piece.end)
+            exists = self._exists(piece.segment.id, contents.base_offsets[last])
+            if not (continues and is_whole and exists):
                 return []
-            kept.append(piece._replace(first=first))
-            end_offset = contents.last_offset(piece.end - 1) + 1
+            kept.append(piece if first == piece.first else piece._replace(first=first))
+            end_offset = contents.last_offset(last) + 1
         return kept
 
     def _merged(self) -> Iterator[_Piece]:
@@ -126,15 +128,12 @@ class RecoveredLog:
 
     def _take(self, piece: _Piece) -> None:
         segment, contents, first, end, is_recent = piece
-        self.index.extend(
-            contents.base_offsets[first:end],
-            contents.sizes[first:end],
-            contents.max_timestamps[first:end],
-        )
-        self.index.place(contents.base_offsets[first], segment)
+        bases, sizes = contents.base_offsets[first:end], contents.sizes[first:end]
+        self.index.extend(bases, sizes, contents.max_timestamps[first:end])
+        self.index.place(bases[0], segment)
         segment.live_batches += end - first
-        segment.live_bytes += sum(contents.sizes[first:end])
-        if is_recent and max(contents.producer_ids[first:end]) >= 0:
+        segment.live_bytes += sum(sizes)
+        if is_recent and contents.has_producers:
             for place in range(first, end):
                 self.producers.record(contents.sequence(place), contents.base_offsets[place])
         self.end_offset = contents.last_offset(end - 1) + 1

@@ -4,6 +4,7 @@ What is on disk is believed only as far as it continues: a partition's log ends 
 and the rest of it is voided before anything is appended.
 """
 
+import errno
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -205,7 +206,18 @@ def _seal_others(
     ids = {segment.id for segment in written}
     for segment in segments.values():
         if segment.id not in ids and not segment.is_sealed:
-            table.record_footer(segment.id, segment.seal())
+            _seal(table, segment)
+        segment.forget_contents()
+
+
+def _seal(table: StoreTable, segment: Segment) -> None:
+    """Write its footer; on a full disk it is read without one, and the next start tries again."""
+    try:
+        table.record_footer(segment.id, segment.seal())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.warning("log segment %s has no footer: %s", segment.path, error)
 
 
 def _found_logs(

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.errors import KafkaError
 from broker.log.batch_index import Placed
+from broker.log.batch_places import CHUNK_BYTES
 from broker.log.damage import DamagedBatch
 from broker.log.record_batch import Batch, read_header
 from broker.log.relocation_plan import Usage, next_step
 from broker.log.rewriting import Rewrite, Rewriting
 from broker.log.segment import Segment
-from broker.log.segment_contents import CHUNK_BYTES
 from metadata_log.types import TopicIdPartition
 
 if TYPE_CHECKING:

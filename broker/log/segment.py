@@ -23,10 +23,10 @@ from typing import Final
 
 import lmdb
 
+from broker.log.batch_places import CHUNK_BYTES, BatchPlaces
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.options import LARGEST_BATCH_BYTES, Flush, Records
 from broker.log.segment_contents import (
-    CHUNK_BYTES,
     FooterDamaged,
     FooterPlace,
     SegmentContents,
@@ -66,7 +66,7 @@ _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
 class Segment:
     """``append`` and ``delete_from`` on the writer's thread, ``read`` on any.
 
-    Either it is written (``begin_writing``), or it has ``contents`` and is only read.
+    Either it is written (``begin_writing``), or only read, from ``places`` in its file.
     """
 
     def __init__(self, path: Path, segment_id: int, file: SegmentFile) -> None:
@@ -78,7 +78,9 @@ class Segment:
         self.stored_bytes = 0
         """Bytes of all batches that were ever written to it, those without a log included."""
         self.contents: SegmentContents | None = None
-        """What is in it; None while it is written."""
+        """What is in it, from its opening until ``begin_writing`` or ``forget_contents``."""
+        self.places: BatchPlaces | None = None
+        """Where in the file its batches are; None while it is written."""
         self.is_sealed = False
         """Whether it has a footer: it is never written again."""
         self.is_volatile = False
@@ -89,6 +91,7 @@ class Segment:
         self._lock = threading.Lock()
         """Held to read from the environment, so that ``seal`` does not close it then."""
         self._recorded_epochs: dict[int, int] = {}
+        self._written_at_ms: int | None = None
 
     @classmethod
     def create(
@@ -131,15 +134,23 @@ class Segment:
     def _find_out(self, footer: FooterPlace | None) -> None:
         if footer is not None:
             try:
-                self.contents = self._file.footer(footer, self.id)
+                self._learn(self._file.footer(footer, self.id))
             except FooterDamaged as error:
                 log.warning("log segment %s: its footer is damaged: %s", self.path, error)
             else:
                 self.is_sealed = True
-                self.stored_bytes = sum(self.contents.sizes)
                 return
-        self.contents = self._file.scan(self.id, _log_damage)
-        self.stored_bytes = sum(self.contents.sizes)
+        self._learn(self._file.scan(self.id, _log_damage))
+
+    def _learn(self, contents: SegmentContents) -> None:
+        self.contents = contents
+        self.places = contents.places()
+        self.stored_bytes = sum(contents.sizes)
+        self._written_at_ms = contents.written_at_ms
+
+    def forget_contents(self) -> None:
+        """Keep in memory what reading batches takes alone."""
+        self.contents = None
 
     def begin_writing(self, flush: Flush, segment_bytes: int) -> None:
         """Open the environment. Only after its pages were looked at: it will be mapped.
@@ -158,7 +169,7 @@ class Segment:
         for epoch in contents.epochs:
             known = self._recorded_epochs.get(epoch.number, -1)
             self._recorded_epochs[epoch.number] = max(known, epoch.leader_epoch)
-        self.contents = None
+        self.contents = self.places = self._written_at_ms = None
 
     def seal(self) -> FooterPlace:
         """Make all of it durable and write the footer; from then on it is a file that is read.
@@ -175,8 +186,9 @@ class Segment:
         _write_durably(self.path, place.position, packed)
         with self._lock:
             environment, self._environment = self._environment, None
-            self.contents = contents
+            self.places = contents.places()
             self.is_sealed = True
+        self._written_at_ms = contents.written_at_ms
         if environment is not None:
             environment.close()
             lock_file(self.path).unlink(missing_ok=True)
@@ -193,8 +205,8 @@ class Segment:
     @property
     def written_at_ms(self) -> int:
         """When it was last written, by the wall clock: no batch in it is newer."""
-        contents = self.contents
-        return self._file.modified_at_ms if contents is None else contents.written_at_ms
+        known = self._written_at_ms
+        return self._file.modified_at_ms if known is None else known
 
     @property
     def is_empty(self) -> bool:
@@ -249,8 +261,8 @@ class Segment:
         if chunks is not None:
             verify(self.path, number, wanted, chunks, CHUNK_BYTES)
             return chunks
-        assert self.contents is not None
-        return [*self._file.read_batches(self.contents, number, wanted, wait=wait)]
+        assert self.places is not None
+        return [*self._file.read_batches(self.places, number, wanted, wait=wait)]
 
     def _look_up(
         self, environment: lmdb.Environment, number: int, wanted: Sequence[tuple[int, int]]

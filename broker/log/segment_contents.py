@@ -11,21 +11,18 @@ LMDB's own are.
 
 import struct
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import repeat
 from operator import add, eq, sub
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from broker.log.batch_places import CHUNK_STEP, BatchPlaces, chunk_count
 from broker.log.record_batch import BatchHeader
 
 FORMAT: Final = 1
-CHUNK_BYTES: Final = (256 << 10) - 16
-"""n * 4096 - 16: LMDB puts 16 bytes before a value that fills pages of its own."""
-_CHUNK_STEP: Final = CHUNK_BYTES + 16
-"""From one chunk of a batch to the next, where LMDB found room for them side by side."""
 
 _MAGIC: Final = 0x51464F4F
 _HEAD: Final = struct.Struct("=IIQqIII")
@@ -76,25 +73,13 @@ class Sequenced(NamedTuple):
     last_offset_delta: int
 
 
-class Run(NamedTuple):
-    """The batches of one partition: a stretch of every column."""
-
-    number: int
-    first: int
-    end: int
-
-
-class SegmentContents:
+class SegmentContents(BatchPlaces):
     """All batches of a segment. ``written_at_ms``: when the newest was, by the wall clock."""
 
     def __init__(self, segment_id: int, written_at_ms: int) -> None:
+        super().__init__()
         self.segment_id = segment_id
         self.written_at_ms = written_at_ms
-        self.numbers = array("I")
-        self.base_offsets = array("q")
-        self.sizes = array("I")
-        self.positions = array("Q")
-        """Of the first chunk; the others follow it directly, or are in ``_scattered``."""
         self.last_offset_deltas = array("i")
         self.max_timestamps = array("q")
         self.leader_epochs = array("i")
@@ -104,8 +89,6 @@ class SegmentContents:
         self.attributes = array("h")
         self.record_counts = array("i")
         self.epochs: list[StoredEpoch] = []
-        self._scattered: dict[int, tuple[int, ...]] = {}
-        """By place in the columns: all chunks of a batch whose chunks do not lie side by side."""
 
     @classmethod
     def of(
@@ -122,8 +105,20 @@ class SegmentContents:
         contents.epochs = list(epochs)
         return contents
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+    @cached_property
+    def has_producers(self) -> bool:
+        """Whether a batch says whose it is."""
+        return max(self.producer_ids, default=-1) >= 0
+
+    def places(self) -> BatchPlaces:
+        """What of it is needed to read batches."""
+        places = BatchPlaces()
+        places.numbers = self.numbers
+        places.base_offsets = self.base_offsets
+        places.sizes = self.sizes
+        places.positions = self.positions
+        places.scattered = self.scattered
+        return places
 
     def last_offset(self, place: int) -> int:
         """Of the batch at ``place`` in the columns."""
@@ -144,56 +139,10 @@ class SegmentContents:
             self.last_offset_deltas[place],
         )
 
-    def runs(self) -> Iterator[Run]:
-        """Each partition's batches."""
-        first = 0
-        while first < len(self.numbers):
-            number = self.numbers[first]
-            end = bisect_right(self.numbers, number, first)
-            yield Run(number, first, end)
-            first = end
-
-    def run_of(self, number: int) -> Run:
-        """One partition's batches, perhaps none."""
-        first = bisect_left(self.numbers, number)
-        return Run(number, first, bisect_right(self.numbers, number, first))
-
-    def place_of(self, number: int, base_offset: int) -> int:
-        """The place in the columns of the batch that begins there; -1: there is none."""
-        run = self.run_of(number)
-        place = bisect_left(self.base_offsets, base_offset, run.first, run.end)
-        if place == run.end or self.base_offsets[place] != base_offset:
-            return -1
-        return place
-
-    def chunks(self, place: int) -> list[tuple[int, int]]:
-        """(position, size) of each piece of a batch in the file."""
-        size, position = self.sizes[place], self.positions[place]
-        if size <= CHUNK_BYTES:
-            return [(position, size)]
-        starts = self._scattered.get(place) or range(
-            position, position + _chunk_count(size) * _CHUNK_STEP, _CHUNK_STEP
-        )
-        return [
-            (start, min(CHUNK_BYTES, size - chunk * CHUNK_BYTES))
-            for chunk, start in enumerate(starts)
-        ]
-
-    def chunks_after(self, place: int, max_bytes: int) -> list[tuple[int, int]]:
-        """The chunks of the same partition's batches behind ``place``, about so many bytes."""
-        found: list[tuple[int, int]] = []
-        size, number = 0, self.numbers[place]
-        while (place := place + 1) < len(self) and self.numbers[place] == number:
-            size += self.sizes[place]
-            if size > max_bytes:
-                break
-            found += self.chunks(place)
-        return found
-
     def pack(self) -> bytes:
         """The footer."""
         scattered = array("Q")
-        for place, chunks in self._scattered.items():
+        for place, chunks in self.scattered.items():
             scattered.append(place)
             scattered.extend(chunks)
         pieces = [
@@ -242,7 +191,7 @@ class SegmentContents:
         contents.epochs = [StoredEpoch(*one) for one in zip(*epoch_columns, strict=True)]
         chunks = array("Q")
         rest = _fill(chunks, rest, scattered)
-        contents._scattered = _unpacked_chunks(chunks, contents.sizes)
+        contents.scattered = _unpacked_chunks(chunks, contents.sizes)
         if rest:
             raise FooterDamaged(f"{len(rest)} bytes follow it")
         return contents
@@ -275,8 +224,8 @@ class SegmentContents:
     def _add(self, batch: StoredBatch) -> None:
         header, chunks = batch.header, batch.chunks
         place, position = len(self), chunks[0]
-        if any(at != position + chunk * _CHUNK_STEP for chunk, at in enumerate(chunks)):
-            self._scattered[place] = tuple(chunks)
+        if any(at != position + chunk * CHUNK_STEP for chunk, at in enumerate(chunks)):
+            self.scattered[place] = tuple(chunks)
         self.numbers.append(batch.number)
         self.base_offsets.append(batch.base_offset)
         self.sizes.append(batch.size)
@@ -289,10 +238,6 @@ class SegmentContents:
         self.base_sequences.append(header.base_sequence)
         self.attributes.append(header.attributes)
         self.record_counts.append(header.record_count)
-
-
-def _chunk_count(size: int) -> int:
-    return -(-size // CHUNK_BYTES)
 
 
 def _fill(column: "array[int]", packed: memoryview, count: int) -> memoryview:
@@ -309,7 +254,7 @@ def _unpacked_chunks(packed: "array[int]", sizes: "array[int]") -> dict[int, tup
     at = 0
     while at < len(packed):
         place = packed[at]
-        end = at + 1 + _chunk_count(sizes[place])
+        end = at + 1 + chunk_count(sizes[place])
         found[place] = tuple(packed[at + 1 : end])
         at = end
     return found

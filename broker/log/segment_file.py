@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker.errors import KafkaError
+from broker.log.batch_places import CHUNK_BYTES, BatchPlaces
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.record_batch import HEADER_BYTES, read_header
 from broker.log.segment_contents import (
-    CHUNK_BYTES,
     FooterPlace,
     SegmentContents,
     StoredBatch,
@@ -190,7 +190,7 @@ class SegmentFile:
 
     def read_batches(
         self,
-        contents: SegmentContents,
+        places: BatchPlaces,
         number: int,
         wanted: Sequence[tuple[int, int]],
         *,
@@ -205,13 +205,13 @@ class SegmentFile:
         chunks: list[tuple[int, int]] = []
         place = -1
         for base_offset, size in wanted:
-            place = contents.place_of(number, base_offset)
-            if place < 0 or contents.sizes[place] != size:
+            place = places.place_of(number, base_offset, place + 1)
+            if place < 0 or places.sizes[place] != size:
                 raise DamagedBatch(self.path, number, base_offset, "it is not there")
-            chunks += contents.chunks(place)
+            chunks += places.chunks(place)
         ranges = _joined(chunks)
         try:
-            parts = self._read_cached(ranges, contents, place) if not wait else None
+            parts = self._read_cached(ranges, places, place) if not wait else None
             parts = parts or [memoryview(self.read_at(at, size)) for at, size, _ in ranges]
         except OSError as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
@@ -220,7 +220,7 @@ class SegmentFile:
         return pieces
 
     def _read_cached(
-        self, ranges: Sequence[_Stretch], contents: SegmentContents, last: int
+        self, ranges: Sequence[_Stretch], places: BatchPlaces, last: int
     ) -> list[memoryview] | None:
         """Parts of the file from the page cache; None where the system cannot tell.
 
@@ -243,17 +243,17 @@ class SegmentFile:
                     SegmentFile._tells_what_is_cached = False
                     return None
                 if found < size:
-                    raise NotCached(partial(self._load, ranges, contents, last))
+                    raise NotCached(partial(self._load, ranges, places, last))
                 parts.append(part)
         return parts
 
-    def _load(self, ranges: Sequence[_Stretch], contents: SegmentContents, last: int) -> None:
+    def _load(self, ranges: Sequence[_Stretch], places: BatchPlaces, last: int) -> None:
         """Bring parts of the file into the page cache, and have the next batches follow.
 
         What cannot be read shows when it is read again.
         """
         with suppress(OSError):
-            for position, size, _ in [*ranges, *_joined(contents.chunks_after(last, _AHEAD_BYTES))]:
+            for position, size, _ in [*ranges, *_joined(places.chunks_after(last, _AHEAD_BYTES))]:
                 self.read_soon(position, size)
             for position, size, _ in ranges:
                 self.read_at(position, size)

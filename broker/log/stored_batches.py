@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from broker.log.damage import DamagedBatch
 from broker.log.options import Records
-from broker.log.record_batch import CRC_FROM, HEADER_BYTES, MAGIC, read_header
+from broker.log.record_batch import CRC_FROM, HEADER_BYTES, MAGIC, read_crc, read_header
 
 
 def header_problem(start: Records, base_offset: int, size: int) -> str:
@@ -37,9 +37,8 @@ def batch_problem(chunks: Sequence[Records], base_offset: int, size: int) -> str
     found = crc32c(memoryview(chunks[0])[CRC_FROM:])
     for chunk in chunks[1:]:
         found = crc32c(chunk, found)
-    header = read_header(chunks[0])
-    if found != header.crc:
-        return f"its checksum is {found:#010x}, its header says {header.crc:#010x}"
+    if found != (stored_crc := read_crc(chunks[0])):
+        return f"its checksum is {found:#010x}, its header says {stored_crc:#010x}"
     return ""
 
 

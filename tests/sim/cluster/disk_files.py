@@ -56,6 +56,9 @@ class SimulatedSegment:
         ]
         return SegmentContents.of(self.id, self.written_at_ms, batches, epochs)
 
+    def forget_contents(self) -> None:
+        """They are computed."""
+
     def begin_writing(self, flush: str, *_: object) -> None:
         self.is_volatile = flush == "os"
         for epoch in self.contents.epochs:

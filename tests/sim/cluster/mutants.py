@@ -17,11 +17,11 @@ import metadata_log.rules.topics as topic_rules
 from broker.control.fencing import ControlFence
 from broker.controller.managers import reassignments
 from broker.controller.managers.office import Office
+from broker.log.batch_places import Run
 from broker.log.producers import PartitionProducers
 from broker.log.record_batch import Batch
 from broker.log.recovered_log import RecoveredLog
 from broker.log.segment import Segment
-from broker.log.segment_contents import Run
 from broker.replication import fetch_session
 from broker.replication.commands import ControlCommands
 from broker.replication.partition.isr import IsrState

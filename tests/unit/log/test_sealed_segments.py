@@ -12,6 +12,7 @@ import pytest
 
 from broker.errors import KafkaError
 from broker.log import PartitionLog
+from broker.log import segment as segment_module
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.segment import Segment
 from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
@@ -149,9 +150,9 @@ def test_what_is_not_cached_is_loaded_first_with_what_comes_next(
             segment.read(0, wanted, wait=False)
         cold.value.load()
         assert b"".join(segment.read(0, wanted)) == b"".join(one.records for one in batches[:2])
-    assert segment.contents is not None
+    assert segment.places is not None
     for place in range(4):
-        for position, size in segment.contents.chunks(place):
+        for position, size in segment.places.chunks(place):
             for at in (position, position + size - 1):
                 assert any(start <= at < end for start, end in told)
     monkeypatch.setattr(os, "preadv", _cached)
@@ -213,8 +214,8 @@ def test_chunks_that_do_not_lie_side_by_side_are_found(segment: Segment) -> None
     for one in scattered:
         segment.append([one])
     place = segment.seal()
-    assert segment.contents is not None
-    assert segment.contents._scattered, "the test is about them"
+    assert segment.places is not None
+    assert segment.places.scattered, "the test is about them"
     check(segment, [*kept, *scattered])
     segment.close()
     again = Segment.open(segment.path, place)
@@ -226,8 +227,7 @@ def test_chunks_that_do_not_lie_side_by_side_are_found(segment: Segment) -> None
 def test_a_footer_is_believed_only_if_all_of_it_is_right(segment: Segment) -> None:
     fill(segment)
     segment.seal()
-    assert segment.contents is not None
-    packed = segment.contents.pack()
+    packed = segment._file.scan(7, lambda _: None).pack()
     crc = footer_crc(packed)
     assert SegmentContents.unpack(packed, 7, crc).pack() == packed
     for at in range(0, len(packed), 7):
@@ -424,12 +424,31 @@ async def test_segments_without_footers_get_them_at_the_start(tmp_path: Path) ->
         store.create()
         await write(store, segments=3)
         complete = everything(store.log())
+    _without_footers(tmp_path)
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        assert everything(store.log()) == complete
     table = StoreTable.open(tmp_path)
-    with table._environment.begin(table._segments, write=True) as transaction:
-        for key in list(transaction.cursor().iternext(values=False)):
-            transaction.put(key, b"\1")
-    assert table.footers() == {}
+    assert set(table.footers()) >= {1, 2, 3}
     table.close()
+
+
+async def test_a_full_disk_keeps_no_store_from_opening_for_want_of_footers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        store.create()
+        await write(store, segments=3)
+        complete = everything(store.log())
+    _without_footers(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "_write_durably", full)
+        async with opened(tmp_path, segment_bytes=SEGMENT_BYTES, tail_bytes=0) as store:
+            assert everything(store.log()) == complete
+            assert not store.store.log_may_be_lost
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         assert everything(store.log()) == complete
     table = StoreTable.open(tmp_path)
@@ -475,12 +494,21 @@ async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
         assert set(told) == {(log, 20)}
 
 
+def _without_footers(folder: Path) -> None:
+    table = StoreTable.open(folder)
+    with table._environment.begin(table._segments, write=True) as transaction:
+        for key in list(transaction.cursor().iternext(values=False)):
+            transaction.put(key, b"\1")
+    assert table.footers() == {}
+    table.close()
+
+
 def _place_of(folder: Path, *, offset: int) -> int:
     """Where the first segment has the batch of partition number 0."""
     table = StoreTable.open(folder)
     segment = Segment.open(folder / "segment-0000000001.mdb", table.footers()[1])
     table.close()
-    assert segment.contents is not None
-    position = segment.contents.positions[segment.contents.place_of(0, offset)]
+    assert segment.places is not None
+    position = segment.places.positions[segment.places.place_of(0, offset)]
     segment.close()
     return position
