@@ -137,7 +137,7 @@ def _walk_page(
             pages = -(-(PAGE_HEADER_BYTES + size) // page_bytes)
             _check_bounds(root, first, pages)
             head = read_at(first * page_bytes, PAGE_HEADER_BYTES + min(size, start_bytes))
-            start = head[PAGE_HEADER_BYTES:] if _is_overflow(head, first, pages) else b""
+            start = head[PAGE_HEADER_BYTES:] if _is_overflow(root, head, first, pages) else b""
             yield Value(key, first * page_bytes + PAGE_HEADER_BYTES, size, start)
         else:
             if value_at + size > len(page):
@@ -162,12 +162,16 @@ def _check_bounds(root: Root, first: int, pages: int) -> None:
         raise PagesDamaged(f"pages {first} to {first + pages - 1} of {root.last_page + 1}")
 
 
-def _is_overflow(head: bytes, first: int, pages: int) -> bool:
-    """Whether ``head`` begins so many overflow pages of that number."""
+def _is_overflow(root: Root, head: bytes, first: int, pages: int) -> bool:
+    """Whether ``head`` begins overflow pages of that number, at least so many.
+
+    More, where a value was replaced by a shorter one in one transaction: LMDB keeps the pages.
+    """
     if len(head) < PAGE_HEADER_BYTES:
         return False
     number, _, flags, found = _OVERFLOW_PAGE.unpack_from(head)
-    return number == first and bool(flags & _OVERFLOW) and found == pages
+    is_enough = pages <= found <= root.last_page + 1 - first
+    return number == first and bool(flags & _OVERFLOW) and is_enough
 
 
 def _node_offsets(page: bytes, number: int) -> tuple[int, ...]:

@@ -188,9 +188,10 @@ def test_an_epoch_is_recorded_with_the_commit_that_succeeds(
         with pytest.raises(TypeError):
             segment.append([pending])
     segment.append([pending])
-    segment.seal()
-    assert segment.contents is not None
-    assert [epoch.leader_epoch for epoch in segment.contents.epochs] == [7]
+    again = Segment.open(segment.path, segment.seal())
+    assert again.contents is not None
+    assert [epoch.leader_epoch for epoch in again.contents.epochs] == [7]
+    again.close()
     segment.close()
 
 

@@ -224,6 +224,17 @@ def test_chunks_that_do_not_lie_side_by_side_are_found(segment: Segment) -> None
     again.close()
 
 
+@pytest.mark.parametrize("size", [9000, 3000, 100])
+def test_a_batch_that_replaced_a_longer_one_is_found(segment: Segment, size: int) -> None:
+    """In one transaction LMDB leaves the shorter value all the pages of the longer one."""
+    shorter, other = pending(0, 0, size), pending(1, 0, 3000)
+    segment.append([pending(0, 0, 50_000), shorter, other])
+    check(segment, [shorter, other])
+    segment.seal()
+    check(segment, [shorter, other])
+    segment.close()
+
+
 def test_a_footer_is_believed_only_if_all_of_it_is_right(segment: Segment) -> None:
     fill(segment)
     segment.seal()
