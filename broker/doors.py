@@ -24,6 +24,7 @@ from broker.control.metadata_cache import MetadataCache
 from broker.control.metadata_view import add_metadata_view_to_server
 from broker.control.ports import ActiveController
 from broker.control.service import BrokerControlService, add_broker_control_to_server
+from broker.coordinator.group_coordinator import GroupCoordinator
 from broker.coordinator.producer_ids import ProducerIds
 from broker.dynamic_config import LiveConfiguration
 from broker.grpc_listener import GrpcListener
@@ -92,6 +93,7 @@ class Doors:
     metrics: Metrics
     token_keys: TokenKeys
     authorizer: Authorizer
+    groups: GroupCoordinator
     controller: Callable[[], ActiveController | None]
     forwarder: ControllerForwarder
 
@@ -149,6 +151,7 @@ class Doors:
             metadata=self.cache,
             forwarder=self.forwarder,
             producer_ids=producer_ids,
+            groups=self.groups,
             authorizer=self.authorizer,
             features=self._features_in_force,
             describe_configs=config_reads.describe,

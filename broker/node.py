@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from broker.config.node import (
     BROKER_ID,
@@ -35,6 +36,10 @@ from broker.controller.administration import Means
 from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
+from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from broker.coordinator.group_shard import ShardClock
+from broker.coordinator.led_partition import told_of_leaderships
+from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
@@ -99,6 +104,7 @@ class BrokerNode:
             lambda: self._follower.image.acls, AuthorizerSettings.of(config)
         )
         self._replicas = self._replica_manager()
+        self._groups = self._group_coordinator()
 
     async def start(self) -> None:
         """Come up and register; what was started is stopped again if a later step fails.
@@ -145,6 +151,8 @@ class BrokerNode:
         )
         store.on_room = lambda has_room: self._on_room(store, has_room)
         store.on_damaged = self._on_damaged
+        self._groups.start()
+        on_stop(self._groups.close)
         await self._replicas.start(store)
         on_stop(self._replicas.close)
         on_stop(self._stop_adopting)
@@ -198,6 +206,7 @@ class BrokerNode:
             metrics=self._metrics,
             token_keys=self._token_keys,
             authorizer=self._authorizer,
+            groups=self._groups,
             controller=self._active_controller,
             forwarder=forwarder,
         )
@@ -276,6 +285,23 @@ class BrokerNode:
             ),
             trouble=lambda: Trouble(replicas.table.store.is_full, replicas.damaged()),
         )
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        surroundings = self._surroundings
+        groups = GroupCoordinator(
+            GroupSettings.of(self._config),
+            ShardClock(surroundings.now_ms, surroundings.wall_clock_ms),
+            lambda: (
+                len(self._cache.topics[OFFSETS_TOPIC].partitions)
+                if OFFSETS_TOPIC in self._cache.topics
+                else 0
+            ),
+            lambda: str(UUID(bytes=surroundings.random_bytes(ID_BYTES))),
+        )
+        self._replicas.table.on_leadership[OFFSETS_TOPIC] = told_of_leaderships(
+            groups, self._replicas.produce, surroundings.wall_clock_ms
+        )
+        return groups
 
     def _cluster_metrics(self) -> Iterator[Sample]:
         controller = self._active_controller()

@@ -1,4 +1,6 @@
-"""The topics in which coordinators keep what they know. Kafka's names and defaults."""
+"""Coordinators: of groups, and the topics in which they keep what they know. Kafka's names and
+defaults.
+"""
 
 from typing import Final
 
@@ -36,4 +38,60 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = ConfigKey(
     default=3,
     at_least=1,
     doc=f"Replicas of __transaction_state. {_CAPPED}",
+)
+OFFSET_METADATA_MAX_BYTES: Final = ConfigKey(
+    name="offset.metadata.max.bytes",
+    type=int,
+    default=4096,
+    at_least=0,
+    doc="Largest note that a client may keep with an offset it commits.",
+)
+OFFSETS_COMMIT_TIMEOUT_MS: Final = ConfigKey(
+    name="offsets.commit.timeout.ms",
+    type=int,
+    default=5_000,
+    at_least=1,
+    doc="How long a commit waits for all replicas in sync before its client is told to try again.",
+)
+OFFSETS_RETENTION_MINUTES: Final = ConfigKey(
+    name="offsets.retention.minutes",
+    type=int,
+    default=7 * 24 * 60,
+    at_least=1,
+    doc="How long a group's offsets are kept after its last member has left.",
+)
+OFFSETS_RETENTION_CHECK_INTERVAL_MS: Final = ConfigKey(
+    name="offsets.retention.check.interval.ms",
+    type=int,
+    default=600_000,
+    at_least=1,
+    doc="How often it is looked for offsets whose time is up.",
+)
+GROUP_MIN_SESSION_TIMEOUT_MS: Final = ConfigKey(
+    name="group.min.session.timeout.ms",
+    type=int,
+    default=6_000,
+    at_least=1,
+    doc="Shortest silence after which a consumer may ask to be taken for dead.",
+)
+GROUP_MAX_SESSION_TIMEOUT_MS: Final = ConfigKey(
+    name="group.max.session.timeout.ms",
+    type=int,
+    default=1_800_000,
+    at_least=1,
+    doc="Longest silence after which a consumer may ask to be taken for dead.",
+)
+GROUP_INITIAL_REBALANCE_DELAY_MS: Final = ConfigKey(
+    name="group.initial.rebalance.delay.ms",
+    type=int,
+    default=3_000,
+    at_least=0,
+    doc="How long a group that was empty waits for more members before it assigns partitions.",
+)
+GROUP_MAX_SIZE: Final = ConfigKey(
+    name="group.max.size",
+    type=int,
+    default=2**31 - 1,
+    at_least=1,
+    doc="Most members that a group may have.",
 )

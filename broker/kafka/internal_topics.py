@@ -15,10 +15,12 @@ from broker.config.coordinator import (
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
 )
+from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.errors import error_name
 from broker.kafka.auto_create import Creations
 from broker.kafka.requests import RequestContext
 from broker.kafka.services import KafkaServices
+from broker.topic_config import TOPIC_CLEANUP_POLICY
 from metadata_log.configuration import ConfigKey
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -37,9 +39,9 @@ class _Kind(NamedTuple):
 
 
 KINDS: Final[Mapping[int, _Kind]] = {
-    0: _Kind("__consumer_offsets", OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR),
+    0: _Kind(OFFSETS_TOPIC, OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR),
     1: _Kind(
-        "__transaction_state",
+        TRANSACTIONS_TOPIC,
         TRANSACTION_STATE_LOG_NUM_PARTITIONS,
         TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     ),
@@ -81,4 +83,5 @@ def _new_topic(services: KafkaServices, kind: _Kind) -> admin_pb2.NewTopic:
         name=kind.topic,
         num_partitions=services.config[kind.partitions],
         replication_factor=min(services.config[kind.replication_factor], live),
+        configs={TOPIC_CLEANUP_POLICY.key.name: "compact"},
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.metadata_partitions import PartitionEncoder
@@ -50,6 +51,7 @@ class MetadataAnswer:
             "error_code": errors_pb2.NONE,
             "name": name,
             "topic_id": UUID(bytes=topic.topic_id),
+            "is_internal": name in INTERNAL_TOPICS,
             "partitions": self._partitions.encode(topic.partitions),
         }
         if self._operations.of_topic is not None:

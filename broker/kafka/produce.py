@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.errors import error_name
 from broker.kafka.codec import append_uvarint
 from broker.kafka.cursor import Cursor
@@ -33,6 +34,9 @@ _INDEX_CODE_OFFSET: Final = struct.Struct(">ihq")
 _INT64: Final = struct.Struct(">q")
 _NULL_STRING: Final = -1
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
+_INTERNAL: Final = ProduceOutcome(
+    errors_pb2.INVALID_TOPIC_EXCEPTION, "coordinators alone write to their topics"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +96,23 @@ async def _produce(
     if refusal is not None:
         return [refusal] * count
     rights = services.authorizer.rights_of(context)
-    writable = rights.topics(AclOperation.WRITE, (topic for topic, _ in request.topics))
+    allowed = rights.topics(AclOperation.WRITE, (topic for topic, _ in request.topics))
+    writable = allowed - INTERNAL_TOPICS
     entries = [
         ProduceEntry(TopicPartition(topic, index), records if records is not None else b"")
         for topic, partitions in request.topics
         if topic in writable
         for index, records in partitions
     ]
-    if not entries:
-        return [_NOT_AUTHORIZED] * count
-    outcomes = await services.replicas.produce(entries, request.acks, request.timeout_ms)
+    outcomes: list[ProduceOutcome] = []
+    if entries:
+        outcomes = await services.replicas.produce(entries, request.acks, request.timeout_ms)
     if len(outcomes) == count:
         return outcomes
     remaining = iter(outcomes)
+    refused = {topic: _INTERNAL for topic in allowed & INTERNAL_TOPICS}
     return [
-        next(remaining) if topic in writable else _NOT_AUTHORIZED
+        next(remaining) if topic in writable else refused.get(topic, _NOT_AUTHORIZED)
         for topic, partitions in request.topics
         for _ in partitions
     ]

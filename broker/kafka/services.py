@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from broker.client_memory import ClientMemory
 from broker.control.changes import A, Change, Q
+from broker.coordinator.group_coordinator import GroupCoordinator
 from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
@@ -136,6 +137,7 @@ class KafkaServices:
     metadata: ToldMetadata
     forwarder: Forwarder
     producer_ids: ProducerIdSource
+    groups: GroupCoordinator
     authorizer: Authorizer
     features: Callable[[], FeaturesInForce] = FeaturesInForce
     describe_configs: DescribeConfigs = no_configs

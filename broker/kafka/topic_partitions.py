@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
@@ -78,7 +79,7 @@ class _View:
             "error_code": errors_pb2.NONE,
             "name": name,
             "topic_id": None,
-            "is_internal": False,
+            "is_internal": name in INTERNAL_TOPICS,
             "partitions": [],
             "topic_authorized_operations": _OPERATIONS_UNKNOWN,
         }

@@ -1,6 +1,7 @@
 """One hosted partition: its log, its state machine, and those who wait for news of it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import PartitionLog
@@ -47,6 +48,7 @@ class HostedPartition:
         "following",
         "log",
         "metadata_offset",
+        "on_leadership",
         "replica",
         "restless",
         "tip",
@@ -77,6 +79,8 @@ class HostedPartition:
         self.truncation = asyncio.Lock()
         self.damaged_at: int | None = None
         """Base offset of a batch in the log that is not what was written."""
+        self.on_leadership: Callable[[HostedPartition], None] | None = None
+        """Whoever keeps something in this partition while it is led here."""
 
     @property
     def leads(self) -> bool:
@@ -100,7 +104,12 @@ class HostedPartition:
         self.waiting_for_flush.fail(error_code, message)
 
     def leadership_changed(self) -> None:
-        """Long polls look again; followers' streams answer with the new state."""
+        """Long polls look again; followers' streams answer with the new state.
+
+        Called in the same breath in which it changed: nobody can have asked in between.
+        """
+        if self.on_leadership is not None:
+            self.on_leadership(self)
         self.wake_fetches()
         for watcher in tuple(self.watchers):
             watcher.on_leadership(self)

@@ -44,6 +44,9 @@ class PartitionTable:
         self.isr_proposals: IsrProposals | None = None
         self.throttles = throttles or unthrottled()
         self.traffic = Traffic()
+        self.on_leadership: dict[str, Callable[[HostedPartition], None]] = {}
+        """By topic: who is told when this broker leads a partition of it, or no longer. Set before
+        the first partition is hosted."""
         self._limits = limits
         self._store: LogStore | None = None
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
@@ -193,6 +196,7 @@ class PartitionTable:
             lag_time_max_ms=self._limits.lag_time_max_ms(),
         )
         hosted = HostedPartition(partition_log, replica, self.traffic.by_topic[tp.topic])
+        hosted.on_leadership = self.on_leadership.get(tp.topic)
         self._by_id[hosted.tip] = hosted
         self._by_name.setdefault(tp, hosted)
         return hosted

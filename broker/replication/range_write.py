@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.errors import KafkaError
 from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
 from broker.replication.frames import MalformedFrame, unpack_frame
@@ -120,6 +121,11 @@ class RangeWriteService:
             return ProduceOutcome(
                 errors_pb2.TOPIC_AUTHORIZATION_FAILED,
                 rights.refusal(AclOperation.WRITE, ResourceType.TOPIC, wanted.topic),
+            )
+        if wanted.topic in INTERNAL_TOPICS:
+            return ProduceOutcome(
+                errors_pb2.INVALID_TOPIC_EXCEPTION,
+                f"coordinators alone write to {wanted.topic}",
             )
         tp = TopicPartition(wanted.topic, wanted.partition)
         hosted = self._manager.table.named(tp)

@@ -62,6 +62,32 @@ _ANY_ACL: Final = {
 }
 
 
+_MEMBER: Final = {"group_id": GROUP, "member_id": "m"}
+_COMMITTING: Final = {
+    "group_id": GROUP,
+    "generation_id_or_member_epoch": -1,
+    "member_id": "",
+    "group_instance_id": None,
+    "topics": [
+        {
+            "name": TOPIC,
+            "partitions": [
+                {
+                    "partition_index": 0,
+                    "committed_offset": 1,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                }
+            ],
+        }
+    ],
+}
+_FORGETTING: Final = {
+    "group_id": GROUP,
+    "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
+}
+
+
 def _describing(resource_type: int, name: str) -> Values:
     resource = {
         "resource_type": resource_type,
@@ -155,6 +181,56 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 TOPIC_DENIED,
                 also=(group(Op.DESCRIBE),),
             ),
+        ),
+        8: (
+            Row(8, _COMMITTING, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
+            Row(8, _COMMITTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        11: (
+            Row(
+                5,
+                {
+                    "group_id": GROUP,
+                    "session_timeout": 10_000,
+                    "rebalance_timeout": 10_000,
+                    "member_id": "",
+                    "group_instance_id": None,
+                    "protocol_type": "consumer",
+                    "protocols": [{"name": "range", "metadata": b""}],
+                },
+                (group(Op.READ),),
+                GROUP_DENIED,
+            ),
+        ),
+        12: (
+            Row(
+                3,
+                {**_MEMBER, "generation_id": 1, "group_instance_id": None},
+                (group(Op.READ),),
+                GROUP_DENIED,
+            ),
+        ),
+        13: (Row(2, _MEMBER, (group(Op.READ),), GROUP_DENIED),),
+        14: (
+            Row(
+                3,
+                {**_MEMBER, "generation_id": 1, "group_instance_id": None, "assignments": []},
+                (group(Op.READ),),
+                GROUP_DENIED,
+            ),
+        ),
+        15: (
+            Row(
+                5,
+                {"groups": [GROUP], "include_authorized_operations": False},
+                (group(Op.DESCRIBE), group(Op.READ)),
+                GROUP_DENIED,
+            ),
+        ),
+        42: (Row(1, {"groups_names": [GROUP]}, (group(Op.DELETE),), GROUP_DENIED),),
+        47: (
+            Row(0, _FORGETTING, (group(Op.DELETE),), GROUP_DENIED, also=(topic(Op.READ),)),
+            Row(0, _FORGETTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.DELETE),)),
         ),
         10: (
             Row(
@@ -432,6 +508,7 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
 
 OPEN: Final[Mapping[int, str]] = MappingProxyType(
     {
+        16: "lists the groups that one may describe; see test_groups.py",
         17: "how to authenticate, for those who have not yet",
         18: "which versions are served, for those who have not authenticated yet",
         36: "to authenticate",

@@ -5,12 +5,13 @@ assign from the beginning. Values are bytes; what is read back comes per partiti
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import aiokafka
@@ -179,6 +180,20 @@ class KafkaPython:
         finally:
             consumer.close()
         return got
+
+    @contextlib.contextmanager
+    def in_group(self, group_id: str, topic: str) -> "Iterator[kafka.KafkaConsumer]":
+        """A member of a group; without a committed offset it begins at the end."""
+        consumer = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=self._bootstrap,
+            group_id=group_id,
+            auto_offset_reset="latest",
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
 
 
 class AioKafka:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ from uuid import uuid4
 from broker.client_memory import ClientMemory
 from broker.config.spec import BROKER_SPEC
 from broker.control.changes import A, Change, Q
+from broker.coordinator.appends import LogRecord
+from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from broker.coordinator.group_shard import ShardClock
+from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
@@ -34,6 +38,7 @@ from broker.replication.api import (
     ReadRoom,
 )
 from broker.security.authorizer import Authorizer, AuthorizerSettings
+from metadata_log.configuration import Values
 from metadata_log.image import Image
 from metadata_log.types import (
     DEFAULT_LISTENER,
@@ -243,6 +248,7 @@ class FakeMetadata:
         self.controller_id = BROKER
         self.brokers: dict[BrokerId, FakeBroker] = {}
         self.topics: dict[str, FakeTopic] = {}
+        self.on_added: Callable[[str, int], None] = lambda name, partitions: None
 
     def changed(self) -> None:
         self.brokers = dict(self.brokers)
@@ -251,10 +257,52 @@ class FakeMetadata:
         topic = FakeTopic(TopicId(uuid4().bytes), (FakePartition(),) * partitions)
         self.topics[name] = topic
         self.changed()
+        self.on_added(name, partitions)
         return topic
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return next((n for n, topic in self.topics.items() if topic.topic_id == topic_id), None)
+
+
+class FakeOffsetsLog:
+    """A partition of __consumer_offsets in memory, led for ever; every append is committed."""
+
+    leader_epoch = FIRST_EPOCH
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[LogRecord]] = []
+        self.refusal: KafkaError | None = None
+
+    async def append(self, records: Sequence[LogRecord]) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        self.batches.append(records)
+        return len(self.batches) - 1
+
+    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+        for place, batch in enumerate(self.batches):
+            yield place, batch
+
+
+def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
+    """Coordinates every group, from the moment that __consumer_offsets is there."""
+
+    def partition_count() -> int:
+        topic = metadata.topics.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def on_added(name: str, partitions: int) -> None:
+        if name == OFFSETS_TOPIC:
+            for partition in range(partitions):
+                groups.lead(partition, FakeOffsetsLog())
+
+    def now_ms() -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    clock = ShardClock(now_ms, lambda: 1_700_000_000_000)
+    groups = GroupCoordinator(GroupSettings.of(config), clock, partition_count, lambda: uuid4().hex)
+    metadata.on_added = on_added
+    return groups
 
 
 class FakeForwarder:
@@ -505,6 +553,7 @@ def fake_broker(
         metadata=metadata,
         forwarder=forwarder,
         producer_ids=FakeProducerIds(),
+        groups=fake_groups(metadata, config),
         authorizer=Authorizer(lambda: image().acls, AuthorizerSettings.of(config)),
         features=lambda: forwarder.in_force,
         describe_configs=configs.describe,

@@ -64,6 +64,18 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Appended, but the ISR fell below min.insync.replicas."""
     INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
     """acks is not -1, 0 or 1."""
+    ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
+    """Not the group's present generation; join again."""
+    INCONSISTENT_GROUP_PROTOCOL: _ErrorCode.ValueType  # 23
+    """No assignment strategy that all members support."""
+    INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
+    """A group needs a name."""
+    UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
+    """Not, or no longer, a member; join again."""
+    INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 26
+    """Outside what the coordinator allows."""
+    REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
+    """The group is rebalancing; join again."""
     TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
     """Not allowed on the topic."""
     GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
@@ -133,7 +145,9 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     INVALID_PRINCIPAL_TYPE: _ErrorCode.ValueType  # 67
     """Only "User" has tokens."""
     NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
-    """A run of the pipeline is alive."""
+    """The group has members, or a run of the pipeline is alive."""
+    GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
+    """No such group."""
     FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
     """No such fetch session."""
     INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
@@ -150,14 +164,22 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Meant for, or from, an earlier incarnation of the broker."""
     OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
     """Leader is new; retry."""
+    MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
+    """Join again, with the id given."""
     PREFERRED_LEADER_NOT_AVAILABLE: _ErrorCode.ValueType  # 80
     """Preferred leader cannot lead."""
+    GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
+    """The group is full."""
+    FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
+    """Another process of the same instance id has taken over."""
     ELIGIBLE_LEADERS_NOT_AVAILABLE: _ErrorCode.ValueType  # 83
     """Nobody can lead."""
     ELECTION_NOT_NEEDED: _ErrorCode.ValueType  # 84
     """Already so."""
     NO_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 85
     """Nothing to cancel."""
+    GROUP_SUBSCRIBED_TO_TOPIC: _ErrorCode.ValueType  # 86
+    """A member consumes the topic."""
     INVALID_RECORD: _ErrorCode.ValueType  # 87
     """A record breaks a rule."""
     THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
@@ -236,6 +258,18 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 20
 """Appended, but the ISR fell below min.insync.replicas."""
 INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
 """acks is not -1, 0 or 1."""
+ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
+"""Not the group's present generation; join again."""
+INCONSISTENT_GROUP_PROTOCOL: ErrorCode.ValueType  # 23
+"""No assignment strategy that all members support."""
+INVALID_GROUP_ID: ErrorCode.ValueType  # 24
+"""A group needs a name."""
+UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
+"""Not, or no longer, a member; join again."""
+INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
+"""Outside what the coordinator allows."""
+REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
+"""The group is rebalancing; join again."""
 TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
 """Not allowed on the topic."""
 GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
@@ -305,7 +339,9 @@ DELEGATION_TOKEN_EXPIRED: ErrorCode.ValueType  # 66
 INVALID_PRINCIPAL_TYPE: ErrorCode.ValueType  # 67
 """Only "User" has tokens."""
 NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
-"""A run of the pipeline is alive."""
+"""The group has members, or a run of the pipeline is alive."""
+GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
+"""No such group."""
 FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
 """No such fetch session."""
 INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
@@ -322,14 +358,22 @@ STALE_BROKER_EPOCH: ErrorCode.ValueType  # 77
 """Meant for, or from, an earlier incarnation of the broker."""
 OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
 """Leader is new; retry."""
+MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
+"""Join again, with the id given."""
 PREFERRED_LEADER_NOT_AVAILABLE: ErrorCode.ValueType  # 80
 """Preferred leader cannot lead."""
+GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
+"""The group is full."""
+FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
+"""Another process of the same instance id has taken over."""
 ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.ValueType  # 83
 """Nobody can lead."""
 ELECTION_NOT_NEEDED: ErrorCode.ValueType  # 84
 """Already so."""
 NO_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 85
 """Nothing to cancel."""
+GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
+"""A member consumes the topic."""
 INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record breaks a rule."""
 THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89

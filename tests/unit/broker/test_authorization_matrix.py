@@ -3,6 +3,7 @@
 An API without a row fails here: add one to ``tests/support/authorization_rows.py``.
 """
 
+import asyncio
 import dataclasses
 import logging
 import re
@@ -16,6 +17,7 @@ import pytest
 from broker.config_description import ConfigReads
 from broker.control.changes import CHANGES, A, Change, Q
 from broker.control.guards import GUARDS, guarded
+from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import KafkaError
 from broker.kafka import codec
@@ -72,6 +74,7 @@ class Asked:
             Endpoint("127.0.0.1", 9092), Endpoint("127.0.0.1", 9192)
         )
         inside.metadata.add_topic(TOPIC)
+        inside.metadata.add_topic(OFFSETS_TOPIC)
         forwarder: Any = GuardedForwarder(inside)
         config: Any = inside.services.config
         live = LiveConfiguration(lambda: log.image, config, BROKER)
@@ -99,6 +102,8 @@ class Asked:
 
     async def codes(self, key: int, row: Row) -> set[int]:
         api = api_table()[key]
+        while self.services.groups.is_loading:
+            await asyncio.sleep(0)
         raw = memoryview(bytearray(request_body(key, row.version, row.request)))
         body = api.decode_body(row.version, Cursor(raw))
         context = RequestContext(row.version, "client", HOST, ALICE)

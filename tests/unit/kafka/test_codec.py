@@ -100,10 +100,66 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,
     },
+    8: {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 4,
+        "member_id": "m",
+        "group_instance_id": "i",
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "committed_offset": 41,
+                        "committed_leader_epoch": 2,
+                        "committed_metadata": "note",
+                    },
+                    {"partition_index": 4, "committed_offset": 5, "committed_metadata": None},
+                ],
+            }
+        ],
+    },
     9: {
         "group_id": "g",
         "topics": [{"name": "t", "partition_indexes": [1, 2]}],
+        "groups": [
+            {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1, 2]}]},
+            {"group_id": "h", "topics": None},
+        ],
         "require_stable": True,
+    },
+    11: {
+        "group_id": "g",
+        "session_timeout": 45_000,
+        "rebalance_timeout": 300_000,
+        "member_id": "",
+        "group_instance_id": "i",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"\0\1"}, {"name": "sticky", "metadata": b""}],
+        "reason": "for fun",
+    },
+    12: {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": None},
+    13: {
+        "group_id": "g",
+        "member_id": "m",
+        "members": [{"member_id": "m", "group_instance_id": "i", "reason": None}],
+    },
+    14: {
+        "group_id": "g",
+        "generation_id": 3,
+        "member_id": "m",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": "m", "assignment": b"\1\2"}],
+    },
+    15: {"groups": ["g", "h"], "include_authorized_operations": True},
+    16: {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    42: {"groups_names": ["g", "h"]},
+    47: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partitions": [{"partition_index": 1}]}],
     },
     10: {"key": "g", "key_type": 1, "coordinator_keys": ["g", "h"]},
     18: {"client_software_name": "x", "client_software_version": "1"},

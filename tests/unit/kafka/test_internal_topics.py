@@ -10,9 +10,16 @@ from broker.kafka import internal_topics
 from metadata_log.types import BrokerId, Endpoint
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside
+from tests.support.kafka_wire import producing, record_batch
 from tests.unit.kafka.conftest import Ask
 
-FIND_COORDINATOR = 10
+PRODUCE, METADATA, FIND_COORDINATOR = 0, 3, 10
+METADATA_OF_ALL = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 GROUP, TRANSACTION = 0, 1
 
 
@@ -115,3 +122,23 @@ async def test_f4_who_cannot_be_served_yet_is_told_to_ask_again(
     inside.forwarder.gate.set()
     (one,) = (await ask(FIND_COORDINATOR, 4, find("a"))).coordinators
     assert one.error_code == 0
+
+
+async def test_what_coordinators_keep_is_marked_and_not_written_by_clients(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    await ask(FIND_COORDINATOR, 4, find("a"))
+    assert dict(inside.forwarder.creations[0].topics[0].configs) == {"cleanup.policy": "compact"}
+    inside.metadata.add_topic("t")
+    told = await ask(METADATA, 9, METADATA_OF_ALL)
+    assert {topic.name: topic.is_internal for topic in told.topics} == {
+        "__consumer_offsets": True,
+        "t": False,
+    }
+    values = producing(record_batch())
+    values["topic_data"].append({**values["topic_data"][0], "name": "__consumer_offsets"})
+    answer = await ask(PRODUCE, 8, values)
+    assert [topic.partition_responses[0].error_code for topic in answer.responses] == [
+        0,
+        errors_pb2.INVALID_TOPIC_EXCEPTION,
+    ]

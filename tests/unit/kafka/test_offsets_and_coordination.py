@@ -17,7 +17,7 @@ from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import Values, record_batch, request_frame
 from tests.unit.kafka.conftest import Ask
 
-LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID = 2, 9, 10, 22
+LIST_OFFSETS, FIND_COORDINATOR, INIT_PRODUCER_ID = 2, 10, 22
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CLUSTER = 23, 60
 T0 = TopicPartition("t", 0)
 
@@ -173,14 +173,14 @@ async def test_no_producer_ids_at_the_moment_is_worth_a_retry(inside: FakeBroker
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_this_broker_coordinates_every_group(ask: Ask, version: int) -> None:
+async def test_whoever_leads_a_groups_partition_coordinates_it(ask: Ask, version: int) -> None:
     values = {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}
     response = await ask(FIND_COORDINATOR, version, values)
     found = response.coordinators[0] if version >= 4 else response
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "127.0.0.1", 9092)
 
 
-async def test_a_broker_that_clients_cannot_see_yet_coordinates_nothing(
+async def test_a_broker_that_clients_cannot_see_coordinates_nothing(
     inside: FakeBrokerInside, ask: Ask
 ) -> None:
     inside.metadata.brokers = {}
@@ -197,15 +197,3 @@ async def test_nobody_coordinates_transactions(ask: Ask, version: int) -> None:
     found = response.coordinators[0] if version >= 4 else response
     assert found.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "transactional.id=pay" in found.error_message
-
-
-@pytest.mark.parametrize("version", range(1, 8))
-async def test_no_offset_was_ever_committed(ask: Ask, version: int) -> None:
-    topics = [{"name": "t", "partition_indexes": [0, 5]}]
-    values = {"group_id": "g", "topics": topics, "require_stable": False}
-    response = await ask(OFFSET_FETCH, version, values)
-    (topic,) = response.topics
-    assert [(p.partition_index, p.committed_offset, p.error_code) for p in topic.partitions] == [
-        (0, -1, 0),
-        (5, -1, 0),
-    ]

@@ -1,14 +1,12 @@
-"""FindCoordinator (10) and OffsetFetch (9), for consumers that assign their own partitions.
+"""FindCoordinator (10): who coordinates a consumer group.
 
-There are no consumer groups yet. Still, most consumers carry a group id, and those of kafka-python,
-aiokafka and librdkafka first look for its coordinator and for committed offsets, and wait for ever
-if there is none to be found. So each broker is every group's coordinator, which is true of what it
-coordinates: no offset was ever committed. OffsetCommit and joining are not advertised, and clients
-that want them say so.
+The leader of the partition of __consumer_offsets that the group belongs to by its name.
 """
 
 from typing import Final
 
+from broker.coordinator.group_coordinator import partition_of
+from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.internal_topics import InternalTopics
@@ -18,13 +16,12 @@ from broker.kafka.services import KafkaServices
 from broker.security.authorizer import Rights
 from broker.told_metadata import endpoints_at
 from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.types import NO_BROKER
+from metadata_log.types import NO_BROKER, BrokerId
 from quorate_proto.v1 import errors_pb2
 
 _FIRST_BATCHED_VERSION: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-_NO_OFFSET: Final = -1
 
 
 class FindCoordinatorApi:
@@ -40,15 +37,12 @@ class FindCoordinatorApi:
         batched = context.version >= _FIRST_BATCHED_VERSION
         keys = request["coordinator_keys"] if batched else [request["key"]]
         rights = services.authorizer.rights_of(context)
-        answers = [_coordinator(services, rights, context.listener, key_type, key) for key in keys]
+        missing: str | None = None
         if any(_may_look(rights, key_type, key) for key in keys):
             missing = await self._topics.why_missing(services, context, key_type)
-            if missing is not None:
-                nobody = _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, missing)
-                answers = [
-                    nobody if answer["error_code"] == errors_pb2.NONE else answer
-                    for answer in answers
-                ]
+        answers = [
+            _coordinator(services, rights, context.listener, key_type, key, missing) for key in keys
+        ]
         values: Message = {"throttle_time": 0}
         if batched:
             values["coordinators"] = [
@@ -67,8 +61,14 @@ def _may_look(rights: Rights, key_type: int, key: str) -> bool:
 
 
 def _coordinator(
-    services: KafkaServices, rights: Rights, listener: str, key_type: int, key: str
+    services: KafkaServices,
+    rights: Rights,
+    listener: str,
+    key_type: int,
+    key: str,
+    missing: str | None,
 ) -> Message:
+    """``missing``: why there is no topic of the coordinators."""
     if key_type not in (_GROUP, _TRANSACTION):
         message = f"key type {key_type} of {key!r}: 0 (group) and 1 (transaction) are served"
         return _nobody(errors_pb2.INVALID_REQUEST, message)
@@ -78,18 +78,28 @@ def _coordinator(
     if not rights.may_group(AclOperation.DESCRIBE, key):
         reason = rights.refusal(AclOperation.DESCRIBE, ResourceType.GROUP, key)
         return _nobody(errors_pb2.GROUP_AUTHORIZATION_FAILED, reason)
-    brokers = services.metadata.brokers
-    own = endpoints_at(brokers, listener).get(services.broker_id)
-    if own is None:
-        message = f"group {key!r}: broker {services.broker_id} is still starting; try again"
+    if missing is not None:
+        return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, missing)
+    leader = _leader(services, key)
+    known = endpoints_at(services.metadata.brokers, listener)
+    if leader not in known:
+        message = f"group {key!r}: its partition of {OFFSETS_TOPIC} has no leader now; try again"
         return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, message)
     return {
         "error_code": errors_pb2.NONE,
         "error_message": None,
-        "node_id": services.broker_id,
-        "host": own.host,
-        "port": own.port,
+        "node_id": leader,
+        "host": known[leader].host,
+        "port": known[leader].port,
     }
+
+
+def _leader(services: KafkaServices, group_id: str) -> BrokerId:
+    """-1: there is none, or nobody has told of the topic yet."""
+    topic = services.metadata.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return NO_BROKER
+    return topic.partitions[partition_of(group_id, len(topic.partitions))].leader
 
 
 def _nobody(error_code: int, message: str) -> Message:
@@ -99,41 +109,4 @@ def _nobody(error_code: int, message: str) -> Message:
         "node_id": NO_BROKER,
         "host": "",
         "port": -1,
-    }
-
-
-async def offset_fetch(
-    services: KafkaServices, context: RequestContext, request: Message
-) -> Buffers:
-    rights = services.authorizer.rights_of(context)
-    wanted = request["topics"] or ()
-    code: int = errors_pb2.NONE
-    if not rights.may_group(AclOperation.DESCRIBE, request["group_id"]):
-        code = errors_pb2.GROUP_AUTHORIZATION_FAILED
-    describable = rights.topics(AclOperation.DESCRIBE, (one["name"] for one in wanted))
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [
-                _nothing_committed(
-                    index,
-                    code
-                    if code or topic["name"] in describable
-                    else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
-                )
-                for index in topic["partition_indexes"]
-            ],
-        }
-        for topic in wanted
-    ]
-    values = {"throttle_time": 0, "error_code": code, "topics": topics}
-    return [codec.encode_response("offset_fetch", context.version, values)]
-
-
-def _nothing_committed(partition: int, error_code: int) -> Message:
-    return {
-        "partition_index": partition,
-        "committed_offset": _NO_OFFSET,
-        "metadata": "",
-        "error_code": error_code,
     }

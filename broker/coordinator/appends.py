@@ -1,0 +1,111 @@
+"""Records on their way to one partition of a coordinator's topic: what gathers goes together.
+
+Whoever has something to write in one turn of the event loop shares one batch, one fsync and one
+round of replication with all others.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from broker.errors import KafkaError
+
+_MAX_BATCH_BYTES: Final = 512 << 10
+"""Records per batch, about; well below what a topic takes by default."""
+
+
+class LogRecord(NamedTuple):
+    """``value`` None: a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+    @property
+    def size(self) -> int:
+        return len(self.key) + len(self.value or b"")
+
+
+class CoordinatorLog(Protocol):
+    """One partition, while this broker leads it in one epoch."""
+
+    async def append(self, records: Sequence[LogRecord]) -> int:
+        """Appended before the first await, in order; returns where, once it is committed.
+
+        Raises:
+            KafkaError: not, or not for sure; the code is one that coordinators answer with.
+        """
+
+    def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+        """Everything in the log, batch by batch, with its base offset; uncommitted ones, too:
+        whoever leads will commit them.
+        """
+
+
+class Appends:
+    """The writing end of one partition."""
+
+    def __init__(self, log: CoordinatorLog) -> None:
+        self._log = log
+        self._gathered: list[_Append] = []
+        self._waiting: set[asyncio.Future[int]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def append(self, records: Sequence[LogRecord]) -> "asyncio.Future[int]":
+        """Have ``records`` written together; where they stand, or the KafkaError that befell them.
+
+        What was given first stands first.
+        """
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[int] = loop.create_future()
+        self._waiting.add(outcome)
+        outcome.add_done_callback(self._waiting.discard)
+        if not self._gathered:
+            loop.call_soon(self._flush)
+        self._gathered.append(_Append(records, outcome))
+        return outcome
+
+    def end(self, error_code: int) -> None:
+        """Nothing more is written; of what is on its way nobody here will know the outcome."""
+        self._gathered.clear()
+        for outcome in list(self._waiting):
+            if not outcome.done():
+                outcome.set_exception(KafkaError(error_code, "the log is led elsewhere"))
+        for task in self._tasks:
+            task.cancel()
+
+    def _flush(self) -> None:
+        """Tasks start in the order of their creation, so batches stand in the order of theirs."""
+        gathered, self._gathered = self._gathered, []
+        group: list[_Append] = []
+        size = 0
+        for each in gathered:
+            more = sum(record.size for record in each.records)
+            if group and size + more > _MAX_BATCH_BYTES:
+                self._begin(group)
+                group, size = [], 0
+            group.append(each)
+            size += more
+        if group:
+            self._begin(group)
+
+    def _begin(self, group: "list[_Append]") -> None:
+        task = asyncio.get_running_loop().create_task(self._write(group))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, group: "list[_Append]") -> None:
+        try:
+            place = await self._log.append([record for each in group for record in each.records])
+        except KafkaError as error:
+            for each in group:
+                if not each.outcome.done():
+                    each.outcome.set_exception(error)
+        else:
+            for each in group:
+                if not each.outcome.done():
+                    each.outcome.set_result(place)
+
+
+class _Append(NamedTuple):
+    records: Sequence[LogRecord]
+    outcome: "asyncio.Future[int]"

@@ -1,0 +1,76 @@
+"""Keys and values of a coordinator's topic as record batches, and back. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from broker.coordinator.appends import LogRecord
+from broker.log.codecs import UndecodableRecords
+from broker.log.options import Records
+from broker.log.record_batch import MAGIC, BatchHeader, encoded
+from broker.log.records import plain_records, signed_varint, walk
+
+_NO_PRODUCER = -1
+
+
+def encode_batch(records: Sequence[LogRecord], timestamp_ms: int) -> bytes:
+    """One batch of all ``records``, uncompressed; the log gives it its place."""
+    body = b"".join(_encode(record, delta) for delta, record in enumerate(records))
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=_NO_PRODUCER,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=len(records),
+    )
+    return encoded(header, body)
+
+
+def decode_batch(header: BatchHeader, batch: Records) -> Iterator[LogRecord]:
+    """The records of a batch that have a key.
+
+    Raises:
+        UndecodableRecords: they cannot be decompressed, or are no records.
+    """
+    plain = plain_records(header, batch)
+    for *_, key_at, key_length, has_value in walk(plain, header.record_count):
+        if key_length < 0:
+            continue
+        key_end = key_at + key_length
+        value = _value(plain, key_end) if has_value else None
+        yield LogRecord(plain[key_at:key_end], value)
+
+
+def _encode(record: LogRecord, offset_delta: int) -> bytes:
+    value = b"\1" if record.value is None else signed_varint(len(record.value)) + record.value
+    body = b"".join(
+        (
+            b"\0\0",  # No attributes; all records have the batch's time.
+            signed_varint(offset_delta),
+            signed_varint(len(record.key)),
+            record.key,
+            value,
+            b"\0",  # No headers.
+        )
+    )
+    return signed_varint(len(body)) + body
+
+
+def _value(plain: bytes, at: int) -> bytes:
+    length, shift = 0, 0
+    while True:
+        byte = plain[at]
+        length |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    size = length >> 1
+    if at + size > len(plain):
+        raise UndecodableRecords(f"a value of {size} bytes at byte {at} of {len(plain)}")
+    return plain[at : at + size]

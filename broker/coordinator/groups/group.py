@@ -1,0 +1,195 @@
+"""``ConsumerGroup``: how the members of a group come to agree (Kafka's classic protocol).
+
+    EMPTY ── join ──▶ PREPARING_REBALANCE ── all have joined, or the time is up ──▶
+    COMPLETING_REBALANCE ── the leader's assignment is in the log ──▶ STABLE
+
+Whoever comes, goes or changes its subscription afterwards leads back to PREPARING_REBALANCE. Rules
+kept here, whatever order events come in:
+
+- A generation has one protocol that all of its members support, and one assignment: it is in the
+  log before any member is told of it, so a coordinator that takes over tells the same.
+- A member is told a generation at most once its join was answered, and an assignment of its own
+  generation only: so no two members own a partition under the same generation.
+- Whoever is silent for its session timeout leaves; one that waits for an answer is not silent.
+"""
+
+from collections.abc import Iterable
+
+from broker.coordinator.groups.basis import GroupState
+from broker.coordinator.groups.effects import (
+    NOBODY,
+    NOTHING,
+    OK,
+    Effect,
+    Leaver,
+    Reply,
+    SyncAnswer,
+    SyncRequest,
+    joining_failed,
+    syncing_failed,
+)
+from broker.coordinator.groups.joining import Joining
+from broker.coordinator.groups.members import NEVER_MS, Member
+from quorate_proto.v1 import errors_pb2
+
+
+class ConsumerGroup(Joining):
+    """One group. Methods are events; most return effects, or a Kafka error code."""
+
+    # -- the assignment --------------------------------------------------------------------------
+
+    def sync(self, request: SyncRequest, now_ms: int) -> tuple[Effect, ...]:
+        """Tell a member its assignment, as soon as the leader has brought it."""
+        found = self._member_of_generation(
+            request.member_id, request.instance_id, request.generation_id
+        )
+        if isinstance(found, int):
+            return (syncing_failed(request.token, found),)
+        asked = (request.protocol_type, request.protocol_name)
+        known = (self.protocol_type, self.protocol_name)
+        if any(said not in (None, is_) for said, is_ in zip(asked, known, strict=True)):
+            return (syncing_failed(request.token, errors_pb2.INCONSISTENT_GROUP_PROTOCOL),)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return (syncing_failed(request.token, errors_pb2.REBALANCE_IN_PROGRESS),)
+        self._unsynced.discard(found.member_id)
+        self._set_deadline(found, now_ms + found.session_timeout_ms)
+        if self.state is GroupState.STABLE:
+            return (Reply(request.token, self._assigned(found)),)
+        effects: list[Effect] = []
+        if found.syncing is not None:
+            effects.append(syncing_failed(found.syncing, errors_pb2.REBALANCE_IN_PROGRESS))
+        found.syncing = request.token
+        if found is self.members.leader and not self._assignment_is_on_its_way:
+            assignments = dict(request.assignments)
+            for member in self.members:
+                member.assignment = assignments.get(member.member_id, b"")
+            effects.append(self._persist(None))
+        return tuple(effects)
+
+    def persisted(self, attempt: int, error_code: int, now_ms: int) -> tuple[Effect, ...]:
+        """What ``Persist(attempt)`` asked for is in the log for good, or is not."""
+        written = self._writing.pop(attempt)
+        if written.reply is not None:
+            if not error_code:
+                return (written.reply,)
+            return (joining_failed(written.reply.token, error_code),)
+        current = (
+            self.state is GroupState.COMPLETING_REBALANCE
+            and written.generation_id == self.generation_id
+        )
+        if not current:
+            return NOTHING
+        if error_code:
+            for member in self.members:
+                member.assignment = b""
+            return (*self._fail_syncing(error_code, now_ms), *self._rebalance(now_ms))
+        self.state = GroupState.STABLE
+        replies = []
+        for member in self.members:
+            if member.syncing is not None:
+                replies.append(Reply(member.syncing, self._assigned(member)))
+                member.syncing = None
+                self._set_deadline(member, now_ms + member.session_timeout_ms)
+        return tuple(replies)
+
+    def _assigned(self, member: Member) -> SyncAnswer:
+        return SyncAnswer(OK, self.protocol_type, self.protocol_name, member.assignment)
+
+    # -- being a member --------------------------------------------------------------------------
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> int:
+        """A sign of life; the error code says what the member should do."""
+        found = self._member_of_generation(member_id, instance_id, generation_id)
+        if isinstance(found, int):
+            return found
+        self._set_deadline(found, now_ms + found.session_timeout_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return errors_pb2.REBALANCE_IN_PROGRESS
+        return OK
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> int:
+        """Whether offsets may be committed: by its members, or by anybody while it has none."""
+        if generation_id < 0 and self.state is GroupState.EMPTY:
+            return OK
+        found = self._member_of_generation(member_id, instance_id, generation_id)
+        if isinstance(found, int):
+            return found
+        self._set_deadline(found, now_ms + found.session_timeout_ms)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return errors_pb2.REBALANCE_IN_PROGRESS
+        return OK
+
+    def leave(self, leavers: Iterable[Leaver], now_ms: int) -> tuple[list[int], tuple[Effect, ...]]:
+        """Have members leave at once; an error code for each, and effects."""
+        codes: list[int] = []
+        effects: list[Effect] = []
+        someone_left = False
+        for leaver in leavers:
+            if leaver.instance_id is None and leaver.member_id in self.members.pending:
+                del self.members.pending[leaver.member_id]
+                someone_left = True
+                codes.append(OK)
+                continue
+            found = self._leaving(leaver)
+            if isinstance(found, int):
+                codes.append(found)
+                continue
+            effects += self._remove(found)
+            someone_left = True
+            codes.append(OK)
+        if someone_left:
+            effects += self._somebody_left(now_ms)
+        return codes, tuple(effects)
+
+    def _leaving(self, leaver: Leaver) -> Member | int:
+        """Administrators name static members by instance id alone (KIP-345)."""
+        if leaver.instance_id is not None and leaver.member_id == NOBODY:
+            return self.members.static(leaver.instance_id) or errors_pb2.UNKNOWN_MEMBER_ID
+        return self._member(leaver.member_id, leaver.instance_id)
+
+    def expire(self, now_ms: int) -> tuple[Effect, ...]:
+        """What the time that has passed ends. Called when ``next_deadline_ms`` is reached."""
+        effects: list[Effect] = []
+        late_ids = [each for each, until_ms in self.members.pending.items() if until_ms <= now_ms]
+        for member_id in late_ids:
+            del self.members.pending[member_id]
+        silent = [each for each in self.members if each.deadline_ms <= now_ms]
+        silent = [each for each in silent if each.is_new or not each.waits]
+        if self._sync_deadline_ms <= now_ms:
+            self._sync_deadline_ms = NEVER_MS
+            unsynced = (self.members.get(member_id) for member_id in self._unsynced)
+            silent += [each for each in unsynced if each is not None and each not in silent]
+        for member in silent:
+            effects += self._remove(member)
+        if late_ids or silent:
+            effects += self._somebody_left(now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE and self._join_deadline_ms <= now_ms:
+            effects += self._join_time_is_up(now_ms)
+        self._look_ahead()
+        return tuple(effects)
+
+    def _remove(self, member: Member) -> list[Effect]:
+        """Whatever it waits for is answered: it is a member no longer."""
+        gone = errors_pb2.UNKNOWN_MEMBER_ID
+        effects: list[Effect] = []
+        if member.joining is not None:
+            effects.append(joining_failed(member.joining, gone, member.member_id))
+        if member.syncing is not None:
+            effects.append(syncing_failed(member.syncing, gone))
+            member.syncing = None
+        self._unsynced.discard(member.member_id)
+        self.members.remove(member)
+        return effects
+
+    def _somebody_left(self, now_ms: int) -> tuple[Effect, ...]:
+        match self.state:
+            case GroupState.EMPTY:
+                return NOTHING
+            case GroupState.PREPARING_REBALANCE:
+                return self._complete_if_joined(now_ms)
+            case _:
+                return self._rebalance(now_ms)

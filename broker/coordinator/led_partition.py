@@ -1,0 +1,130 @@
+"""A partition of a coordinator's topic in the epoch in which this broker leads it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from broker.coordinator.appends import LogRecord
+from broker.coordinator.batches import decode_batch, encode_batch
+from broker.coordinator.group_coordinator import GroupCoordinator
+from broker.errors import KafkaError, error_name
+from broker.log import ColdRead
+from broker.log.codecs import UndecodableRecords
+from broker.log.record_batch import BatchHeader, iterate_batches
+from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
+from broker.replication.hosted import HostedPartition
+from metadata_log.types import LeaderEpoch
+from quorate_proto.v1 import errors_pb2
+
+_log: Final = logging.getLogger(__name__)
+_READ_BYTES: Final = 1 << 20
+
+COORDINATOR_CODES: Final[Mapping[int, int]] = {
+    errors_pb2.UNKNOWN_TOPIC_OR_PARTITION: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+    errors_pb2.NOT_ENOUGH_REPLICAS: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+    errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+    errors_pb2.REQUEST_TIMED_OUT: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+    errors_pb2.NOT_LEADER_OR_FOLLOWER: errors_pb2.NOT_COORDINATOR,
+    errors_pb2.KAFKA_STORAGE_ERROR: errors_pb2.NOT_COORDINATOR,
+    errors_pb2.MESSAGE_TOO_LARGE: errors_pb2.UNKNOWN_SERVER_ERROR,
+    errors_pb2.RECORD_LIST_TOO_LARGE: errors_pb2.UNKNOWN_SERVER_ERROR,
+}
+"""What clients of a coordinator are told when its log does not take what is to be written: to ask
+again here, to look for the coordinator, or neither, as Kafka's coordinators do."""
+
+
+class Producer(Protocol):
+    """``ReplicaManager.produce``: appends before its first await."""
+
+    def __call__(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
+    ) -> Awaitable[list[ProduceOutcome]]: ...
+
+
+def told_of_leaderships(
+    coordinator: GroupCoordinator, produce: Producer, wall_clock_ms: Callable[[], int]
+) -> Callable[[HostedPartition], None]:
+    """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads."""
+
+    def on_leadership(hosted: HostedPartition) -> None:
+        partition = hosted.tp.partition
+        if hosted.leads:
+            timeout_ms = coordinator.settings.commit_timeout_ms
+            led = LedPartition(hosted, produce, timeout_ms=timeout_ms, wall_clock_ms=wall_clock_ms)
+            coordinator.lead(partition, led)
+        else:
+            coordinator.resign(partition)
+
+    return on_leadership
+
+
+class LedPartition:
+    """As ``appends.CoordinatorLog`` has it."""
+
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        produce: Producer,
+        *,
+        timeout_ms: int,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self.leader_epoch: LeaderEpoch = hosted.replica.leader_epoch
+        self._hosted = hosted
+        self._produce = produce
+        self._timeout_ms = timeout_ms
+        self._wall_clock_ms = wall_clock_ms
+
+    @property
+    def is_led(self) -> bool:
+        """Still, in the same epoch."""
+        hosted = self._hosted
+        return hosted.leads and hosted.replica.leader_epoch == self.leader_epoch
+
+    async def append(self, records: Sequence[LogRecord]) -> int:
+        """As ``CoordinatorLog.append``."""
+        if not self.is_led:
+            raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{self._hosted.tp} is led elsewhere")
+        entry = ProduceEntry(self._hosted.tp, encode_batch(records, self._wall_clock_ms()))
+        (outcome,) = await self._produce([entry], ACKS_ALL, self._timeout_ms)
+        if outcome.error_code:
+            raise KafkaError(
+                COORDINATOR_CODES.get(outcome.error_code, errors_pb2.UNKNOWN_SERVER_ERROR),
+                f"{self._hosted.tp}: {error_name(outcome.error_code)}: {outcome.error_message}",
+            )
+        return outcome.base_offset
+
+    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+        """As ``CoordinatorLog.replay``: what is there when it begins."""
+        log = self._hosted.log
+        offset, end = log.log_start_offset, log.log_end_offset
+        wait = False
+        while offset < end and self.is_led:
+            try:
+                read = log.read(max(offset, log.log_start_offset), _READ_BYTES, end, wait=wait)
+            except ColdRead as cold:
+                await cold.load()
+                wait = True
+                continue
+            wait = False
+            if not read.chunks:
+                return
+            for header, data in iterate_batches(b"".join(read.chunks), str(self._hosted.tp)):
+                if header.record_count and not header.is_control:
+                    yield header.base_offset, self._decode(header, data)
+            offset = read.next_offset
+            await asyncio.sleep(0)
+
+    def _decode(self, header: BatchHeader, data: memoryview) -> list[LogRecord]:
+        """What cannot be read must not keep all others from their groups."""
+        try:
+            return list(decode_batch(header, data))
+        except UndecodableRecords as error:
+            _log.error(
+                "%s: batch at offset %d is passed over: %s",
+                self._hosted.tp,
+                header.base_offset,
+                error,
+            )
+            return []

@@ -1,0 +1,244 @@
+"""The groups of one partition: loaded from its log, written to it, and given up with it."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from broker.coordinator.appends import LogRecord
+from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.groups import log_format
+from broker.coordinator.groups.basis import GroupLimits, GroupState
+from broker.coordinator.groups.effects import JoinRequest, Leaver, SyncRequest
+from broker.coordinator.groups.group import ConsumerGroup
+from broker.coordinator.groups.offsets import CommittedOffset
+from broker.errors import KafkaError
+from metadata_log.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+TP = TopicPartition("orders", 0)
+OTHER = TopicPartition("payments", 1)
+DAY_MS = 86_400_000
+IDS = itertools.count()
+COMMIT = CommittedOffset(41, 3, "note", 1_000)
+
+
+class MemoryLog:
+    """A log in memory, which takes some time, and refuses when it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[LogRecord]] = []
+        self.refusal: int = 0
+        self.is_stuck = False
+
+    async def append(self, records: Sequence[LogRecord]) -> int:
+        if self.refusal:
+            raise KafkaError(self.refusal, "the log takes nothing")
+        self.batches.append(list(records))
+        place = len(self.batches) - 1
+        await asyncio.sleep(3600 if self.is_stuck else 0.01)
+        return place
+
+    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+        for place, batch in enumerate(self.batches):
+            await asyncio.sleep(0.01)
+            yield place, batch
+
+    def keys(self) -> list[object]:
+        return [log_format.decode_key(record.key) for batch in self.batches for record in batch]
+
+
+class Place:
+    """A log, and whoever leads it."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.wall_ms = 1_000_000
+
+    async def lead(self) -> GroupShard:
+        loop = asyncio.get_running_loop()
+        clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
+        limits = GroupLimits(max_members=100, initial_delay_ms=0)
+        shard = GroupShard("__consumer_offsets-7", self.log, limits, clock)
+        await shard.load()
+        return shard
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def joining(member_id: str = "", **others: object) -> JoinRequest:
+    new_id = f"member-{next(IDS)}"
+    asked = JoinRequest(
+        0, member_id, new_id, None, "c", "h", 10_000, 60_000, "consumer", (("range", b"s"),), False
+    )
+    return asked._replace(**others)  # type: ignore[arg-type]
+
+
+async def join_alone(shard: GroupShard, group_id: str = "g", assignment: bytes = b"all") -> str:
+    """A group of one member, stable."""
+    joined = await shard.join(group_id, joining())
+    member = joined.member_id
+    request = SyncRequest(
+        0, member, None, joined.generation_id, None, None, ((member, assignment),)
+    )
+    assert (await shard.sync(group_id, request)).assignment == assignment
+    return member
+
+
+async def test_whoever_takes_over_knows_what_was_answered(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    assert await shard.commit("g", member, None, 1, {TP: COMMIT}) == 0
+    shard.end(errors_pb2.NOT_COORDINATOR)
+
+    shard = await place.lead()
+    assert shard.heartbeat("g", member, None, 1) == 0
+    assert shard.offsets("g").get(TP) == COMMIT
+    synced = await shard.sync("g", SyncRequest(0, member, None, 1, None, None, ()))
+    assert synced.assignment == b"all"
+
+
+async def test_members_of_before_have_their_session_timeout_to_show_up(place: Place) -> None:
+    await join_alone(await place.lead())
+    shard = await place.lead()
+    await asyncio.sleep(9.9)
+    assert {known.group.state for known in shard} == {GroupState.STABLE}
+    await asyncio.sleep(0.2)
+    assert {known.group.state for known in shard} == {GroupState.EMPTY}
+
+
+async def test_commits_of_one_moment_share_a_batch(place: Place) -> None:
+    shard = await place.lead()
+    codes = await asyncio.gather(
+        *(shard.commit(f"g{n}", "", None, -1, {TP: COMMIT}) for n in range(50))
+    )
+    assert set(codes) == {0}
+    assert [len(batch) for batch in place.log.batches] == [50]
+
+
+async def test_a_commit_that_is_not_in_the_log_is_not_shown(place: Place) -> None:
+    shard = await place.lead()
+    place.log.refusal = errors_pb2.COORDINATOR_NOT_AVAILABLE
+    code = await shard.commit("g", "", None, -1, {TP: COMMIT})
+    assert code == errors_pb2.COORDINATOR_NOT_AVAILABLE
+    assert shard.offsets("g").get(TP) is None
+
+    place.log.refusal, place.log.is_stuck = 0, True
+    commit = asyncio.create_task(shard.commit("g", "", None, -1, {TP: COMMIT}))
+    await asyncio.sleep(1)
+    assert shard.offsets("g").get(TP) is None
+    shard.end(errors_pb2.NOT_COORDINATOR)
+    assert await commit == errors_pb2.NOT_COORDINATOR
+
+
+async def test_commits_of_strangers_to_a_generation_are_refused(place: Place) -> None:
+    shard = await place.lead()
+    code = await shard.commit("g", "member", None, 4, {TP: COMMIT})
+    assert code == errors_pb2.ILLEGAL_GENERATION
+    member = await join_alone(shard)
+    code = await shard.commit("g", member, None, 9, {TP: COMMIT})
+    assert code == errors_pb2.ILLEGAL_GENERATION
+    assert shard.offsets("g").get(TP) is None
+
+
+async def test_who_waits_when_the_leadership_ends_is_sent_elsewhere(place: Place) -> None:
+    shard = await place.lead()
+    await join_alone(shard)
+    waiting = asyncio.create_task(shard.join("g", joining()))
+    await asyncio.sleep(1)
+    shard.end(errors_pb2.NOT_COORDINATOR)
+    with pytest.raises(KafkaError, match="__consumer_offsets-7") as refused:
+        await waiting
+    assert refused.value.code == errors_pb2.NOT_COORDINATOR
+
+
+async def test_nothing_is_written_after_the_leadership_has_ended(place: Place) -> None:
+    shard = await place.lead()
+    await join_alone(shard)
+    shard.end(errors_pb2.NOT_COORDINATOR)
+    written = len(place.log.batches)
+    await asyncio.sleep(60)
+    assert len(place.log.batches) == written
+
+
+async def test_a_client_that_has_gone_is_not_answered(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    gone = asyncio.create_task(shard.join("g", joining()))
+    await asyncio.sleep(1)
+    gone.cancel()
+    await asyncio.sleep(1)
+    again = await shard.join("g", joining(member, protocols=(("range", b"s"),)))
+    assert again.generation_id == 2
+
+
+async def test_a_group_with_members_is_not_deleted(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    await shard.commit("g", member, None, 1, {TP: COMMIT})
+    assert await shard.delete("g") == errors_pb2.NON_EMPTY_GROUP
+    shard.leave("g", [Leaver(member)])
+    assert await shard.delete("g") == 0
+    assert await shard.delete("g") == errors_pb2.GROUP_ID_NOT_FOUND
+    shard = await place.lead()
+    assert shard.group("g") is None
+    assert shard.offsets("g").get(TP) is None
+
+
+async def test_forgotten_offsets_stay_forgotten(place: Place) -> None:
+    shard = await place.lead()
+    await shard.commit("g", "", None, -1, {TP: COMMIT, OTHER: COMMIT})
+    assert await shard.forget_offsets("g", [TP, TopicPartition("never", 0)]) == 0
+    assert await shard.forget_offsets("nobody", [TP]) == errors_pb2.GROUP_ID_NOT_FOUND
+    for each in (shard, await place.lead()):
+        assert each.offsets("g").get(TP) is None
+        assert each.offsets("g").get(OTHER) == COMMIT
+
+
+def of_orders(_group: ConsumerGroup) -> frozenset[str]:
+    return frozenset({"orders"})
+
+
+async def test_kip_211_what_nobody_needs_any_more_goes_at_last(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    old = COMMIT._replace(committed_ms=place.wall_ms)
+    await shard.commit("g", member, None, 1, {TP: old, OTHER: old})
+    place.wall_ms += 7 * DAY_MS
+    await shard.expire_offsets(7 * DAY_MS, of_orders)
+    assert list(shard.offsets("g")) == [TP]
+
+    shard.leave("g", [Leaver(member)])
+    place.wall_ms += 7 * DAY_MS - 1
+    await shard.expire_offsets(7 * DAY_MS, of_orders)
+    assert list(shard.offsets("g")) == [TP]
+    place.wall_ms += 1
+    await shard.expire_offsets(7 * DAY_MS, of_orders)
+    assert shard.group("g") is None
+    assert (await place.lead()).group("g") is None
+
+
+async def test_kip_211_nothing_goes_while_nobody_can_tell_what_is_consumed(place: Place) -> None:
+    shard = await place.lead()
+    member = await join_alone(shard)
+    await shard.commit("g", member, None, 1, {TP: COMMIT})
+    place.wall_ms += 70 * DAY_MS
+    await shard.expire_offsets(7 * DAY_MS, lambda group: None)
+    assert list(shard.offsets("g")) == [TP]
+
+
+async def test_records_of_other_releases_are_passed_over(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = LogRecord(log_format.encode_group_key("g"), b"\0\x63")
+    place.log.batches = [[LogRecord(b"\0\x63", b"value"), group]]
+    shard = await place.lead()
+    await shard.commit("h", "", None, -1, {TP: COMMIT})
+    shard = await place.lead()
+    assert shard.offsets("h").get(TP) == COMMIT
+    assert "a record at offset 0 is passed over: key of version 99" in caplog.text
+    assert "group g begins anew" in caplog.text
