@@ -49,6 +49,7 @@ from broker.log.store import LogStore
 from broker.metadata_follower import MetadataFollower
 from broker.metrics.cluster import cluster_samples
 from broker.metrics.compaction import compaction_samples
+from broker.metrics.groups import group_samples
 from broker.metrics.replicas import replica_samples, store_samples
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import may_be_deleted
@@ -105,6 +106,7 @@ class BrokerNode:
         )
         self._replicas = self._replica_manager()
         self._groups = self._group_coordinator()
+        self._metrics.add(lambda: group_samples(self._groups, self._replicas.table.high_watermark))
 
     async def start(self) -> None:
         """Come up and register; what was started is stopped again if a later step fails.

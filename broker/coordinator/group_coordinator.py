@@ -23,6 +23,7 @@ from broker.coordinator.appends import CoordinatorLog
 from broker.coordinator.group_shard import GroupShard, ShardClock
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.groups.group import ConsumerGroup
+from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.subscription import consumed_topics
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
@@ -171,9 +172,15 @@ class GroupCoordinator:
 
     def groups(self) -> Iterator[ConsumerGroup]:
         """Those that are coordinated here."""
-        for shard in self._shards.values():
-            for known in shard:
+        for shard in tuple(self._shards.values()):
+            for known in tuple(shard):
                 yield known.group
+
+    def committed(self) -> Iterator[tuple[str, CommittedOffsets]]:
+        """What the groups that are coordinated here have committed."""
+        for shard in tuple(self._shards.values()):
+            for known in tuple(shard):
+                yield known.group.group_id, known.offsets
 
     # -- background ------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from broker.metrics.replicas import PARTITION_LABELS
+from broker.metrics.replicas import PARTITION
 from quorate_proto.v1 import admin_pb2
 from quorum.metrics.family import Distribution, Sample
 
@@ -13,7 +13,7 @@ def encode_metrics(sample: Sample) -> Iterator[admin_pb2.Metric]:
     Figures of single partitions are Prometheus' alone: there may be 100,000 of them.
     """
     family, value = sample.family, sample.value
-    if family.labels == PARTITION_LABELS:
+    if PARTITION in family.labels:
         return
     names = (label.replace("_", "-") for label in family.labels)
     tags = dict(zip(names, sample.labels, strict=True))

@@ -12,7 +12,8 @@ from quorum.metrics.family import Family, Kind, Sample
 _REPLICAS: Final = "ReplicaManager"
 _TOPICS: Final = "BrokerTopicMetrics"
 _LOG: Final = "Log"
-PARTITION_LABELS: Final = ("topic", "partition")
+PARTITION: Final = "partition"
+PARTITION_LABELS: Final = ("topic", PARTITION)
 
 
 def _replicas(name: str, kafka_name: str, doc: str, kind: Kind = Kind.GAUGE) -> Family:

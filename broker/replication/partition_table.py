@@ -74,6 +74,11 @@ class PartitionTable:
         """The partition that bears this name now."""
         return self._by_name.get(tp)
 
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """As known here; None: there is no replica of it here."""
+        hosted = self._by_name.get(tp)
+        return None if hosted is None else hosted.replica.high_watermark
+
     def host(self, tip: TopicIdPartition, topic: str, metadata_offset: int = 0) -> HostedPartition:
         """The partition of this id, with a new log if there is none; it takes the name (C6).
 
