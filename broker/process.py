@@ -16,6 +16,7 @@ from broker.config.log import LOG_DIR
 from broker.config.node import BROKER_ID
 from broker.config.spec import load_config
 from broker.control.registration import RegistrationRefused
+from broker.errors import KafkaError
 from broker.grpc_listener import Certificates, read_certificates
 from broker.grpc_refusals import GrpcRefusals
 from broker.listeners import ListenError
@@ -40,7 +41,14 @@ THREAD_SWITCH_INTERVAL_S: Final = 0.001
 OPEN_FILES: Final = 200_000
 """As in the systemd unit: each connection is one, and shells begin with 1024 for all of them."""
 
-_NAMED_FAILURES: Final = (QuorumError, DataFolderError, ListenError, RegistrationRefused, OSError)
+_NAMED_FAILURES: Final = (
+    QuorumError,
+    DataFolderError,
+    ListenError,
+    RegistrationRefused,
+    KafkaError,
+    OSError,
+)
 """Faults whose message is all that a person needs; anything else is a bug and shows its trace."""
 
 

@@ -20,12 +20,14 @@ from broker.log.options import LogOptions
 from broker.log.recovered_log import RecoveredLog
 from broker.log.segment import Segment
 from broker.log.segment_files import (
+    UNFINISHED,
     remove_segment_files,
     remove_unfinished_segments,
     segment_id_of,
     segment_name,
     set_aside,
 )
+from broker.log.system_errors import check_writable
 from broker.log.table import FILE_NAME, Run, StoreTable, Void
 from broker.log.work import Truncation
 from quorate_proto.v1 import errors_pb2
@@ -67,6 +69,7 @@ def recover(directory: Path, options: LogOptions, boot_id: str, now_ms: int) -> 
     if not directory.exists():
         directory.mkdir(parents=True)
         sync_folder(directory.parent)
+    check_writable(directory, segment_name(0) + UNFINISHED)
     remove_unfinished_segments(directory)
     _check_not_orphaned(directory)
     table = StoreTable.open(directory)

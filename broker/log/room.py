@@ -16,6 +16,7 @@ from typing import Final
 
 import lmdb
 
+from broker.log.system_errors import system_code
 from broker.log.work import Creation, Deletion, Truncation, Work
 
 RESERVE_FILE: Final = "reserve"
@@ -69,7 +70,7 @@ class Reserve:
         LMDB reports a write that was cut short as EIO, as a broken disk does: then the disk is
         asked for some more, which a full one refuses with its proper name.
         """
-        code = _code_of(error)
+        code = system_code(error)
         if code == errno.EIO:
             with self._lock:
                 return self._refuses_more()
@@ -97,14 +98,6 @@ class Reserve:
         finally:
             os.close(descriptor)
         return True
-
-
-def _code_of(error: BaseException) -> int | None:
-    """The system's code behind ``error``, or behind what it was raised from."""
-    code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
-    if isinstance(error, OSError | lmdb.Error) or error.__cause__ is None:
-        return code
-    return _code_of(error.__cause__)
 
 
 def makes_room(work: Work) -> bool:

@@ -53,6 +53,7 @@ from broker.log.segment_keys import (
     epoch_key,
 )
 from broker.log.stored_batches import verify
+from broker.log.system_errors import refuse_without_access
 from broker.log.work import PendingBatch
 from quorum.data_folder import sync_folder
 
@@ -157,6 +158,7 @@ class Segment:
 
         Raises:
             DamagedSegment: LMDB does not take it.
+            OSError: it cannot be written.
         """
         contents = self.contents
         if self._environment is not None or contents is None:
@@ -165,6 +167,7 @@ class Segment:
         try:
             self._environment = _open_environment(self.path, flush, segment_bytes)
         except lmdb.Error as error:
+            refuse_without_access(self.path, error)
             raise DamagedSegment(self.path, str(error)) from error
         for epoch in contents.epochs:
             known = self._recorded_epochs.get(epoch.number, -1)

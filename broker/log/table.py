@@ -27,6 +27,7 @@ import msgspec
 from broker.errors import KafkaError
 from broker.log.segment_contents import FooterPlace
 from broker.log.segment_files import allocate_lock_file
+from broker.log.system_errors import refuse_without_access
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
 
@@ -91,6 +92,7 @@ class StoreTable:
                 lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=5, readahead=False)
             )
         except lmdb.Error as error:
+            refuse_without_access(path, error)
             raise KafkaError(
                 errors_pb2.KAFKA_STORAGE_ERROR,
                 f"partition table {path}: {error}; restore the file or empty the log directory",

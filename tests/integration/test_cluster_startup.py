@@ -1,9 +1,10 @@
 """Processes that must not start: the message names the thing, the value, and what to do."""
 
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from quorate.testing import RunningCluster, running_cluster
 from quorum.certificate_authority import CertificateAuthority
 from quorum.config_file import read_toml
 from quorum.security import Role
+from tests.support.disk_faults import without_privileges
 
 pytestmark = pytest.mark.integration
 
@@ -61,15 +63,19 @@ def node_command(kind: str, config: Path) -> list[str]:
 
 
 def run_node(
-    tmp_path: Path, kind: str, config: Mapping[str, object], *arguments: str
+    tmp_path: Path,
+    kind: str,
+    config: Mapping[str, object],
+    *arguments: str,
+    before: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a node to its end; what it said is in ``stderr``."""
+    """Run a node to its end; what it said is in ``stderr``. ``before``: what runs the command."""
     path = tmp_path / f"{kind}.toml"
     quoted = (f'"{k}" = {v}' if isinstance(v, int) else f'"{k}" = "{v}"' for k, v in config.items())
     path.write_text("\n".join(quoted) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "quorate.cli.main", "node", kind, "--config", str(path)]
     return subprocess.run(
-        [*command, *arguments],
+        [*before, *command, *arguments],
         capture_output=True,
         text=True,
         timeout=EXIT_TIMEOUT_S,
@@ -127,6 +133,36 @@ def test_data_folder_in_use_is_refused(
     broker_config.update(certificate(cluster, 1))
     assert_refused(run_node(tmp_path, "broker", broker_config), "broker-1")
     assert cluster.broker_pid(1) is not None
+
+
+def test_broker_whose_log_folder_is_a_file_says_so(
+    tmp_path: Path, broker_config: dict[str, object]
+) -> None:
+    (tmp_path / "log").touch()
+    result = run_node(tmp_path, "broker", broker_config)
+    assert_refused(result, f"data folder {tmp_path / 'log'}", "File exists")
+
+
+@pytest.mark.parametrize("what", ["folder", "lock", "segment", "table"])
+def test_broker_whose_log_folder_is_read_only_says_which(
+    tmp_path: Path, broker_config: dict[str, object], what: str
+) -> None:
+    folder = tmp_path / "log"
+    with running_cluster(brokers=1, voters=1, folder=tmp_path / "own") as own:
+        own.stop_broker(1)
+        broker_config["quorum.bootstrap.servers"] = own.voter_grpc_address(1)
+        broker_config.update(certificate(own, 1))
+        broker_config["broker.id"] = 1
+        shutil.move(own.folder / "broker-1", folder)
+        names = {"lock": ".lock", "segment": "segment-*.mdb", "table": "store.mdb", "folder": "."}
+        (path,) = folder.glob(names[what]) if what != "folder" else (folder,)
+        path.chmod(path.stat().st_mode & ~0o222)
+        try:
+            result = run_node(tmp_path, "broker", broker_config, before=without_privileges())
+        finally:
+            folder.chmod(0o755)
+    assert_refused(result, str(folder), "Permission denied")
+    assert len(result.stderr.strip().splitlines()[-1]) < 500
 
 
 def test_voter_refuses_the_data_folder_of_another_cluster(

@@ -4,7 +4,6 @@ Root may write everywhere: where it runs the tests, it gives up that privilege f
 """
 
 import asyncio
-import os
 import resource
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from quorum.raft.lmdb_journal import JOURNAL_FILE
 from quorum.raft.snapshots import SNAPSHOT_FILE
 from tests.integration.quorum_writes import Writer, image_now, write
+from tests.support.disk_faults import cut, flip, without_privileges
 from tests.support.quorum_cluster import QuorumCluster, connected
 
 pytestmark = pytest.mark.integration
@@ -105,16 +105,6 @@ async def test_p11_snapshot_that_cannot_be_written_stops_the_voter(tmp_path: Pat
             assert set(acknowledged) <= set((await image_now(client)).sessions)
 
 
-def without_privileges() -> list[str]:
-    """Command prefix under which root, too, is held to permissions."""
-    if os.geteuid() != 0:
-        return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        pytest.skip("root without setpriv may write everywhere")
-    return [setpriv, "--bounding-set=-all", "--inh-caps=-all"]
-
-
 @pytest.mark.parametrize("what", ["journal", "folder"])
 def test_p10_read_only_disk_is_refused_at_the_start(tmp_path: Path, what: str) -> None:
     quorum = QuorumCluster(tmp_path, voters=1)
@@ -131,21 +121,6 @@ def test_p10_read_only_disk_is_refused_at_the_start(tmp_path: Path, what: str) -
     assert code == 1
     assert str(read_only) in said
     assert "Permission denied" in said
-
-
-def flip(path: Path, wanted: bytes) -> None:
-    """One bit of every place where ``wanted`` is."""
-    content = bytearray(path.read_bytes())
-    at = content.find(wanted)
-    assert at >= 0
-    while at >= 0:
-        content[at + len(wanted) // 2] ^= 1
-        at = content.find(wanted, at + 1)
-    path.write_bytes(content)
-
-
-def cut(path: Path, size: int) -> None:
-    os.truncate(path, size)
 
 
 async def test_p10_p11_damaged_voter_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
