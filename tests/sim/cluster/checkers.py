@@ -84,7 +84,7 @@ class Checker:
                 self._partition_moved(machine, hosted, known, leads=leads)
 
     def watch_drops(self, machine: "Machine", process: "Process") -> None:
-        """Look at every replica of this process before it is dropped (C8).
+        """Look at every replica of this process before it, or its beginning, is dropped (C8).
 
         Its leader may have committed something in the same step: it is not in the table after it,
         nor is its log, and producers hear of what was committed.
@@ -97,9 +97,22 @@ class Checker:
             drop(hosted)
 
         table.drop = look_and_drop  # type: ignore[method-assign]
+        retaining = process.node._replicas._retaining
+        start_at = retaining._start_at
+
+        async def look_and_start_at(hosted: HostedPartition, offset: int) -> None:
+            self._about_to_drop(machine, process, hosted, leads=hosted.leads)
+            await start_at(hosted, offset)
+
+        retaining._start_at = look_and_start_at  # type: ignore[method-assign]
 
     def _about_to_drop(
-        self, machine: "Machine", process: "Process", hosted: HostedPartition
+        self,
+        machine: "Machine",
+        process: "Process",
+        hosted: HostedPartition,
+        *,
+        leads: bool = False,
     ) -> None:
         known = self._seen.get(process, {}).get(hosted.tip)
         if known is None or known.hosted is not hosted or not known.leads:
@@ -107,7 +120,7 @@ class Checker:
         if hosted.replica.high_watermark == known.high_watermark:
             return
         try:
-            self._partition_moved(machine, hosted, known, leads=False)
+            self._partition_moved(machine, hosted, known, leads=leads)
         except Violation as found:
             self._found_at_a_drop = found  # The broker would handle it here.
 
@@ -198,7 +211,7 @@ class Checker:
     def _common_end(self, hosted: HostedPartition, truth: Truth) -> int:
         end = hosted.log.log_start_offset
         for mine, batch in zip(
-            _read(hosted, end, hosted.log.log_end_offset), truth.batches(), strict=False
+            _read(hosted, end, hosted.log.log_end_offset), truth.batches(end), strict=False
         ):
             if mine != batch:
                 break
@@ -235,6 +248,14 @@ class Checker:
         found = REQUEST_ID.search(body)
         if found is not None and self._forwarders.setdefault(found[0], sender) != sender:
             raise Violation(f"{found[0].decode()} was forwarded by two brokers")
+
+    def may_begin(self, tip: TopicIdPartition, epoch: int, log_start_offset: int) -> bool:
+        """Whether its records may be gone up to there: committed ones, of a topic with a limit."""
+        truth = self.truths.of(tip, epoch)
+        topic = self.metadata.image.topic_by_id(tip.topic_id)
+        configs = {} if topic is None else self.metadata.image.config("topic", topic.name)
+        is_limited = topic is None or "retention.bytes" in configs
+        return truth.is_lossy or (is_limited and log_start_offset <= truth.end)
 
     # -- clients ---------------------------------------------------------------------------------
 

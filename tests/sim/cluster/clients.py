@@ -67,11 +67,14 @@ class Consumer(Client):
         answer = await self.call(leader, "Fetch", (tp, position, epoch, 300))
         if answer is None:
             return False
-        code, _, _, records, served = answer
+        code, _, log_start, records, served = answer
         self.check_code(code, "Fetch")
         if served is None or TopicIdPartition(*served) != tip:
             return False
         if code == errors_pb2.OFFSET_OUT_OF_RANGE:
+            if position < log_start and self.clients.checker.may_begin(tip, epoch, log_start):
+                self._positions[life] = log_start
+                return True
             if not self.clients.checker.truths.of(tip, epoch).is_lossy:
                 raise Violation(
                     f"a consumer at {position} of {tp} was told by broker {leader}, epoch {epoch}, "

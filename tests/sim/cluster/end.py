@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from broker.replication.hosted import HostedPartition
 from metadata_log.image import Image
 from metadata_log.types import BrokerId, TopicIdPartition
 from tests.sim.cluster.checkers import Checker, read_all
@@ -134,8 +135,16 @@ class End:
                         f"broker {broker_id}: high watermark of {hosted.tp} is "
                         f"{hosted.replica.high_watermark}, log end {log.log_end_offset}"
                     )
+                leader = self._leader_of(hosted)
+                if leader is not None and leader.log.log_start_offset != log.log_start_offset:
+                    yield f"broker {broker_id}: {hosted.tp} begins elsewhere than at its leader"
                 if truth.end > log.log_end_offset and not truth.is_lossy:
                     raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
+
+    def _leader_of(self, hosted: HostedPartition) -> HostedPartition | None:
+        machine = self._machines.get(hosted.replica.leader)
+        process = None if machine is None else machine.process
+        return None if process is None else process.node._replicas.table.get(hosted.tip)
 
     def _all_copies_agree(self) -> None:
         copies: dict[TopicIdPartition, tuple[int, list[bytes]]] = {}

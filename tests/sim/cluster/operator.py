@@ -206,6 +206,8 @@ class Operator(Client):
         configs = {}
         if draw.random() < 0.5:
             configs["min.insync.replicas"] = str(draw.choice([1, 2, 2]))
+        if draw.random() < 0.5:
+            configs["retention.bytes"] = str(draw.choice([0, 400, 2_000]))
         topic = admin_pb2.NewTopic(
             name=name,
             num_partitions=draw.choice([1, 1, 2, 3]),

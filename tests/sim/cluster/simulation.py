@@ -72,6 +72,8 @@ class Simulation:
             "controlled.shutdown.timeout.ms": 2_000,
             "log.flush": self._flush,
             "min.insync.replicas": draw.choice([1, 1, 2]),
+            "log.retention.check.interval.ms": draw.choice([300, 2_000]),
+            "log.retention.ms": -1,
         }
         segment_bytes = draw.choice([600, 4_000, 1 << 20])
         old_software = draw.random() < 0.3

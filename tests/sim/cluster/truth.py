@@ -73,8 +73,13 @@ class Truth:
             self.end = header.last_offset + 1
         self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), header.last_offset + 1)
 
-    def batches(self) -> list[bytes]:
-        return list(self._batches.values())
+    def batches(self, from_offset: int) -> list[bytes]:
+        """Those that end beyond ``from_offset``."""
+        return [
+            batch
+            for batch in self._batches.values()
+            if read_header(batch).last_offset >= from_offset
+        ]
 
     def forget_from(self, offset: int) -> None:
         """An unclean leader does not have the rest."""

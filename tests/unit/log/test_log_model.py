@@ -291,7 +291,9 @@ class History:
         await self._flush_all(store)
         # A creation is not waited for by anyone: let a later step that is waited for pass it.
         await store.store.delete(store.create("barrier").tip)
-        await store.store.housekeeping.idle()
+        for _ in range(2):  # What is copied forward lets segments go.
+            await store.store.relocator.idle()
+            await store.store.housekeeping.idle()
         self._crashes += 1
         copy = self._directory.with_name(f"after-crash-{self._crashes}")
         shutil.copytree(self._directory, copy)
