@@ -141,8 +141,8 @@ async def test_c12_a_failed_partition_does_not_stop_its_fetcher(
     bad, follower = cluster.nodes[1].hosted("bad").log, cluster.nodes[2].hosted("bad").log
     whole, append = bad.read, follower.append_as_follower
 
-    def damaged(*where: int) -> LogRead:
-        read = whole(*where)
+    def damaged(*where: int, wait: bool) -> LogRead:
+        read = whole(*where, wait=wait)
         chunks = [bytes(chunk)[:-1] + bytes([bytes(chunk)[-1] ^ 1]) for chunk in read.chunks]
         return LogRead(chunks, read.next_offset, read.size)
 

@@ -11,7 +11,7 @@ import lmdb
 import pytest
 
 from broker.errors import KafkaError
-from broker.log import PartitionLog
+from broker.log import ColdRead, PartitionLog
 from broker.log import segment as segment_module
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.segment import Segment
@@ -481,6 +481,36 @@ async def test_an_unreadable_segment_is_set_aside_and_counts_as_lost(tmp_path: P
         assert complete.startswith(found)
     assert path.with_name(path.name + ".damaged").exists()
     assert not path.exists()
+
+
+async def test_a_log_on_the_disk_alone_is_read_by_loading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        store.create()
+        await write(store, segments=3)
+        complete = everything(store.log())
+    loads = 0
+    is_loaded = False
+
+    def uncached(descriptor: int, into: Sequence[memoryview], at: int, flags: int) -> int:
+        return _cached(descriptor, into, at, flags) if is_loaded else len(into[0]) // 2
+
+    monkeypatch.setattr(os, "preadv", uncached)
+    async with opened(tmp_path, segment_bytes=SEGMENT_BYTES, tail_bytes=0) as store:
+        log, at, found = store.log(), 0, bytearray()
+        while at < log.log_end_offset:
+            try:
+                read = log.read(at, 60_000, log.log_end_offset, wait=False)
+            except ColdRead as cold:
+                loads += 1
+                await cold.load()
+                is_loaded = True
+                read = log.read(at, 60_000, log.log_end_offset, wait=False)
+                is_loaded = False
+            at, found = read.next_offset, found + b"".join(read.chunks)
+    assert found == complete
+    assert loads > 3
 
 
 async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
