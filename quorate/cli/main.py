@@ -31,6 +31,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "reassign": ("quorate.cli.reassign:reassign", "Move replicas from broker to broker."),
     "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
     "consume": ("quorate.cli.consume:consume", "Print records."),
+    "groups": (
+        "quorate.cli.groups:groups",
+        "List, describe, reset and delete consumer groups.",
+    ),
     "pipeline": (
         "quorate.cli.pipeline:pipeline",
         "Read topics into Parquet files, each offset exactly once.",

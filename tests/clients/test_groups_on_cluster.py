@@ -13,6 +13,7 @@ from broker.coordinator.group_coordinator import partition_of
 from broker.coordinator.topics import OFFSETS_TOPIC
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
+from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
 from tests.support.whole_cluster import wait_until_whole
 
@@ -238,3 +239,36 @@ def test_administrators_see_and_delete_groups(
     group.members.pop().close()
     admin.delete_consumer_groups(["seen"])["seen"].result()
     assert "seen" not in {each.group_id for each in admin.list_consumer_groups().result().valid}
+
+
+def test_the_command_line_shows_resets_and_deletes_groups(
+    cluster: RunningCluster, topic: str, new_group: Callable[[str, str], Group]
+) -> None:
+    at = ("--bootstrap-server", cluster.bootstrap)
+    group = new_group("by-hand", "range")
+    member = group.add(topic)
+    group.poll_until(lambda: group.shares() == [PARTITIONS], "all partitions")
+    half = [confluent_kafka.TopicPartition(topic, p, 25) for p in range(PARTITIONS)]
+    member.commit(offsets=half, asynchronous=False)
+    shown = quorate_json("groups", "describe", *at, "--group", "by-hand")
+    assert (shown["state"], shown["members"], shown["lag"]) == ("stable", 1, 25 * PARTITIONS)
+    reset = ("groups", "reset-offsets", *at, "--group", "by-hand")
+    assert "it has members; stop its consumers first" in quorate_error(*reset, "--to-latest")
+    group.members.pop().close()
+
+    planned = quorate_json(*reset, "--shift-by", "-30", "--dry-run")
+    assert {(move["before"], move["after"]) for move in planned["moves"]} == {(25, 0)}
+    shown = quorate_json("groups", "describe", *at, "--group", "by-hand")
+    assert (shown["state"], shown["lag"]) == ("empty", 25 * PARTITIONS)
+    quorate(*reset, "--topic", f"{topic}:0,2", "--to-offset", "40")
+    quorate(*reset, "--topic", f"{topic}:3", "--by-duration", "1d")
+    quorate(*reset, "--topic", f"{topic}:4", "--to-datetime", "2100-01-01T00:00:00+00:00")
+    shown = quorate_json("groups", "describe", *at, "--group", "by-hand")
+    assert [row["committed"] for row in shown["partitions"]] == [40, 25, 40, 0, 50, 25]
+    assert "no partition of orders" in quorate_error(*reset, "--topic", f"{topic}:9", "--to-latest")
+
+    listed = quorate_json("groups", "list", *at, "--state", "empty")
+    assert {"group": "by-hand", "state": "empty"} in listed
+    quorate("groups", "delete", *at, "--group", "by-hand")
+    refused = quorate_error("groups", "describe", *at, "--group", "by-hand")
+    assert "there is no group 'by-hand'" in refused

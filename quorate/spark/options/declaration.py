@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from quorate.client.bootstrap import parse_servers
+from quorate.durations import parse_duration_ms
 from quorate.spark.errors import OptionError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -133,22 +134,6 @@ def _parse_names(text: str) -> tuple[str, ...]:
     if not names:
         raise ValueError
     return names
-
-
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_duration_ms(text: str) -> int:
-    """``500ms``, ``30s``, ``10m``, ``2h``, ``1d``; a bare number is ms, as in Spark.
-
-    Raises:
-        ValueError: anything else.
-    """
-    digits = text.rstrip("dhimns ")
-    unit = text[len(digits) :].strip() or "ms"
-    if not (digits.isascii() and digits.isdecimal()) or unit not in _UNIT_MS:
-        raise ValueError(text)
-    return int(digits) * _UNIT_MS[unit]
 
 
 def _parse_servers(text: str) -> str:

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from quorate.spark.options.declaration import kind_of, parse_duration_ms
+from quorate.durations import parse_duration_ms
+from quorate.spark.options.declaration import kind_of
 from quorate.spark.ranges import EARLIEST, LATEST
 
 POSITION_SAYS = "earliest, latest, relative (latest-100, earliest+50, -10m)"
