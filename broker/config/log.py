@@ -25,5 +25,6 @@ LOG_RESERVE_BYTES: Final = ConfigKey(
     default=16 << 20,
     at_least=1 << 20,
     doc="Room on the log directory's disk that a file named reserve keeps for deletions and "
-    "retention. While there is less, batches are refused and reads go on.",
+    "retention. Once the disk is full, batches are refused and reads go on until twice as much is "
+    "free.",
 )

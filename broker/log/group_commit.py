@@ -116,7 +116,7 @@ class GroupCommit(ABC):
         """While stalled: make room, then see whether there is enough; False: all has failed."""
         try:
             self._make_room()
-            has_room = self._reserve.hold()
+            has_room = self._reserve.regain()
             if not has_room:
                 self._reserve.release()
         except Exception as error:  # noqa: BLE001 - told to the store

@@ -55,13 +55,35 @@ class Reserve:
             self._path.unlink(missing_ok=True)
 
     def hold(self) -> bool:
+        """Keep the blocks of an earlier run, or have them anew; False: there is no room.
+
+        Raises:
+            OSError: the disk fails in another way.
+        """
+        if not self._path.exists():
+            return self.regain()
+        with self._lock:
+            self.is_held = self._allocate(self.size_bytes)
+            return self.is_held
+
+    @property
+    def regained_bytes(self) -> int:
+        """How much has to be free for the reserve to be regained."""
+        return 2 * self.size_bytes
+
+    def regain(self) -> bool:
         """Have the blocks; False: there is no room.
+
+        Only where as much is free beside them: their own blocks are all that a disk has free that
+        is as full as before, and what found no room then would find none now.
 
         Raises:
             OSError: the disk fails in another way.
         """
         with self._lock:
-            self.is_held = self._allocate(self.size_bytes)
+            self.is_held = self._allocate(self.regained_bytes)
+            if self.is_held:
+                os.truncate(self._path, self.size_bytes)
             return self.is_held
 
     def explains(self, error: BaseException) -> bool:

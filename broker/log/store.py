@@ -491,9 +491,9 @@ class LogStore:
         except OSError as error:
             free = f"free space unknown: {error}"
         return (
-            f"log directory {self.directory} is full ({free}, {self._reserve.size_bytes} needed): "
-            "batches are refused and reads go on until there is room; free space, or delete "
-            "records or topics"
+            f"log directory {self.directory} is full ({free}, {self._reserve.regained_bytes} "
+            "needed): batches are refused and reads go on until there is room; free space, or "
+            "delete records or topics"
         )
 
     def _unlink_empty(self, candidates: Sequence[Segment]) -> None:

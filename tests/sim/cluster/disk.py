@@ -36,7 +36,7 @@ class DiskFull(OSError):
 class SimulatedReserve:
     """There is room, or there is none: what it would be kept for finds none either."""
 
-    size_bytes = 1
+    regained_bytes = 1
 
     def __init__(self, disk: "Disk") -> None:
         self._disk = disk
@@ -45,7 +45,7 @@ class SimulatedReserve:
     def is_held(self) -> bool:
         return not self._disk.is_full
 
-    def hold(self) -> bool:
+    def regain(self) -> bool:
         return self.is_held
 
     def release(self) -> None:
