@@ -6,12 +6,14 @@ loses its power at some point, with what was not synced by then lost, kept or to
 (``tests.support.power_loss``).
 """
 
+import random
 from pathlib import Path
 
 import pytest
 
 from broker.log.options import Flush
 from tests.support.power_loss.events import Recording, compiler
+from tests.support.power_loss.explore import continue_after
 from tests.support.power_loss.mutants import MUTANTS
 from tests.support.power_loss.runs import failures, record, replayed_wrongly
 
@@ -41,6 +43,31 @@ def test_acknowledged_batches_survive_a_power_loss(
     assert not replayed_wrongly(recording)
     failed = failures(recording, flush, seed=seed, points=points)
     assert not failed, f"{len(failed)} of {points} failed; the first: {failed[0]}"
+
+
+@pytest.mark.parametrize(
+    ("flush", "losses", "points"),
+    [
+        ("sync", 1, 20),
+        ("os", 1, 20),
+        pytest.param("sync", 10, 50, marks=_LONG),
+        pytest.param("os", 10, 50, marks=_LONG),
+    ],
+)
+def test_a_power_loss_while_the_last_one_is_dealt_with_takes_no_more(
+    tmp_path: Path, flush: Flush, losses: int, points: int
+) -> None:
+    chance = random.Random(f"{flush} {losses}")
+    recording = Recording.begun(tmp_path / "0")
+    record(recording, flush, seed=20, steps=20)
+    for loss in range(1, losses + 1):
+        following = Recording.begun(tmp_path / str(loss))
+        continue_after(recording, flush, chance, following)
+        record(following, flush, seed=20 + loss, steps=10, boot=f"boot {loss}")
+        assert not replayed_wrongly(following)
+        failed = failures(following, flush, seed=loss, points=points)
+        assert not failed, f"{len(failed)} of {points} failed; the first: {failed[0]}"
+        recording = following
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))

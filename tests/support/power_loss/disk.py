@@ -58,8 +58,9 @@ class RecordedFolder:
 class RecordedDisk:
     """What became of the recorded folder, event by event."""
 
-    def __init__(self) -> None:
-        self.root = RecordedFolder()
+    def __init__(self, before: Path | None = None) -> None:
+        """``before``: what the recorded folder was like, all of it durable; None: empty."""
+        self.root = RecordedFolder() if before is None else _durable_folder(before)
         self._open: dict[int, RecordedFile | RecordedFolder] = {}
         self._syncs: dict[int, list[int]] = {}
         self._writes_through: set[int] = set()
@@ -144,6 +145,15 @@ class RecordedDisk:
             assert isinstance(found, RecordedFolder)
             folder = found
         return folder, name
+
+
+def _durable_folder(path: Path) -> RecordedFolder:
+    folder = RecordedFolder()
+    for each in filter(is_recorded, path.iterdir()):
+        what = _durable_folder(each) if each.is_dir() else RecordedFile(each.read_bytes())
+        folder.change({each.name: what})
+    folder.make_durable(folder.complete())
+    return folder
 
 
 def _rename(

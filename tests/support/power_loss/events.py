@@ -58,6 +58,15 @@ class Recording(NamedTuple):
     marks: Path
     library: Path
 
+    @property
+    def before(self) -> Path:
+        """What ``root`` was like, if it was not empty, and the promises that had been made."""
+        return self.root.parent / "before"
+
+    @property
+    def promises(self) -> Path:
+        return self.root.parent / "promises"
+
     @classmethod
     def at(cls, folder: Path) -> "Recording":
         """The recording in ``folder``."""

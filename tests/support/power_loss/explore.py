@@ -8,6 +8,7 @@ after it if it failed.
 
 import copy
 import json
+import pickle
 import random
 import shutil
 import sys
@@ -34,8 +35,11 @@ class Replay:
     """A recorded run up to some event."""
 
     def __init__(self, recording: Recording, flush: Flush) -> None:
-        self.disk = RecordedDisk()
+        is_first = not recording.before.exists()
+        self.disk = RecordedDisk(None if is_first else recording.before)
         self.promises = Promises(flush)
+        if not is_first:
+            self.promises = pickle.loads(recording.promises.read_bytes())
         self._kills = dict(recording.kills())
 
     def step(self, number: int, event: Event) -> None:
@@ -57,13 +61,26 @@ def replays(recording: Recording, flush: Flush, points: set[int]) -> Iterator[tu
 
 
 def chosen_points(recording: Recording, chance: random.Random, wanted: int) -> set[int]:
-    """Events anywhere, and every other one soon after a kill: while the next process opens."""
+    """Events anywhere, and every other one while a process opens what another left."""
     events = range(sum(1 for _ in recording.read()))
-    kills = [number for number, _ in recording.kills()]
-    soon = [event for kill in kills for event in events[kill : kill + _OPENING]]
+    ends = [number for number, _ in recording.kills()]
+    if recording.before.exists():
+        ends.append(0)
+    soon = [event for end in ends for event in events[end : end + _OPENING]]
     points = set(chance.sample(soon, min(len(soon), wanted // 2)))
     rest = [event for event in events if event not in points]
     return points.union(chance.sample(rest, min(len(rest), wanted - len(points))))
+
+
+def continue_after(
+    recording: Recording, flush: Flush, chance: random.Random, following: Recording
+) -> None:
+    """Lose the power at one point, and have ``following`` begin with what is left."""
+    (point,) = chosen_points(recording, chance, 1)
+    for _, replay in replays(recording, flush, {point}):
+        replay.disk.lose_power(following.root, chance)
+        following.promises.write_bytes(pickle.dumps(replay.promises))
+    shutil.copytree(following.root, following.before)
 
 
 def explore(recording: Recording, images: Path, flush: Flush, seed: int, points: set[int]) -> None:

@@ -96,7 +96,7 @@ def failures(
 
 def replayed_wrongly(recording: Recording) -> list[str]:
     """Files that are not what the recorded writes come to: something was not recorded."""
-    disk = RecordedDisk()
+    disk = RecordedDisk(recording.before if recording.before.exists() else None)
     kills = dict(recording.kills())
     for number, event in enumerate(recording.read()):
         if number in kills:
