@@ -17,6 +17,7 @@ from broker.log.options import LogOptions
 from broker.log.segment import Segment
 from broker.log.table import StoreTable
 from broker.log.work import (
+    ANY_SEGMENT,
     NO_SEGMENT,
     Creation,
     Deletion,
@@ -74,8 +75,7 @@ class Journal:
                 works = [work.batches for work in group if isinstance(work, Relocation)]
                 self._append(list(chain.from_iterable(works)))
             case Roll():
-                if self.active.stored_bytes:
-                    self._roll()
+                self._roll_if_used()
             case Truncation():
                 self._truncate([work for work in group if isinstance(work, Truncation)])
             case Creation():
@@ -99,7 +99,13 @@ class Journal:
         self.active.append(batches)
 
     def _truncate(self, truncations: Sequence[Truncation]) -> None:
-        """Newest batches first: a crash in between leaves a shorter log, never one with a hole."""
+        """Newest batches first: a crash in between leaves a shorter log, never one with a hole.
+
+        Of a log whose batches were written again the active segment may hold older ones than those
+        before it do. Then it is sealed first, and one commit of the table cuts the log.
+        """
+        if any(t.lowest_segment_id == ANY_SEGMENT for t in truncations):
+            self._roll_if_used()
         cut = [(t.number, t.offset) for t in truncations if t.lowest_segment_id != NO_SEGMENT]
         if cut:
             self.active.delete_from(cut)
@@ -109,6 +115,10 @@ class Journal:
         """The table first: without it the batches mean nothing, whatever becomes of them."""
         self._table.remove_partitions(numbers)
         self.active.delete_from([(number, 0) for number in numbers])
+
+    def _roll_if_used(self) -> None:
+        if self.active.stored_bytes:
+            self._roll()
 
     def _roll(self) -> None:
         """Seal the active segment and begin the next one."""

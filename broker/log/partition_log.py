@@ -26,7 +26,14 @@ from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.timestamps import first_record_at
-from broker.log.work import NO_SEGMENT, PartitionRow, PendingBatch, Relocation, Truncation
+from broker.log.work import (
+    ANY_SEGMENT,
+    NO_SEGMENT,
+    PartitionRow,
+    PendingBatch,
+    Relocation,
+    Truncation,
+)
 from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -515,7 +522,7 @@ class PartitionLog:
     def _lowest_id(self, forgotten: Forgotten) -> int:
         """The oldest segment that may hold what was forgotten, the unflushed included."""
         if self.has_versions:
-            return 0
+            return ANY_SEGMENT
         return min(
             [segment.id for segment, _, _ in forgotten], default=self._writer.newest_segment.id
         )

@@ -26,10 +26,11 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.log.segment_contents import FooterPlace
-from broker.log.segment_files import allocate_lock_file
+from broker.log.segment_files import UNFINISHED, allocate_lock_file, lock_file
 from broker.log.system_errors import refuse_without_access
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
+from quorum.data_folder import sync_folder
 
 FILE_NAME: Final = "store.mdb"
 FORMAT: Final = 1
@@ -86,6 +87,23 @@ class StoreTable:
             OSError: the folder cannot be written.
         """
         path = directory / FILE_NAME
+        if not path.exists():
+            cls._create(path)
+        return cls._open(path)
+
+    @classmethod
+    def _create(cls, path: Path) -> None:
+        """Whole or not at all: LMDB does not open a file whose first pages were lost."""
+        unfinished = path.with_name(path.name + UNFINISHED)
+        for leftover in (unfinished, lock_file(unfinished)):
+            leftover.unlink(missing_ok=True)
+        cls._open(unfinished).close()
+        unfinished.rename(path)
+        lock_file(unfinished).unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+    @classmethod
+    def _open(cls, path: Path) -> "StoreTable":
         allocate_lock_file(path)
         try:
             table = cls(

@@ -76,13 +76,16 @@ class Deletion(NamedTuple):
 
 NO_SEGMENT: Final = 2**63
 """Beyond every segment: none holds a batch that a truncation voids."""
+ANY_SEGMENT: Final = 0
+"""Before every segment: any of them may hold an older version of one."""
 
 
 class Truncation(NamedTuple):
     """Void the batches of a partition that begin at or beyond ``offset``.
 
     ``lowest_segment_id``: the oldest segment that may hold one, so that a sealed one is voided by
-    a rule in the table; ``NO_SEGMENT``: the start of the log moves, and that is all.
+    a rule in the table; ``ANY_SEGMENT``, if batches were written again; ``NO_SEGMENT``: the start
+    of the log moves, and that is all.
     ``log_start_offset``: the log starts there from now on; None: where it did. ``producers``: what
     is known of producers from batches before it (``producers.pack_before``).
     """

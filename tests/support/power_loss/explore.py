@@ -61,11 +61,9 @@ def replays(recording: Recording, flush: Flush, points: set[int]) -> Iterator[tu
 
 
 def chosen_points(recording: Recording, chance: random.Random, wanted: int) -> set[int]:
-    """Events anywhere, and every other one while a process opens what another left."""
+    """Events anywhere, and every other one while a process opens what there is."""
     events = range(sum(1 for _ in recording.read()))
-    ends = [number for number, _ in recording.kills()]
-    if recording.before.exists():
-        ends.append(0)
+    ends = [0, *(number for number, _ in recording.kills())]
     soon = [event for end in ends for event in events[end : end + _OPENING]]
     points = set(chance.sample(soon, min(len(soon), wanted // 2)))
     rest = [event for event in events if event not in points]

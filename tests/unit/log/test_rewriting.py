@@ -1,8 +1,10 @@
 """Batches written again, and what happens to them meanwhile: truncations, deletions, crashes."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from broker.log import PartitionLog
 from broker.log.batch_index import Placed
 from broker.log.record_batch import Batch, patched, read_header
 from broker.log.rewriting import Rewrite
+from broker.log.table import StoreTable
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
 SIZE = 1000
@@ -139,6 +142,37 @@ async def test_what_was_cut_off_does_not_come_back_from_an_older_segment(tmp_pat
         await log.truncate_to(10)
     async with opened(tmp_path) as store:
         assert store.log("moved").log_end_offset == 10
+
+
+async def test_a_crash_inside_a_truncation_leaves_no_hole_where_batches_were_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The active segment holds the older batches, a sealed one those behind them."""
+    record = StoreTable.record_truncations
+
+    def crashing(table: StoreTable, *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        shutil.copytree(tmp_path / "log", tmp_path / "crashed", dirs_exist_ok=True)
+        record(table, *arguments)
+
+    async with opened(tmp_path / "log") as store:
+        log, other = await two_logs(store)
+        log.append_as_leader(batch(20, SIZE), EPOCH)
+        await store.until_flushed(log)
+        await store.store.roll()
+        await store.store.housekeeping.idle()
+        await store.store.rewrite([copies(log, 0, 40), copies(other, 0, 40)])
+        await store.store.housekeeping.idle()
+        assert segments_of(log) == [3, 3, 3, 3, 2]
+        assert sorted(store.store.segments) == [2, 3], "the first segment stays"
+        monkeypatch.setattr(StoreTable, "record_truncations", crashing)
+        await log.truncate_to(20)
+        left = everything(log)
+    monkeypatch.undo()
+    async with opened(tmp_path / "crashed") as store:
+        assert store.log("moved").log_end_offset in (20, 60)
+        assert not store.store.log_may_be_lost
+    async with opened(tmp_path / "log") as store:
+        assert everything(store.log("moved")) == left
 
 
 async def test_a_truncation_waits_for_a_rewrite(tmp_path: Path) -> None:

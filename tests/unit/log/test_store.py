@@ -165,6 +165,7 @@ def fail(*_: object) -> None:
 @pytest.mark.parametrize("flush", FLUSHES)
 async def test_c5_a_deleted_log_leaves_no_data(tmp_path: Path, flush: Flush) -> None:
     async with opened(tmp_path, flush, segment_bytes=SEGMENT_BYTES) as store:
+        await store.store.relocator.close()  # It would have `kept` written elsewhere, some time.
         kept, doomed = store.create("kept"), store.create("doomed")
         kept.append_as_leader(batch(), EPOCH)
         await fill(store, "doomed", segments=3)
