@@ -50,6 +50,11 @@ PRODUCERS: Final = _replicas(
     "ProducerIdCount",
     "Idempotent producers that are remembered, counted once in each partition here.",
 )
+DAMAGED: Final = _replicas(
+    "damaged_replicas",
+    "DamagedReplicaCount",
+    "Replicas here with a part that cannot be read: fetched again where another one can lead.",
+)
 ISR_SHRINKS: Final = _replicas(
     "isr_shrinks_total",
     "IsrShrinksPerSec",
@@ -181,6 +186,7 @@ def _counted(table: PartitionTable) -> Iterator[Sample]:
     yield Sample(PARTITIONS, sum(1 for _ in table))
     yield Sample(LEADERS, len(led))
     yield Sample(PRODUCERS, sum(len(hosted.log.producers) for hosted in table))
+    yield Sample(DAMAGED, sum(hosted.is_damaged for hosted in table))
     yield Sample(UNDER_REPLICATED, len(small))
     yield Sample(UNDER_MIN_ISR, sum(not replica.has_enough_replicas for replica in led))
     yield Sample(

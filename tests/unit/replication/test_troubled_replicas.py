@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from broker.log.damage import DamagedBatch
+from broker.metrics.replicas import DAMAGED, replica_samples
 from quorate_proto.v1 import errors_pb2, replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.record_batches import Record, encode_batch
@@ -18,6 +19,11 @@ def found_damaged(broker: BrokerReplicas, topic: str, offset: int = 0) -> bool:
     log = broker.hosted(topic).log
     damaged = DamagedBatch(Path("segment"), 0, offset, "its checksum is wrong")
     return broker.manager.on_damaged(log, damaged)
+
+
+def damaged_replicas(broker: BrokerReplicas) -> object:
+    (value,) = (s.value for s in replica_samples(broker.manager.table) if s.family is DAMAGED)
+    return value
 
 
 def starts_over(broker: BrokerReplicas, topic: str) -> bool:
@@ -56,9 +62,11 @@ async def test_damage_counts_once_and_until_the_log_begins_after_it(
     broker.store.flush()
     assert found_damaged(broker, "t", 1)
     assert not found_damaged(broker, "t", 0), "it was known"
+    assert damaged_replicas(broker) == 1
     assert broker.manager.damaged() == [broker.hosted("t").tip]
     await broker.hosted("t").log.start_at(2)
     assert broker.manager.damaged() == []
+    assert damaged_replicas(broker) == 0
     assert found_damaged(broker, "t", 2), "another one"
 
 
