@@ -16,6 +16,12 @@ _FROM_HEAP_BYTES: Final = 32 << 20
 """The most that glibc accepts."""
 
 
+def give_freed_memory_back() -> bool:
+    """To the kernel, wherever it lies; takes the longer the more there is. False: nothing was."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(0))
+
+
 def keep_freed_memory() -> bool:
     """Set once, at the start of a process; False where the C library has no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

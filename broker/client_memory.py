@@ -159,6 +159,7 @@ class ResponseMemory:
         self.held_bytes = 0
         self.on_waiting: Callable[[], None] = _nobody_waits
         self.waits = 0
+        self._highest_bytes = 0
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     @property
@@ -172,10 +173,17 @@ class ResponseMemory:
     def change(self, count: int) -> None:
         """So many bytes more are held, or less."""
         self.held_bytes += count
+        if self.held_bytes > self._highest_bytes:
+            self._highest_bytes = self.held_bytes
         if self._waiting and self.held_bytes < self.limit_bytes:
             for future in self._waiting:
                 if not future.done():
                     future.set_result(None)
+
+    def take_highest(self) -> int:
+        """The most bytes that were held since this was asked last."""
+        highest_bytes, self._highest_bytes = self._highest_bytes, self.held_bytes
+        return highest_bytes
 
     async def reserve(self, lease: "AnswerLease", wanted_bytes: int) -> int:
         """As ``lease.reserve``, once there is room."""

@@ -178,4 +178,6 @@ class FrameAssembler:
 
 
 def _allocate(size: int) -> memoryview:
-    return memoryview(bytearray(size) if size < _LAZY_BYTES else mmap.mmap(-1, size))
+    if size < _LAZY_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

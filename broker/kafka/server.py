@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from typing import Final
 
+from broker.allocation import give_freed_memory_back
 from broker.config.listeners import (
     CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTIONS,
@@ -20,6 +21,7 @@ from broker.kafka.idle import IdleWheel
 from broker.kafka.listening import Listening
 from broker.kafka.services import KafkaServices
 from broker.kafka.squeeze import PATIENCE_S, Squeeze
+from broker.kafka.trimming import Trimming
 from broker.metrics.clients import IDLE, LIMIT, MEMORY
 from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
@@ -41,6 +43,7 @@ class KafkaServer:
         self._idle_ms = services.config[CONNECTIONS_MAX_IDLE_MS]
         self._wheel = IdleWheel(self._idle_ms, self._close_idle)
         self._squeeze = Squeeze(services.memory, self._connections, self._close_stalled)
+        self._trimming = Trimming(services.memory.responses, give_freed_memory_back)
         self._by_host: Counter[str] = Counter()
         self._connections_max = services.config[MAX_CONNECTIONS]
         self._connections_per_host_max = services.config[MAX_CONNECTIONS_PER_IP]
@@ -61,6 +64,7 @@ class KafkaServer:
         listening = Listening(functools.partial(self._connection, door), tls)
         bound = await listening.start(listener)
         self._wheel.start()
+        self._trimming.start()
         self._listening.append(listening)
         _log.info("Kafka listener %s (%s) on %s", door.listener, door.protocol.value, bound)
         return bound
@@ -86,6 +90,7 @@ class KafkaServer:
         self._listening.clear()
         self._wheel.stop()
         self._squeeze.stop()
+        self._trimming.stop()
 
     def _connection(self, door: Door) -> KafkaConnection:
         return KafkaConnection(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from broker.errors import KafkaError
 from broker.log import ColdRead
@@ -19,9 +20,13 @@ from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from broker.replication.partition_table import PartitionTable
 from broker.replication.produce import not_leader
+from broker.replication.turns import ReadTurns
 from broker.replication.waiters import Wakeup
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
+
+_PARTITION_BYTES_MAX: Final = 8 << 20
+"""Of one partition in one answer: it is read in one go."""
 
 
 class Consuming:
@@ -29,6 +34,7 @@ class Consuming:
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
+        self._turns = ReadTurns()
 
     async def fetch(
         self,
@@ -47,7 +53,7 @@ class Consuming:
         outcomes, enough = await self._read(wants, min_bytes, max_bytes, room)
         deadline_ms = self._table.now_ms() + max_wait_ms
         if enough or max_wait_ms <= 0:
-            return outcomes
+            return self._counted(wants, outcomes)
         wakeup = Wakeup()
         polled = [hosted for want in wants if (hosted := self._table.named(want.tp)) is not None]
         for hosted in polled:
@@ -59,6 +65,15 @@ class Consuming:
         finally:
             for hosted in polled:
                 hosted.fetch_waiters.pop(wakeup, None)
+        return self._counted(wants, outcomes)
+
+    def _counted(
+        self, wants: Sequence[FetchWant], outcomes: list[FetchOutcome]
+    ) -> list[FetchOutcome]:
+        """What is answered with; what was read before in vain does not count as traffic."""
+        for want, outcome in zip(wants, outcomes, strict=True):
+            if outcome.size and (hosted := self._table.named(want.tp)) is not None:
+                hosted.traffic.bytes_out += outcome.size
         return outcomes
 
     def list_offset(
@@ -110,13 +125,18 @@ class Consuming:
     ) -> tuple[list[FetchOutcome], bool]:
         """As ``_read_now``, once what is on the disk alone was loaded."""
         cold: list[ColdRead] = []
-        found = self._read_now(wants, min_bytes, max_bytes, room, cold)
+        found = await self._read_now(wants, min_bytes, max_bytes, room, cold)
         if not cold:
             return found
-        await asyncio.gather(*(one.load() for one in cold))
-        return self._read_now(wants, min_bytes, max_bytes, room)
+        loads = [one.load() for one in cold]
+        # What was read besides is read again. It goes now, out of the exceptions' frames too: it is
+        # to count once.
+        del found
+        cold.clear()
+        await asyncio.gather(*loads)
+        return await self._read_now(wants, min_bytes, max_bytes, room)
 
-    def _read_now(
+    async def _read_now(
         self,
         wants: Sequence[FetchWant],
         min_bytes: int,
@@ -133,6 +153,8 @@ class Consuming:
         failed = False
         room_bytes = room.reserve(max_bytes)
         for want in wants:
+            if self._turns.is_over:
+                await self._turns.wait()
             try:
                 outcome = self._read_one(want, room_bytes - size, wait=cold is None)
             except ColdRead as one:
@@ -159,12 +181,11 @@ class Consuming:
         if want.fetch_offset >= high_watermark or room <= 0:
             return FetchOutcome(high_watermark=high_watermark, log_start_offset=start)
         try:
-            read = partition_log.read(
-                want.fetch_offset, min(want.max_bytes, room), high_watermark, wait=wait
-            )
+            max_bytes = min(want.max_bytes, room, _PARTITION_BYTES_MAX)
+            read = partition_log.read(want.fetch_offset, max_bytes, high_watermark, wait=wait)
         except KafkaError as error:
             return FetchOutcome(error.code, high_watermark, start)
-        hosted.traffic.bytes_out += read.size
+        self._turns.took(read.size)
         return FetchOutcome(errors_pb2.NONE, high_watermark, start, read.chunks, read.size)
 
 

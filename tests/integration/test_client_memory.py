@@ -27,7 +27,7 @@ FRAME_BYTES = 100 << 20
 PARTITIONS = 16
 IDLE_CONNECTIONS = 2_000
 IDLE_BYTES_EACH = 16 << 10
-SLACK_BYTES = 64 << 20
+SLACK_BYTES = 128 << 20
 """What the allocator keeps, and the log's own buffers, which the load before has not filled."""
 BOUND_BYTES = REQUEST_BYTES + FRAME_BYTES + RESPONSE_BYTES + SLACK_BYTES
 

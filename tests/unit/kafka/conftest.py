@@ -16,6 +16,13 @@ from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake
 from tests.support.kafka_wire import Values, read_answer, request_frame
 from tests.support.virtual_time import VirtualTimeLoop
 
+VIRTUAL_TIME = (
+    "test_muting.py",
+    "test_login_time.py",
+    "test_quiet_connections.py",
+    "test_trimming.py",
+)
+
 Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
 
 
@@ -24,7 +31,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Sockets are tried on uvloop, which a broker runs on, and on asyncio's own loop; who is
     muted or late waits in virtual time."""
-    if item.path.name in ("test_muting.py", "test_login_time.py", "test_quiet_connections.py"):
+    if item.path.name in VIRTUAL_TIME:
         return {"virtual-time": VirtualTimeLoop}
     if "new_certificates" in item.name:
         # asyncio's own loop may lose a connection that is accepted while its server is closed.
