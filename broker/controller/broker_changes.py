@@ -11,6 +11,7 @@ from broker.controller.event_queue import EventQueue, LeftOffice, Priority
 from broker.controller.managers import brokers as broker_manager
 from broker.controller.managers.office import Office
 from broker.controller.publisher import Publisher
+from broker.controller.reported_troubles import ReportedTroubles
 from broker.controller.writer import Writer
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
@@ -28,9 +29,6 @@ RETRY_INTERVAL_MS: Final = 100
 
 SHUTDOWN_ROUNDS_MAX: Final = 5
 """Attempts of one request to move leaderships that ISR changes get in the way of."""
-
-FULL_BELIEVED_MS: Final = 15_000
-"""A broker whose disk is full says so again and again (``control.replica_reports``)."""
 
 
 class BrokerChanges:
@@ -53,8 +51,7 @@ class BrokerChanges:
         self._events = events
         self._publisher = publisher
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
-        self._full: dict[BrokerId, tuple[BrokerEpoch, float]] = {}
-        """Until when, on the loop's clock, it is believed of a broker that its disk is full."""
+        self._reported = ReportedTroubles()
         self._due = False
 
     def on_image(self, image: Image, changes: Changes) -> None:
@@ -69,14 +66,16 @@ class BrokerChanges:
 
     def staying(self, image: Image) -> frozenset[BrokerId]:
         """Brokers that leaderships may move to: not those that want to stop, or are full."""
-        now_s = asyncio.get_running_loop().time()
-        full = [(one, epoch) for one, (epoch, until_s) in self._full.items() if now_s < until_s]
         unfit = {
             broker_id
-            for broker_id, epoch in (*self._leaving.items(), *full)
+            for broker_id, epoch in (*self._leaving.items(), *self._reported.full(_now_ms()))
             if broker_id in image.brokers and image.brokers[broker_id].epoch == epoch
         }
         return broker_manager.liveness(image).steady - unfit
+
+    def alerts(self) -> list[str]:
+        """Full disks and damaged logs, as brokers report them."""
+        return self._reported.alerts(self._images.image, _now_ms())
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
@@ -118,11 +117,7 @@ class BrokerChanges:
         if code != errors_pb2.NONE:
             return control_pb2.ReportReplicasResponse(error_code=code)
         sender = BrokerId(request.broker_id)
-        if request.is_full:
-            until_s = asyncio.get_running_loop().time() + FULL_BELIEVED_MS / 1000
-            self._full[sender] = BrokerEpoch(request.broker_epoch), until_s
-        else:
-            self._full.pop(sender, None)
+        self._reported.record(request, _now_ms())
         settled: set[TopicIdPartition] = set()
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
@@ -222,3 +217,7 @@ def may_lead_now(image: Image, configs: Set[EntityKey]) -> bool:
         return True
     found = (image.topics.get(name) for name in topics)
     return any(one.offline for topic in found if topic is not None for one in topic.partitions)
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

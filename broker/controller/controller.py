@@ -194,8 +194,8 @@ class Controller:
 
     @property
     def alerts(self) -> list[str]:
-        """Control requests without an answer (C18)."""
-        return sorted(self._correspondence.alerts.values())
+        """Control requests without an answer (C18), full disks, damaged logs."""
+        return [*sorted(self._correspondence.alerts.values()), *self._brokers.alerts()]
 
     def metrics(self) -> Iterable[Sample]:
         """How busy it is, and what clients have it do (Q9)."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.controller.broker_changes import FULL_BELIEVED_MS
+from broker.controller.reported_troubles import BELIEVED_MS
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster
@@ -70,7 +70,7 @@ async def test_a_report_is_forgotten_when_it_is_not_repeated(
     await cluster.active.report_replicas(full(cluster, 3))
     staying = cluster.active._brokers.staying
     assert 3 not in staying(cluster.image)
-    await asyncio.sleep(FULL_BELIEVED_MS / 1000)  # Of virtual time.
+    await asyncio.sleep(BELIEVED_MS / 1000)  # Of virtual time.
     assert 3 in staying(cluster.image)
 
 
@@ -110,3 +110,17 @@ async def test_b3_a_report_of_an_earlier_incarnation_is_refused(cluster: Cluster
     answer = await cluster.active.report_replicas(old)
     assert answer.error_code == errors_pb2.STALE_BROKER_EPOCH
     assert cluster.partition("orders") == before
+
+
+async def test_administrators_are_told_of_full_disks_and_damaged_logs(cluster: Cluster) -> None:
+    await cluster.create_topic("orders", (2, 3))
+    await cluster.create_topic("payments", (3, 2))
+    assert cluster.active.alerts == []
+    await cluster.active.report_replicas(full(cluster, 2))
+    await cluster.active.report_replicas(damaged(cluster, 3, "orders", "payments"))
+    told = cluster.active.alerts
+    assert len(told) == 2
+    assert told[0].startswith("broker 2: the disk of its log directory is full")
+    assert told[1].startswith("broker 3: damaged logs of orders-0, payments-0:")
+    await asyncio.sleep(BELIEVED_MS / 1000)
+    assert cluster.active.alerts == []
