@@ -172,6 +172,10 @@ class Promises:
                 found.note(Said("append", batches=said.batches))
                 if said.batches:
                     found.durable_end = said.batches[-1][1] + 1
+                if self._flush == "os" and said.key in self.logs:
+                    # What took the place of other batches may still be lost, and these come back.
+                    for at, batches in self.logs[said.key].may_hold.items():
+                        found.may_hold.setdefault(at, set()).update(batches)
                 self._found[said.key] = found
             case "create":
                 self.logs[said.key] = Promise(is_certain=False)
