@@ -92,10 +92,14 @@ class Cursor:
 
     def slice(self, length: int) -> memoryview:
         """The next ``length`` bytes, not copied."""
+        start = self.offset
+        end = start + length
         if length < 0:
-            raise MalformedRequest(f"negative length {length} at byte {self.offset}")
-        start = self._advance(length)
-        return self._view[start : self.offset]
+            raise MalformedRequest(f"negative length {length} at byte {start}")
+        if end > self._end:
+            raise self._too_short(length)
+        self.offset = end
+        return self._view[start:end]
 
     def text(self, *, flexible: bool) -> str | None:
         """A string; None where the wire says null."""
@@ -133,6 +137,10 @@ class Cursor:
         return length
 
     def skip_tagged_fields(self) -> None:
+        offset = self.offset
+        if offset < self._end and not self._view[offset]:
+            self.offset = offset + 1
+            return
         for _ in range(self.uvarint()):
             self.uvarint()
             self.slice(self.uvarint())
@@ -141,8 +149,11 @@ class Cursor:
         start = self.offset
         end = start + length
         if end > self._end:
-            raise MalformedRequest(
-                f"{length} bytes wanted at byte {start}, but the request has {self._end}"
-            )
+            raise self._too_short(length)
         self.offset = end
         return start
+
+    def _too_short(self, length: int) -> MalformedRequest:
+        return MalformedRequest(
+            f"{length} bytes wanted at byte {self.offset}, but the request has {self._end}"
+        )

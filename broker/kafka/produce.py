@@ -32,6 +32,9 @@ _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
 _INDEX_CODE_OFFSET: Final = struct.Struct(">ihq")
 _INT64: Final = struct.Struct(">q")
+_APPENDED: Final = struct.Struct(">ihqqq3s")
+_NOTHING_SAID: Final = b"\x01\x00\x00"
+"""Of a flexible version: no record errors, a message that is null, no tagged fields."""
 _NULL_STRING: Final = -1
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _INTERNAL: Final = ProduceOutcome(
@@ -92,7 +95,7 @@ async def _produce(
 ) -> list[ProduceOutcome]:
     """One outcome per partition, in the order of the request."""
     refusal = _refusal(request)
-    count = sum(len(partitions) for _, partitions in request.topics)
+    count = sum([len(partitions) for _, partitions in request.topics])
     if refusal is not None:
         return [refusal] * count
     rights = services.authorizer.rights_of(context)
@@ -160,6 +163,16 @@ def encode(version: int, request: ProduceRequest, outcomes: list[ProduceOutcome]
 
 
 def _append_partition(out: bytearray, version: int, index: int, outcome: ProduceOutcome) -> None:
+    if version >= FIRST_FLEXIBLE_VERSION and outcome.error_message is None:
+        out += _APPENDED.pack(
+            index,
+            outcome.error_code,
+            outcome.base_offset,
+            outcome.log_append_time_ms,
+            outcome.log_start_offset,
+            _NOTHING_SAID,
+        )
+        return
     out += _INDEX_CODE_OFFSET.pack(index, outcome.error_code, outcome.base_offset)
     if version >= 2:
         out += _INT64.pack(outcome.log_append_time_ms)

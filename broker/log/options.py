@@ -36,11 +36,10 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Appended(NamedTuple):
-    """Where records went. ``max_timestamp`` in ms since the epoch, -1 if the records have none."""
+    """Where records went."""
 
     base_offset: int
     last_offset: int
-    max_timestamp: int
 
 
 class LogRead(NamedTuple):

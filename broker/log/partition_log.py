@@ -161,7 +161,7 @@ class PartitionLog:
             return self._append_once(batches, leader_epoch)
         base_offset = self.log_end_offset
         self._append_at_end(batches[0], leader_epoch)
-        return self._appended(base_offset, batches)
+        return Appended(base_offset, self.log_end_offset - 1)
 
     def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
         """Append what is new of ``batches``."""
@@ -176,7 +176,7 @@ class PartitionLog:
             first = first or original
             last_offset = max(last_offset, original.last_offset)
         assert first is not None
-        return Appended(first.base_offset, last_offset, _max_timestamp(batches))
+        return Appended(first.base_offset, last_offset)
 
     def append_as_follower(self, records: Records) -> Appended:
         """Append a leader's batches as they are: the first must begin at the log end.
@@ -201,7 +201,7 @@ class PartitionLog:
                 LeaderEpoch(header.leader_epoch),
             )
             self.producers.record(header, header.base_offset)
-        return self._appended(base_offset, batches)
+        return Appended(base_offset, self.log_end_offset - 1)
 
     def read(
         self,
@@ -462,9 +462,6 @@ class PartitionLog:
             leader_epoch,
         )
 
-    def _appended(self, base_offset: int, batches: list[Batch]) -> Appended:
-        return Appended(base_offset, self.log_end_offset - 1, _max_timestamp(batches))
-
     def _one(self, position: int) -> list[Records]:
         try:
             return self._chunks(position, position + 1)
@@ -546,10 +543,6 @@ class PartitionLog:
                 errors_pb2.NOT_LEADER_OR_FOLLOWER,
                 f"{self._where}: its log was deleted here; refresh metadata",
             )
-
-
-def _max_timestamp(batches: list[Batch]) -> int:
-    return max(batch.header.max_timestamp for batch in batches)
 
 
 def _kept(data: memoryview) -> Records:

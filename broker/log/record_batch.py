@@ -170,30 +170,37 @@ def _memory_bytes(owner: object) -> int:
 def _size_at(view: memoryview, position: int, where: str) -> int:
     """Size of the batch at ``position``, once it is sure that it is one and lies within."""
     left = len(view) - position
+    if left >= HEADER_BYTES and view[position + _MAGIC_AT] == MAGIC:
+        (length,) = _LENGTH.unpack_from(view, position)
+        if HEADER_BYTES <= _LENGTH_BYTES + length <= min(left, LARGEST_BATCH_BYTES):
+            return int(_LENGTH_BYTES + length)
+    raise _no_batch(view, position, left, where)
+
+
+def _no_batch(view: memoryview, position: int, left: int, where: str) -> KafkaError:
+    """What is wrong with what should be a batch at ``position``."""
     magic = view[position + _MAGIC_AT] if left > _MAGIC_AT else MAGIC
     if magic < MAGIC:
         # Before the size: a message of the old formats is shorter than a header of this one.
-        raise KafkaError(
+        return KafkaError(
             errors_pb2.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{where}: message set at byte {position} of the request has magic {magic}; "
             f"send record batches of magic {MAGIC}",
         )
     if left < HEADER_BYTES:
-        raise corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
+        return corrupt(where, position, f"{left} bytes are left, a header has {HEADER_BYTES}")
     if magic > MAGIC:
-        raise corrupt(where, position, f"magic is {magic}, must be {MAGIC}")
+        return corrupt(where, position, f"magic is {magic}, must be {MAGIC}")
     (length,) = _LENGTH.unpack_from(view, position)
     size: int = _LENGTH_BYTES + length
     if not HEADER_BYTES <= size <= left:
-        raise corrupt(
+        return corrupt(
             where,
             position,
             f"length is {length}, must be from {HEADER_BYTES - _LENGTH_BYTES} "
             f"to the {left - _LENGTH_BYTES} bytes that are there",
         )
-    if size > LARGEST_BATCH_BYTES:
-        raise too_large(where, position, size, LARGEST_BATCH_BYTES)
-    return size
+    return too_large(where, position, size, LARGEST_BATCH_BYTES)
 
 
 def corrupt(where: str, position: int, problem: str) -> KafkaError:

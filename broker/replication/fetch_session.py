@@ -284,10 +284,14 @@ class FetchSession:
             if room <= 0:
                 break
             position = self._readable.pop(tip)
-            if self._is_throttled(position.hosted) and self._must_wait():
+            throttled = self._is_throttled(position.hosted)
+            if throttled and self._must_wait():
                 self._held[tip] = position
-            else:
-                room -= self._take_data(position, room, response, chunks)
+                continue
+            size = self._take_data(position, room, response, chunks)
+            room -= size
+            if throttled:
+                self._table.throttles.leader.take(size, self._table.now_ms())
         for tip in tuple(self._watermarks)[:HIGH_WATERMARKS_PER_FRAME_MAX]:
             _add_partition(response, self._watermarks.pop(tip), 0)
         return pack_frame(response.SerializeToString(), chunks)
@@ -316,8 +320,6 @@ class FetchSession:
             return 0
         if not read.size:
             return 0
-        if self._is_throttled(hosted):
-            self._table.throttles.leader.take(read.size, self._table.now_ms())
         self._table.traffic.replicated_out_bytes += read.size
         position.sent = True
         position.is_loaded = False

@@ -198,11 +198,11 @@ class ReplicaManager:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    async def produce(
+    def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
-    ) -> list[ProduceOutcome]:
+    ) -> Coroutine[Any, Any, list[ProduceOutcome]]:
         """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
-        return await self._producing.produce(entries, acks, timeout_ms)
+        return self._producing.produce(entries, acks, timeout_ms)
 
     async def fetch(
         self,

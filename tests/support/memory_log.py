@@ -50,13 +50,13 @@ class MemoryLog:
         (original, *others) = self.producers.find_originals(batches)
         if original is not None:
             assert not others, "one batch at a time is sent again in these tests"
-            return Appended(*original, -1)
+            return Appended(*original)
         for header, data in batches:
             first = self.log_end_offset
             last = first + header.last_offset_delta
             self._append(first, last, patched(data, first, leader_epoch), leader_epoch)
             self.producers.record(header, first)
-        return Appended(base, self.log_end_offset - 1, -1)
+        return Appended(base, self.log_end_offset - 1)
 
     def append_as_follower(self, records: Records) -> Appended:
         base = self.log_end_offset
@@ -65,7 +65,7 @@ class MemoryLog:
                 raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, "does not continue the log")
             epoch = LeaderEpoch(header.leader_epoch)
             self._append(header.base_offset, header.last_offset, bytes(data), epoch)
-        return Appended(base, self.log_end_offset - 1, -1)
+        return Appended(base, self.log_end_offset - 1)
 
     def read(
         self, start_offset: int, max_bytes: int, up_to_offset: int, *, wait: bool = True

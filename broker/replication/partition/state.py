@@ -111,15 +111,15 @@ class ReplicaState:
 
     def _advance(self) -> tuple[Effect, ...]:
         """Move the high watermark as far as every member of the maximal ISR allows."""
-        if not self.has_enough_replicas:
-            return NOTHING
         lowest = self.flushed_offset
         for broker_id in self._maximal_others:
             follower = self.followers.get(broker_id)
             if follower is None:
                 return NOTHING
-            lowest = min(lowest, follower.flushed_offset)
-        if lowest <= self.high_watermark:
+            if follower.flushed_offset < lowest:
+                lowest = follower.flushed_offset
+        # The watermark first: it is where most of what happens ends.
+        if lowest <= self.high_watermark or not self.has_enough_replicas:
             return NOTHING
         self.high_watermark = lowest
         return (HighWatermarkAdvanced(lowest),)
