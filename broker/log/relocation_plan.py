@@ -2,12 +2,15 @@
 
 A segment goes as a whole, once nothing in it lives. Where logs are kept for different times, some
 of it lives on while the rest is dead: what lives is copied forward then. That is worth it where
-less than half lives, or where all that is dead, together, is more than half of what lives: the disk
-holds at most one and a half times what is kept, and the segments being written.
+less than half lives, or where all that is dead, together, is too much for what lives: so that the
+disk holds at most one and a half times what is kept, and the segments being written.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+_DEAD_PERCENT: Final = 50
+"""Of what lives: where more is dead, more is copied, and without rests."""
 
 
 class Usage(NamedTuple):
@@ -36,7 +39,15 @@ def next_step(sealed: Iterable[Usage], live_elsewhere_bytes: int) -> Step | None
         return None
     live_bytes = live_elsewhere_bytes + sum(usage.live_bytes for usage in alive)
     dead_bytes = sum(usage.stored_bytes - usage.live_bytes for usage in alive)
-    is_urgent = 2 * dead_bytes > live_bytes
+    is_urgent = 100 * dead_bytes > _DEAD_PERCENT * live_bytes
     emptiest = min(alive, key=lambda usage: usage.live_bytes / usage.stored_bytes)
     is_mostly_dead = 2 * emptiest.live_bytes < emptiest.stored_bytes
     return Step(emptiest.segment_id, is_urgent) if is_mostly_dead or is_urgent else None
+
+
+def should_roll(sealed: Sequence[Usage], live_elsewhere_bytes: int) -> bool:
+    """Whether what was copied keeps too much from going, until its copies are durable."""
+    live_bytes = live_elsewhere_bytes + sum(usage.live_bytes for usage in sealed)
+    dead_bytes = sum(usage.stored_bytes - usage.live_bytes for usage in sealed)
+    waits = any(not usage.live_bytes for usage in sealed)
+    return waits and 100 * dead_bytes > _DEAD_PERCENT * live_bytes

@@ -17,7 +17,7 @@ from broker.log.batch_index import Placed
 from broker.log.batch_places import CHUNK_BYTES
 from broker.log.damage import DamagedBatch
 from broker.log.record_batch import Batch, read_header
-from broker.log.relocation_plan import Usage, next_step
+from broker.log.relocation_plan import Step, Usage, next_step, should_roll
 from broker.log.rewriting import Rewrite, Rewriting
 from broker.log.segment import Segment
 from metadata_log.types import TopicIdPartition
@@ -44,6 +44,8 @@ class Logs(Protocol):
     def logs(self) -> Mapping[TopicIdPartition, "PartitionLog"]: ...
 
     def check_writable(self) -> None: ...
+
+    async def roll(self) -> None: ...
 
 
 class Relocator:
@@ -79,12 +81,23 @@ class Relocator:
 
     async def _work(self) -> None:
         try:
-            while step := next_step(self._usages(), self._store.newest_segment.live_bytes):
+            while step := self._next_step():
                 await self._empty(self._store.segments[step.segment_id], rests=not step.is_urgent)
         except KafkaError as error:
             log.info("copying batches out of old segments is put off: %s", error.message)
         except Exception:
             log.exception("copying batches out of old segments failed; it is tried again later")
+
+    def _next_step(self) -> Step | None:
+        return next_step(self._usages(), self._store.newest_segment.live_bytes)
+
+    async def _roll_if_waited_for(self) -> None:
+        """Without fsync what was copied goes only once the copies are sealed."""
+        newest = self._store.newest_segment
+        if self._rewriting.is_waited_for(newest) and should_roll(
+            list(self._usages()), newest.live_bytes
+        ):
+            await self._store.roll()
 
     def _usages(self) -> Iterator[Usage]:
         kept = self._rewriting.kept_bytes()
@@ -116,6 +129,7 @@ class Relocator:
         log.info("log segment %d: %d bytes that lived in it copied forward", segment.id, copied)
         if segment.live_bytes > self._rewriting.kept_bytes()[segment.id]:
             self._given_up[segment.id] = segment.live_bytes
+        await self._roll_if_waited_for()
 
     async def _copy(
         self,

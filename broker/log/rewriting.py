@@ -91,6 +91,10 @@ class Rewriting:
         while self._kept and not self._kept[0][0].is_volatile:
             self._release(self._kept.popleft()[1])
 
+    def is_waited_for(self, segment: Segment) -> bool:
+        """Whether something is kept until ``segment`` is durable."""
+        return any(each is segment and forgotten for each, forgotten in self._kept)
+
     def kept_bytes(self) -> Counter[int]:
         """Segment id → bytes of batches that live elsewhere already."""
         return Counter(

@@ -502,7 +502,9 @@ class LogStore:
             sealed = segment.id < self.newest_segment.id
             if sealed and not segment.live_batches and segment.id in self.segments:
                 del self.segments[segment.id]
-                self.housekeeping.behind.submit(self._unlink, segment)
+                threads = self.housekeeping
+                thread = threads.unlinking if segment.is_sealed else threads.behind
+                thread.submit(self._unlink, segment)
 
     def _unlink(self, segment: Segment) -> None:
         try:

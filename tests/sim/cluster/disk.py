@@ -69,7 +69,8 @@ class Executor:
         done: Future[Any] = Future()
 
         def perform() -> None:
-            done.set_result(work(*args, **kwargs))
+            if done.set_running_or_notify_cancel():
+                done.set_result(work(*args, **kwargs))
 
         if self._later is None:
             perform()
@@ -85,6 +86,7 @@ class SimulatedHousekeeping:
     def __init__(self, later: Callable[[Callable[[], None]], None]) -> None:
         self.ahead = Executor(None)
         self.behind, self.reading = Executor(later), Executor(later)
+        self.unlinking = Executor(later)
 
     async def idle(self) -> None:
         """Nothing that a clean end would have to wait for."""

@@ -9,7 +9,7 @@ import pytest
 from broker.log import PartitionLog
 from broker.log.damage import DamagedBatch
 from broker.log.options import Flush
-from broker.log.relocation_plan import Step, Usage, next_step
+from broker.log.relocation_plan import Step, Usage, next_step, should_roll
 from broker.metrics.replicas import DELETED, RELOCATED, STORED, store_samples
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
@@ -32,7 +32,11 @@ def test_all_dead_bytes_together_are_at_most_half_of_what_lives() -> None:
     usages = [Usage(1, 100, 60), Usage(2, 100, 70)]
     assert next_step(usages, 10) is None
     assert next_step(usages, 9) == Step(1, is_urgent=True)
-    assert next_step([*usages, Usage(3, 100, 0)], 10) is None, "it goes by itself"
+    waiting = [*usages, Usage(3, 100, 0)]
+    assert next_step(waiting, 10) is None, "it goes by itself"
+    assert should_roll(waiting, 209)
+    assert not should_roll(waiting, 210)
+    assert not should_roll(usages, 0), "nothing waits"
 
 
 async def fill(store: OpenStore, *logs: PartitionLog, batches: int = 40) -> None:
