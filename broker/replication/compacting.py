@@ -82,6 +82,9 @@ class Compacting:
         if not self._limits.cleaner().is_enabled:
             return
         self._passed_over.clear()
+        uncleanable = self.figures.uncleanable
+        for gone in [tip for tip in uncleanable if self._table.get(tip) is None]:
+            del uncleanable[gone]
         cleaned_any = False
         while (chosen := await self._next()) is not None:
             cleaned_any = True

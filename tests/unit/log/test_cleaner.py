@@ -29,6 +29,7 @@ from broker.log.cleaner_messages import (
 from broker.log.cleaner_process import MODULE, CleanerGone, CleanerProcess
 from broker.log.compaction.key_map import BYTES_PER_KEY
 from broker.log.compaction.log_cleaning import CleaningTask
+from broker.log.examination import examine
 from broker.log.record_batch import Batch, read_header
 from broker.log.rewriting import Rewrite
 from tests.support.log_cleaning import DELETE_RETENTION_MS, WorkerInside, clean, no_pause, seal
@@ -273,6 +274,7 @@ class History:
                     next_step = next(remaining, None)
         async with opened(self._directory) as store:
             self._check(store)
+        assert examine(self._directory).problems == []
 
     async def _perform(self, store: OpenStore, step: tuple[object, ...]) -> bool:
         """Whether the store is to be opened again, in a copy of its folder."""

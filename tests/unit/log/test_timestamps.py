@@ -3,6 +3,8 @@
 import pytest
 
 from broker.errors import KafkaError
+from broker.log.empty_batches import emptied
+from broker.log.record_batch import read_header
 from broker.log.timestamps import first_record_at
 from quorate_proto.v1 import errors_pb2
 from tests.support.record_batches import (
@@ -43,6 +45,12 @@ def test_log_append_time_is_every_records_time() -> None:
     batch = encode_batch(RECORDS, attributes=LOG_APPEND_TIME)
     assert first_record_at(batch, 12_000, 101, 1000) == (101, 12_000)
     assert first_record_at(batch, 12_001, 0, 1000) is None
+
+
+@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
+def test_a_batch_that_compaction_emptied_has_no_record_of_any_time(attributes: int) -> None:
+    batch = encode_batch(RECORDS, attributes=attributes)
+    assert first_record_at(emptied(read_header(batch)), 0, 0, 1000) is None
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4, 6])

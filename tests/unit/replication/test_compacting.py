@@ -17,7 +17,7 @@ from broker.metrics import compaction as figures
 from broker.metrics.compaction import compaction_samples
 from broker.replication.compacting import Compacting
 from broker.replication.limits import CleanerLimits, FixedLimits
-from metadata_log.types import TopicPartition
+from metadata_log.types import TopicIdPartition, TopicPartition
 from tests.support.log_cleaning import WorkerInside, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -34,6 +34,9 @@ class Hosts:
         self._opened = opened_store
         self.store = opened_store.store
         self.high_watermark = 10**9
+
+    def get(self, tip: TopicIdPartition) -> object:
+        return self.store.logs.get(tip)
 
     def __iter__(self) -> Iterator[object]:
         for log in self.store.logs.values():
@@ -183,6 +186,9 @@ async def test_an_uncleanable_log_is_given_up_and_told_of(
     assert samples[figures.MAX_DIRTY_RATIO] == 1.0
     assert samples[figures.SINCE_LAST_RUN] == 5.0
     assert cast("float", samples[figures.READ_BYTES]) > 0
+    await broker.opened.store.delete(bad.tip)
+    await broker.compacting.run()
+    assert broker.compacting.figures.uncleanable == {}
 
 
 async def test_a_process_that_dies_is_tried_again_in_the_next_run(

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
+from broker.log.record_batch import read_header
 from quorate.spark.decoding import kernels
 from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.decoding.columns import Columns, wanted_bits
@@ -34,6 +36,7 @@ from tests.support.record_batches import (
 SCHEMA = to_arrow_schema(source_schema(include_headers=True), timezone="UTC")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END = 1 << 62
+NOBODY = (-1, -1, -1)
 
 small_bytes = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=5), small_bytes), max_size=3).map(tuple)
@@ -109,6 +112,28 @@ def test_a_projection_gives_the_same_column(records: list[Record], column: str) 
     frame = encode_batch(records)
     schema = pa.schema([SCHEMA.field(column)])
     assert decode(frame, schema=schema).column(column).equals(decode(frame).column(column))
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+def test_decodes_what_compaction_leaves(codec: str) -> None:
+    """Empty batches of both kinds, and times that count from when tombstones go."""
+    records = [
+        Record(offset, timestamp_ms=1_700_000_000_000 + offset, key=b"k%d" % (offset % 4), value=v)
+        for offset, v in enumerate([b"v"] * 12 + [None, b"v", None, b"v"])
+    ]
+    frame = b"".join(
+        encode_batch(records[at : at + 2], codec=codec, producer=(7, 0, at) if at < 4 else NOBODY)
+        for at in range(0, 16, 2)
+    )
+    task = CleaningTask(
+        dirty_from=0, pinned=frozenset([1, 3]), now_ms=10**13, delete_retention_ms=5, key_bytes=9999
+    )
+    cleaning = LogCleaning(task)
+    assert cleaning.map(frame)
+    left = [data for each in [*cleaning.clean(frame), *cleaning.finish()] for data in each.new]
+    assert [read_header(data).record_count for data in left] == [0, 0, 0, 2, 2]
+    assert decode(b"".join(left)).to_pylist() == rows(records[12:])
+    assert decode(b"".join(left[:3])).num_rows == 0
 
 
 @pytest.mark.parametrize("compression", [0, 1])
