@@ -29,9 +29,11 @@ from broker.log.cleaner_messages import (
 from broker.log.cleaner_process import MODULE, CleanerGone, CleanerProcess
 from broker.log.compaction.key_map import BYTES_PER_KEY
 from broker.log.compaction.log_cleaning import CleaningTask
+from broker.log.damage import DamagedBatch
 from broker.log.examination import examine
 from broker.log.record_batch import Batch, read_header
 from broker.log.rewriting import Rewrite
+from broker.log.segment import Segment
 from tests.support.log_cleaning import DELETE_RETENTION_MS, WorkerInside, clean, no_pause, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -137,6 +139,83 @@ async def test_a_log_that_is_cut_meanwhile_is_left_alone(tmp_path: Path) -> None
         with pytest.raises(Interrupted):
             await clean(store, log, start_worker=lambda: WorkerInside(cut))
         assert keys_of(log) == [(0, b"a")]
+
+
+async def test_a_log_that_was_cut_and_went_on_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """Though what is there now has the places and sizes of what was there before."""
+    async with opened(tmp_path) as store:
+        log = store.create()
+        for key in (b"a", b"b", b"a"):
+            put(log, key)
+        await seal(store)
+        loop = asyncio.get_running_loop()
+
+        async def write_anew() -> None:
+            await log.truncate_to(0)
+            for key in (b"x", b"y", b"z"):
+                put(log, key)
+            await seal(store)
+
+        def cut(request: Request) -> None:
+            if isinstance(request, Clean):
+                asyncio.run_coroutine_threadsafe(write_anew(), loop).result()
+
+        with pytest.raises(Interrupted, match="cut"):
+            await clean(store, log, start_worker=lambda: WorkerInside(cut))
+        assert [key for _, key in keys_of(log)] == [b"x", b"y", b"z"]
+
+
+async def test_a_segment_that_goes_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        log = store.create()
+        put(log, b"a")
+        put(log, b"a")
+        await seal(store)
+        read, refusals = Segment.read, iter([True, False])
+
+        def read_once_gone(
+            self: Segment, number: int, wanted: list[tuple[int, int]], *, wait: bool = True
+        ) -> object:
+            self.is_unlinked = next(refusals, False)
+            if self.is_unlinked:
+                raise DamagedBatch(self.path, number, 0, "it is not there")
+            return read(self, number, wanted, wait=wait)
+
+        monkeypatch.setattr(Segment, "read", read_once_gone)
+        await clean(store, log)
+        assert keys_of(log) == [(1, b"a")]
+
+
+async def test_a_change_that_comes_too_late_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        log = store.create()
+        put(log, b"a")
+        put(log, b"a")
+        await seal(store)
+        rewrite, refusals = store.store.rewrite, iter([True, True])
+
+        async def moved(rewrites: list[Rewrite]) -> list[bool]:
+            return [False] if next(refusals, False) else await rewrite(rewrites)
+
+        monkeypatch.setattr(store.store, "rewrite", moved)
+        await clean(store, log)
+        assert keys_of(log) == [(1, b"a")]
+
+
+async def test_a_log_that_begins_inside_a_batch_is_cleaned_from_that_one_on(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        log = store.create()
+        put(log, b"a", b"b", b"b", b"c")
+        await seal(store)
+        await log.start_at(1)
+        await clean(store, log)
+        assert keys_of(log) == [(0, b"a"), (2, b"b"), (3, b"c")]
 
 
 async def test_batches_that_move_meanwhile_are_found_again(tmp_path: Path) -> None:

@@ -218,6 +218,16 @@ async def test_what_is_gone_meanwhile_is_not_brought_back(tmp_path: Path) -> Non
         assert len(store.store.logs) == 1
 
 
+async def test_what_follows_one_that_is_not_done_is_not_done(tmp_path: Path) -> None:
+    """A record that deletes others must not go before they do."""
+    async with opened(tmp_path) as store:
+        log, other = await two_logs(store)
+        stale = copies(log, 10, 20)
+        assert await done(store, stale)
+        rewrites = [merge(log, 0, 10), stale, merge(log, 20, 40), merge(other, 0, 40)]
+        assert await store.store.rewrite(rewrites) == [True, False, False, True]
+
+
 async def test_what_is_not_as_it_was_is_left_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         log, _ = await two_logs(store)

@@ -158,12 +158,12 @@ async def test_what_a_cleaning_has_written_is_sealed_for_the_next_one(broker: Br
     """With memory for the keys of one batch alone, so that there is a next one at once."""
     broker.limits.compacted = Compaction(min_cleanable_dirty_ratio=0)
     broker.limits.cleaning = CleanerLimits(dedupe_buffer_bytes=0)
-    log = await broker.log_of("one", b"a", b"a", b"b", b"b")
-    for _ in range(8):
+    log = await broker.log_of("one", b"a", b"a", b"a", b"a", b"b")
+    for _ in range(10):
         await broker.compacting.run()
         await broker.opened.store.housekeeping.idle()
     assert keys(log) == b"ab"
-    assert log.cleaned_offset == 4
+    assert log.cleaned_offset == 5
 
 
 async def test_an_uncleanable_log_is_given_up_and_told_of(
