@@ -156,10 +156,12 @@ async def test_what_is_overdue_in_the_segment_that_is_written_is_sealed(broker: 
 
 async def test_what_a_cleaning_has_written_is_sealed_for_the_next_one(broker: Broker) -> None:
     """With memory for the keys of one batch alone, so that there is a next one at once."""
-    broker.limits.compacted = Compaction(min_cleanable_dirty_ratio=0)
+    broker.limits.compacted = Compaction(
+        min_cleanable_dirty_ratio=0, max_compaction_lag_ms=HOUR_MS - 1
+    )
     broker.limits.cleaning = CleanerLimits(dedupe_buffer_bytes=0)
     log = await broker.log_of("one", b"a", b"a", b"a", b"a", b"b")
-    for _ in range(100):  # Batches that are copied forward meanwhile take more rounds.
+    for _ in range(100):  # What is copied forward meanwhile waits for a seal again.
         if log.cleaned_offset == 5:
             break
         await broker.compacting.run()
