@@ -53,7 +53,9 @@ class Root(NamedTuple):
     tree: int
     """Page number of the root of the one database."""
     last_page: int
+    """The file may end before it: LMDB does not write what one transaction takes and gives back."""
     transaction: int
+    file_bytes: int = 0
 
     @property
     def used_bytes(self) -> int:
@@ -74,7 +76,7 @@ def read_root(read_at: ReadAt, file_bytes: int) -> Root:
     """The newer of the two roots.
 
     Raises:
-        PagesDamaged: there are none, they are not of successive commits, or pages are missing.
+        PagesDamaged: there are none, or they are not of successive commits.
     """
     first = _root(read_at(0, PAGE_HEADER_BYTES + _ROOT.size))
     second = _root(read_at(first.page_bytes, PAGE_HEADER_BYTES + _ROOT.size))
@@ -84,9 +86,11 @@ def read_root(read_at: ReadAt, file_bytes: int) -> Root:
             "one and the next"
         )
     newer = max(first, second, key=lambda root: root.transaction)
-    if newer.page_bytes != first.page_bytes or newer.used_bytes > file_bytes:
-        raise PagesDamaged(f"truncated: {file_bytes} of {newer.used_bytes} bytes are left")
-    return newer
+    if newer.page_bytes != first.page_bytes:
+        raise PagesDamaged(
+            f"its roots say that pages have {first.page_bytes} and {newer.page_bytes} bytes"
+        )
+    return newer._replace(file_bytes=file_bytes)
 
 
 def walk(read_at: ReadAt, root: Root, start_bytes: int) -> Iterator[Value]:
@@ -160,6 +164,9 @@ def _read_page(read_at: ReadAt, root: Root, number: int, kind: int) -> bytes:
 def _check_bounds(root: Root, first: int, pages: int) -> None:
     if first < 2 or first + pages > root.last_page + 1:
         raise PagesDamaged(f"pages {first} to {first + pages - 1} of {root.last_page + 1}")
+    end_bytes = (first + pages) * root.page_bytes
+    if end_bytes > root.file_bytes:
+        raise PagesDamaged(f"truncated: {root.file_bytes} of {end_bytes} bytes or more are left")
 
 
 def _is_overflow(root: Root, head: bytes, first: int, pages: int) -> bool:

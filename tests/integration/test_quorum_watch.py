@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from metadata_log.records import Operation, SessionOpened
 from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client import SnapshotLoaded, TransactionsApplied
+from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
 from quorum.client_directory import VoterDirectory
 from quorum.client_watch import read_events
 from quorum.peers import stub_of
@@ -74,6 +75,17 @@ async def test_e5_a_linearizable_watch_begins_with_all_that_was_acknowledged(
         await directory.close()
 
 
+async def settled_log_start(client: QuorumClient) -> MetadataOffset:
+    """The first offset behind the log's start, once nothing more is compacted away."""
+    start, since = -1, time.monotonic()
+    while time.monotonic() - since < 1:
+        found = (await client.status()).log_start_offset
+        if found != start:
+            start, since = found, time.monotonic()
+        await asyncio.sleep(0.1)
+    return MetadataOffset(start + 1)
+
+
 async def test_watch_from_what_is_compacted_away_says_so_with_a_snapshot(tmp_path: Path) -> None:
     settings = {
         "metadata.log.max.records.between.snapshots": 100,
@@ -90,8 +102,7 @@ async def test_watch_from_what_is_compacted_away_says_so_with_a_snapshot(tmp_pat
             first = await anext(client.watch(MetadataOffset(2)))
             assert isinstance(first, SnapshotLoaded)
             assert set(written) <= set(first.image.sessions)
-            status = await client.status()
-            retained = MetadataOffset(status.log_start_offset + 1)
+            retained = await settled_log_start(client)
             up_to = await client.read_offset()
             offsets = await applied_from(client, retained, up_to)
             assert set(offsets) >= {offset for offset in written.values() if offset >= retained}

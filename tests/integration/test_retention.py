@@ -43,22 +43,23 @@ def produce(cluster: RunningCluster, topic: str, *ages_days: float) -> None:
 
 def begins_at(cluster: RunningCluster, topic: str, offset: int) -> None:
     """Wait until the log begins there for consumers."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
     cluster.wait_until(
-        lambda: _low(consumer, topic) == offset,
+        lambda: _low(cluster, topic) == offset,
         f"{topic} to begin at {offset}",
         timeout_ms=PATIENCE_MS,
     )
-    consumer.close()
 
 
-def _low(consumer: Consumer, topic: str) -> int | None:
-    """None: its leader has just gone."""
+def _low(cluster: RunningCluster, topic: str) -> int | None:
+    """None: its leader has just gone. A new client each time: an old one keeps asking that one."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
     partition = confluent_kafka.TopicPartition(topic, 0)
     try:
         low, _ = consumer.get_watermark_offsets(partition, timeout=1)
     except confluent_kafka.KafkaException:
         return None
+    finally:
+        consumer.close()
     return int(low)
 
 

@@ -40,7 +40,12 @@ async def append_for_ever(directory: Path, flush: Flush, segment_bytes: int, see
         out.write(f"failed {error}\n")
         out.flush()
 
-    options = LogOptions(flush=flush, segment_bytes=segment_bytes, max_pending_bytes=1 << 20)
+    options = LogOptions(
+        flush=flush,
+        segment_bytes=segment_bytes,
+        max_pending_bytes=1 << 20,
+        reserve_bytes=64 << 10,
+    )
     store = await LogStore.open(directory, options, flushed, failed)
     logs = [store.create(TopicIdPartition(TOPIC_ID, p), "crash") for p in range(PARTITIONS)]
     chance = random.Random(seed)

@@ -320,6 +320,29 @@ def test_a_truncated_sealed_segment_answers_with_an_error_for_what_is_gone(
         Segment.open(segment.path)
 
 
+def test_pages_that_lmdb_never_wrote_are_not_missing(segment: Segment) -> None:
+    """What one transaction takes and gives back is counted, and not written: the file may end
+    before the last page."""
+    kept = []
+    appended = [([6, 5, 9], 2, 1000), ([6, 2], 3, 1000), ([4, 5], 3, 3000), ([3, 9, 4, 6], 3, 1000)]
+    ends = [0] * 10
+    for numbers, count, size in appended:
+        batches = []
+        for number in numbers:
+            batches += [pending(number, ends[number] + each, size) for each in range(count)]
+            ends[number] += count
+        segment.append(batches)
+        kept += [one for one in batches if one.number not in (2, 5, 3)]
+    segment.delete_from([(2, 0), (5, 0), (3, 0)])
+    assert segment.used_bytes > segment.path.stat().st_size
+    segment.close()
+    reopened = Segment.open(segment.path)
+    check(reopened, kept)
+    reopened.seal()
+    check(reopened, kept)
+    reopened.close()
+
+
 def test_pages_that_are_wrong_are_noticed(segment: Segment) -> None:
     """Whatever is wrong with LMDB's own pages: the batches are as they were, or it is said."""
     written = [pending(offset % 3, offset, 3000 if offset % 2 else 100) for offset in range(200)]
