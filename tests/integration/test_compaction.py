@@ -126,7 +126,13 @@ def check(found: list[tuple[int, bytes, bytes | None]], live: dict[bytes, bytes]
     assert {key: value for key, value in replayed.items() if value is not None} == live
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec",
+    [
+        pytest.param(codec, marks=() if codec in ("none", "zstd") else pytest.mark.slow)
+        for codec in CODECS
+    ],
+)
 def test_of_each_key_the_newest_record_is_left(cluster: RunningCluster, codec: str) -> None:
     topic = f"compacted-{codec}"
     create(cluster, topic, delete_retention_ms="0")
