@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from broker.coordinator.appends import LogRecord
-from broker.log.codecs import UndecodableRecords
 from broker.log.options import Records
 from broker.log.record_batch import MAGIC, BatchHeader, encoded
-from broker.log.records import plain_records, signed_varint, walk
+from broker.log.records import plain_records, signed_varint, sized_field, walk
 
 _NO_PRODUCER = -1
 
@@ -39,12 +38,10 @@ def decode_batch(header: BatchHeader, batch: Records) -> Iterator[LogRecord]:
         UndecodableRecords: they cannot be decompressed, or are no records.
     """
     plain = plain_records(header, batch)
-    for *_, key_at, key_length, has_value in walk(plain, header.record_count):
-        if key_length < 0:
-            continue
-        key_end = key_at + key_length
-        value = _value(plain, key_end) if has_value else None
-        yield LogRecord(plain[key_at:key_end], value)
+    for *_, key_at, key_length, _ in walk(plain, header.record_count):
+        if key_length >= 0:
+            key_end = key_at + key_length
+            yield LogRecord(plain[key_at:key_end], sized_field(plain, key_end))
 
 
 def _encode(record: LogRecord, offset_delta: int) -> bytes:
@@ -60,17 +57,3 @@ def _encode(record: LogRecord, offset_delta: int) -> bytes:
         )
     )
     return signed_varint(len(body)) + body
-
-
-def _value(plain: bytes, at: int) -> bytes:
-    length, shift = 0, 0
-    while True:
-        byte = plain[at]
-        length |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            break
-    size = length >> 1
-    if at + size > len(plain):
-        raise UndecodableRecords(f"a value of {size} bytes at byte {at} of {len(plain)}")
-    return plain[at : at + size]

@@ -20,7 +20,7 @@ from broker.config.coordinator import (
     OFFSETS_RETENTION_MINUTES,
 )
 from broker.coordinator.appends import CoordinatorLog
-from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.group_shard import GroupShard, KnownGroup, ShardClock
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.groups.group import ConsumerGroup
 from broker.coordinator.groups.offsets import CommittedOffsets
@@ -172,15 +172,16 @@ class GroupCoordinator:
 
     def groups(self) -> Iterator[ConsumerGroup]:
         """Those that are coordinated here."""
-        for shard in tuple(self._shards.values()):
-            for known in tuple(shard):
-                yield known.group
+        return (known.group for known in self._known())
 
     def committed(self) -> Iterator[tuple[str, CommittedOffsets]]:
         """What the groups that are coordinated here have committed."""
+        return ((known.group.group_id, known.offsets) for known in self._known())
+
+    def _known(self) -> Iterator[KnownGroup]:
+        """Groups and partitions may come and go between any two of them."""
         for shard in tuple(self._shards.values()):
-            for known in tuple(shard):
-                yield known.group.group_id, known.offsets
+            yield from tuple(shard)
 
     # -- background ------------------------------------------------------------------------------
 

@@ -92,6 +92,23 @@ def _rest_of_varint(records: bytes, at: int, first: int) -> tuple[int, int]:
     return value, at
 
 
+def sized_field(records: bytes, at: int) -> bytes | None:
+    """The bytes at ``at`` behind their length, as keys and values stand; None: null.
+
+    Raises:
+        UndecodableRecords: it goes beyond the end of what is there.
+    """
+    raw, at = records[at], at + 1
+    if raw > _ONE_BYTE:
+        raw, at = _rest_of_varint(records, at, raw)
+    length = (raw >> 1) ^ -(raw & 1)
+    if length < 0:
+        return None
+    if at + length > len(records):
+        raise UndecodableRecords(f"a field of {length} bytes at byte {at} of {len(records)}")
+    return records[at : at + length]
+
+
 def signed_varint(value: int) -> bytes:
     """A signed 64-bit number as a zigzag varint."""
     raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF

@@ -250,7 +250,7 @@ class LogStore:
             self._high_watermarks.forget(each.number)
             self._cleaned.forget(each.number)
             forgotten += each.note_deleted()
-        await self._submit_and_wait(Deletion(tuple(each.number for each in found)), forgotten)
+        await self._submit(Deletion(tuple(each.number for each in found)), forgotten)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         """Remember high watermarks for the next start; written soon, in the background."""
@@ -373,13 +373,10 @@ class LogStore:
         """For ``PartitionLog``: return when the truncation is durable."""
         if truncation.lowest_segment_id == NO_SEGMENT:
             self.deleted_bytes += sum(size for _, _, size in forgotten)
-        await self._submit_and_wait(truncation, forgotten)
-
-    async def _submit_and_wait(self, work: Work, forgotten: Forgotten) -> None:
-        """Return when ``work`` is durable; a segment that it empties is unlinked only then."""
-        await self._submit(work, forgotten)
+        await self._submit(truncation, forgotten)
 
     def _submit(self, work: Work, forgotten: Forgotten = ()) -> "asyncio.Future[None]":
+        """Done when ``work`` is durable; a segment that it empties is unlinked only then."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[id(work)] = done, forgotten
         self._commit.submit(work)

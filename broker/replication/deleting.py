@@ -46,8 +46,7 @@ class Deleting:
             await hosted.log.start_at(offset)
         except KafkaError as error:
             return DeleteOutcome(error.code)
-        for watcher in tuple(hosted.watchers):
-            watcher.on_log_start(hosted)
+        hosted.log_start_moved()
         return await self._wait_for_isr(hosted, offset, deadline_ms)
 
     async def _wait_for_isr(

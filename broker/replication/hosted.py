@@ -103,6 +103,11 @@ class HostedPartition:
         self.fail_produces(error_code, message)
         self.waiting_for_flush.fail(error_code, message)
 
+    def log_start_moved(self) -> None:
+        """Followers are told at once where the log begins now."""
+        for watcher in tuple(self.watchers):
+            watcher.on_log_start(self)
+
     def leadership_changed(self) -> None:
         """Long polls look again; followers' streams answer with the new state.
 

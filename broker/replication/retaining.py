@@ -68,5 +68,4 @@ class Retaining:
             log.warning("%s keeps what is older than offset %d: %s", hosted.tp, offset, error)
             return
         log.debug("%s begins at offset %d now, not %d: retention", hosted.tp, offset, before)
-        for watcher in tuple(hosted.watchers):
-            watcher.on_log_start(hosted)
+        hosted.log_start_moved()

@@ -203,7 +203,15 @@ def reset_offsets(
     ((name, wish),) = given.items()
     since_ms = _since_ms(name, str(wish)) if name in ("--to-datetime", "--by-duration") else None
     admin = _open(bootstrap_server, data, timeout_ms)
-    planned = _planned(admin, group, topics, name, wish, since_ms)
+    planned = _planned(
+        admin,
+        group,
+        topics,
+        since_ms=since_ms,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_earliest=to_earliest,
+    )
     if not planned:
         raise click.ClickException(
             f"group {group!r} has committed nothing: name topics with --topic"
@@ -224,10 +232,13 @@ def _planned(
     admin: "Groups",
     group: str,
     topics: tuple[str, ...],
-    name: str,
-    wish: object,
+    *,
     since_ms: int | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_earliest: bool,
 ) -> "list[Move]":
+    """As the one of them says that is given, else to the latest."""
     from quorate.cli.group_admin import moves
 
     committed = admin.committed(group)
@@ -237,12 +248,12 @@ def _planned(
     if since_ms is not None:
         found = admin.since(partitions, since_ms)
         wanted = {tp: offset if offset >= 0 else latest[tp] for tp, offset in found.items()}
-    elif name == "--to-offset":
-        wanted = dict.fromkeys(partitions, int(str(wish)))
-    elif name == "--shift-by":
-        wanted = {tp: committed.get(tp, latest[tp]) + int(str(wish)) for tp in partitions}
+    elif to_offset is not None:
+        wanted = dict.fromkeys(partitions, to_offset)
+    elif shift_by is not None:
+        wanted = {tp: committed.get(tp, latest[tp]) + shift_by for tp in partitions}
     else:
-        wanted = earliest if name == "--to-earliest" else latest
+        wanted = earliest if to_earliest else latest
     return moves(wanted, committed, earliest, latest)
 
 

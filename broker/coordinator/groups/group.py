@@ -101,13 +101,10 @@ class ConsumerGroup(Joining):
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> int:
         """A sign of life; the error code says what the member should do."""
-        found = self._member_of_generation(member_id, instance_id, generation_id)
-        if isinstance(found, int):
-            return found
-        self._set_deadline(found, now_ms + found.session_timeout_ms)
-        if self.state is GroupState.PREPARING_REBALANCE:
+        code = self._sign_of_life(member_id, instance_id, generation_id, now_ms)
+        if code == OK and self.state is GroupState.PREPARING_REBALANCE:
             return errors_pb2.REBALANCE_IN_PROGRESS
-        return OK
+        return code
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
@@ -115,12 +112,19 @@ class ConsumerGroup(Joining):
         """Whether offsets may be committed: by its members, or by anybody while it has none."""
         if generation_id < 0 and self.state is GroupState.EMPTY:
             return OK
+        code = self._sign_of_life(member_id, instance_id, generation_id, now_ms)
+        if code == OK and self.state is GroupState.COMPLETING_REBALANCE:
+            return errors_pb2.REBALANCE_IN_PROGRESS
+        return code
+
+    def _sign_of_life(
+        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> int:
+        """Its session goes on, if it is a member of this generation."""
         found = self._member_of_generation(member_id, instance_id, generation_id)
         if isinstance(found, int):
             return found
         self._set_deadline(found, now_ms + found.session_timeout_ms)
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            return errors_pb2.REBALANCE_IN_PROGRESS
         return OK
 
     def leave(self, leavers: Iterable[Leaver], now_ms: int) -> tuple[list[int], tuple[Effect, ...]]:
