@@ -114,8 +114,18 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Already appended."""
     INVALID_PRODUCER_EPOCH: _ErrorCode.ValueType  # 47
     """Fenced producer."""
+    INVALID_TXN_STATE: _ErrorCode.ValueType  # 48
+    """Not in this state of the transaction."""
+    INVALID_PRODUCER_ID_MAPPING: _ErrorCode.ValueType  # 49
+    """Another producer id has that transactional id now, or none."""
+    INVALID_TRANSACTION_TIMEOUT: _ErrorCode.ValueType  # 50
+    """Above transaction.max.timeout.ms."""
+    CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
+    """The transaction before is still being completed; retry."""
+    TRANSACTION_COORDINATOR_FENCED: _ErrorCode.ValueType  # 52
+    """From a coordinator that another has replaced."""
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
-    """Transactions are refused; clients give up at once."""
+    """Not allowed on the transactional id."""
     SECURITY_DISABLED: _ErrorCode.ValueType  # 54
     """No authorizer is configured."""
     OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
@@ -182,8 +192,12 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A member consumes the topic."""
     INVALID_RECORD: _ErrorCode.ValueType  # 87
     """A record breaks a rule."""
+    UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
+    """A transaction that commits offsets is not yet complete; retry."""
     THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
     """Over the quota (Q4)."""
+    PRODUCER_FENCED: _ErrorCode.ValueType  # 90
+    """A newer producer of the same transactional id has taken over."""
     RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
     """No such user, credential or entity."""
     DUPLICATE_RESOURCE: _ErrorCode.ValueType  # 92
@@ -204,12 +218,16 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The id is of another topic."""
     INCONSISTENT_CLUSTER_ID: _ErrorCode.ValueType  # 104
     """Meant for another cluster."""
+    TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
+    """No such transactional id."""
     INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """Not eligible for the ISR."""
     NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
     """Leadership changed meanwhile."""
     FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
     """Another run of the pipeline has taken over."""
+    TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
+    """The transaction cannot be committed; abort it."""
     UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
     """A fault of ours; the broker's log has the details."""
 
@@ -308,8 +326,18 @@ DUPLICATE_SEQUENCE_NUMBER: ErrorCode.ValueType  # 46
 """Already appended."""
 INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
 """Fenced producer."""
+INVALID_TXN_STATE: ErrorCode.ValueType  # 48
+"""Not in this state of the transaction."""
+INVALID_PRODUCER_ID_MAPPING: ErrorCode.ValueType  # 49
+"""Another producer id has that transactional id now, or none."""
+INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
+"""Above transaction.max.timeout.ms."""
+CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
+"""The transaction before is still being completed; retry."""
+TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
+"""From a coordinator that another has replaced."""
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
-"""Transactions are refused; clients give up at once."""
+"""Not allowed on the transactional id."""
 SECURITY_DISABLED: ErrorCode.ValueType  # 54
 """No authorizer is configured."""
 OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
@@ -376,8 +404,12 @@ GROUP_SUBSCRIBED_TO_TOPIC: ErrorCode.ValueType  # 86
 """A member consumes the topic."""
 INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record breaks a rule."""
+UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
+"""A transaction that commits offsets is not yet complete; retry."""
 THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """Over the quota (Q4)."""
+PRODUCER_FENCED: ErrorCode.ValueType  # 90
+"""A newer producer of the same transactional id has taken over."""
 RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91
 """No such user, credential or entity."""
 DUPLICATE_RESOURCE: ErrorCode.ValueType  # 92
@@ -398,12 +430,16 @@ INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
 """The id is of another topic."""
 INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
 """Meant for another cluster."""
+TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
+"""No such transactional id."""
 INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """Not eligible for the ISR."""
 NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """Leadership changed meanwhile."""
 FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 """Another run of the pipeline has taken over."""
+TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
+"""The transaction cannot be committed; abort it."""
 UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
 """A fault of ours; the broker's log has the details."""
 Global___ErrorCode: typing_extensions.TypeAlias = ErrorCode
