@@ -36,8 +36,8 @@ class CoordinatorLog(Protocol):
         """
 
     def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
-        """Everything in the log, batch by batch, with its base offset; uncommitted ones, too:
-        whoever leads will commit them.
+        """Everything in the log, batch by batch, with its base offset; ends when all of it is
+        committed, and nobody may act on it before.
         """
 
 

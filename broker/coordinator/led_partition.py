@@ -14,6 +14,7 @@ from broker.log.codecs import UndecodableRecords
 from broker.log.record_batch import BatchHeader, iterate_batches
 from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
 from broker.replication.hosted import HostedPartition
+from broker.replication.waiters import Wakeup
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -96,7 +97,9 @@ class LedPartition:
         return outcome.base_offset
 
     async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
-        """As ``CoordinatorLog.replay``: what is there when it begins."""
+        """As ``CoordinatorLog.replay``: what is there when it begins, which is committed when it
+        ends.
+        """
         log = self._hosted.log
         offset, end = log.log_start_offset, log.log_end_offset
         wait = False
@@ -109,12 +112,26 @@ class LedPartition:
                 continue
             wait = False
             if not read.chunks:
-                return
+                break
             for header, data in iterate_batches(b"".join(read.chunks), str(self._hosted.tp)):
                 if header.record_count and not header.is_control:
                     yield header.base_offset, self._decode(header, data)
             offset = read.next_offset
             await asyncio.sleep(0)
+        await self._until_committed(end)
+
+    async def _until_committed(self, end: int) -> None:
+        """What its predecessor appended last can be lost with this leader too, as long as others
+        lack it: an offset told of before would go back, a transaction completed before be aborted.
+        """
+        wakeup = Wakeup()
+        waiters, replica = self._hosted.fetch_waiters, self._hosted.replica
+        waiters[wakeup] = None
+        try:
+            while self.is_led and replica.high_watermark < end:
+                await wakeup.wait()
+        finally:
+            del waiters[wakeup]
 
     def _decode(self, header: BatchHeader, data: memoryview) -> list[LogRecord]:
         """What cannot be read must not keep all others from their groups."""
