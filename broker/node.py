@@ -301,7 +301,10 @@ class BrokerNode:
             lambda: str(UUID(bytes=surroundings.random_bytes(ID_BYTES))),
         )
         self._replicas.table.on_leadership[OFFSETS_TOPIC] = told_of_leaderships(
-            groups, self._replicas.produce, surroundings.wall_clock_ms
+            groups,
+            self._replicas.produce,
+            surroundings.wall_clock_ms,
+            append_timeout_ms=groups.settings.commit_timeout_ms,
         )
         return groups
 

@@ -22,10 +22,11 @@ from broker.coordinator.groups.effects import (
     Token,
 )
 from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.groups.log_format import GroupKey, OffsetKey, UnknownRecord
+from broker.coordinator.groups.log_format import GroupKey, OffsetKey
 from broker.coordinator.groups.members import NEVER_MS
 from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
 from broker.coordinator.groups.stored import restored, stored
+from broker.coordinator.record_fields import UnknownRecord
 from broker.errors import KafkaError
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2

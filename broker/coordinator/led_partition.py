@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from broker.coordinator.appends import LogRecord
 from broker.coordinator.batches import decode_batch, encode_batch
-from broker.coordinator.group_coordinator import GroupCoordinator
+from broker.coordinator.led_shards import LedLog
 from broker.errors import KafkaError, error_name
 from broker.log import ColdRead
 from broker.log.codecs import UndecodableRecords
@@ -43,16 +43,32 @@ class Producer(Protocol):
     ) -> Awaitable[list[ProduceOutcome]]: ...
 
 
+class Coordinator(Protocol):
+    """As ``led_shards.LedShards`` has it."""
+
+    def lead(self, partition: int, log: LedLog) -> None: ...
+
+    def resign(self, partition: int) -> None: ...
+
+
 def told_of_leaderships(
-    coordinator: GroupCoordinator, produce: Producer, wall_clock_ms: Callable[[], int]
+    coordinator: Coordinator,
+    produce: Producer,
+    wall_clock_ms: Callable[[], int],
+    *,
+    append_timeout_ms: int,
 ) -> Callable[[HostedPartition], None]:
-    """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads."""
+    """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads.
+
+    ``append_timeout_ms``: how long it waits for the replicas in sync to have what it writes.
+    """
 
     def on_leadership(hosted: HostedPartition) -> None:
         partition = hosted.tp.partition
         if hosted.leads:
-            timeout_ms = coordinator.settings.commit_timeout_ms
-            led = LedPartition(hosted, produce, timeout_ms=timeout_ms, wall_clock_ms=wall_clock_ms)
+            led = LedPartition(
+                hosted, produce, timeout_ms=append_timeout_ms, wall_clock_ms=wall_clock_ms
+            )
             coordinator.lead(partition, led)
         else:
             coordinator.resign(partition)

@@ -5,8 +5,7 @@ The leader of the partition of __consumer_offsets that the group belongs to by i
 
 from typing import Final
 
-from broker.coordinator.group_coordinator import partition_of
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
 from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.internal_topics import InternalTopics

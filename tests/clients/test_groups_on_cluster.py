@@ -9,8 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from broker.coordinator.group_coordinator import partition_of
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import quorate, quorate_error, quorate_json

@@ -13,6 +13,15 @@ from typing import Final, NamedTuple
 
 from broker.coordinator.groups.offsets import CommittedOffset
 from broker.coordinator.groups.stored import StoredGroup, StoredMember
+from broker.coordinator.record_fields import (
+    INT16,
+    INT32,
+    INT64,
+    RecordReader,
+    UnknownRecord,
+    data_field,
+    text_field,
+)
 from metadata_log.types import TopicPartition
 
 _OFFSET_KEYS: Final = (0, 1)
@@ -20,15 +29,8 @@ _GROUP_KEY: Final = 2
 _OFFSET_VALUE: Final = 3
 _GROUP_VALUE: Final = 3
 
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 _OFFSET_AND_EPOCH: Final = struct.Struct(">hqi")
 _TWO_INT32: Final = struct.Struct(">ii")
-
-
-class UnknownRecord(Exception):
-    """A record of another format: written by a newer release, or not by a coordinator at all."""
 
 
 class OffsetKey(NamedTuple):
@@ -41,47 +43,47 @@ class GroupKey(NamedTuple):
 
 
 def encode_offset_key(group_id: str, tp: TopicPartition) -> bytes:
-    return b"\0\1" + _text(group_id) + _text(tp.topic) + _INT32.pack(tp.partition)
+    return b"\0\1" + text_field(group_id) + text_field(tp.topic) + INT32.pack(tp.partition)
 
 
 def encode_group_key(group_id: str) -> bytes:
-    return b"\0\2" + _text(group_id)
+    return b"\0\2" + text_field(group_id)
 
 
 def encode_offset(commit: CommittedOffset) -> bytes:
     return (
         _OFFSET_AND_EPOCH.pack(_OFFSET_VALUE, commit.offset, commit.leader_epoch)
-        + _text(commit.metadata)
-        + _INT64.pack(commit.committed_ms)
+        + text_field(commit.metadata)
+        + INT64.pack(commit.committed_ms)
     )
 
 
 def encode_group(group: StoredGroup) -> bytes:
     parts = [
-        _INT16.pack(_GROUP_VALUE),
-        _text(group.protocol_type),
-        _INT32.pack(group.generation_id),
-        _text(group.protocol_name),
-        _text(group.leader_id),
-        _INT64.pack(group.changed_at_ms),
-        _INT32.pack(len(group.members)),
+        INT16.pack(_GROUP_VALUE),
+        text_field(group.protocol_type),
+        INT32.pack(group.generation_id),
+        text_field(group.protocol_name),
+        text_field(group.leader_id),
+        INT64.pack(group.changed_at_ms),
+        INT32.pack(len(group.members)),
     ]
     for member in group.members:
         parts += (
-            _text(member.member_id),
-            _text(member.instance_id),
-            _text(member.client_id),
-            _text(member.client_host),
+            text_field(member.member_id),
+            text_field(member.instance_id),
+            text_field(member.client_id),
+            text_field(member.client_host),
             _TWO_INT32.pack(member.rebalance_timeout_ms, member.session_timeout_ms),
-            _data(member.metadata),
-            _data(member.assignment),
+            data_field(member.metadata),
+            data_field(member.assignment),
         )
     return b"".join(parts)
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey:
     """Raises: UnknownRecord."""
-    reader = _Reader(key)
+    reader = RecordReader(key)
     version = reader.int16()
     if version == _GROUP_KEY:
         return GroupKey(reader.text())
@@ -92,7 +94,7 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """Raises: UnknownRecord."""
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = reader.int16()
     if not 0 <= version <= _OFFSET_VALUE:
         raise UnknownRecord(f"offset of version {version}")
@@ -103,7 +105,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 def decode_group(value: bytes) -> StoredGroup:
     """Raises: UnknownRecord."""
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = reader.int16()
     if not 0 <= version <= _GROUP_VALUE:
         raise UnknownRecord(f"group of version {version}")
@@ -117,7 +119,7 @@ def decode_group(value: bytes) -> StoredGroup:
     )
 
 
-def _member(reader: "_Reader", version: int) -> StoredMember:
+def _member(reader: RecordReader, version: int) -> StoredMember:
     member_id = reader.text()
     instance_id = reader.optional_text() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()
@@ -133,52 +135,3 @@ def _member(reader: "_Reader", version: int) -> StoredMember:
         reader.data(),
         reader.data(),
     )
-
-
-class _Reader:
-    """Reads a record from front to back."""
-
-    def __init__(self, record: bytes) -> None:
-        self._record = record
-        self._position = 0
-
-    def int16(self) -> int:
-        return self._unpack(_INT16)
-
-    def int32(self) -> int:
-        return self._unpack(_INT32)
-
-    def int64(self) -> int:
-        return self._unpack(_INT64)
-
-    def optional_text(self) -> str | None:
-        length = self.int16()
-        return None if length < 0 else self._take(length).decode("utf-8", "replace")
-
-    def text(self) -> str:
-        return self.optional_text() or ""
-
-    def data(self) -> bytes:
-        return self._take(max(0, self.int32()))
-
-    def _take(self, length: int) -> bytes:
-        end = self._position + length
-        if end > len(self._record):
-            raise UnknownRecord(f"{len(self._record)} bytes, cut off in a field that ends at {end}")
-        taken = self._record[self._position : end]
-        self._position = end
-        return taken
-
-    def _unpack(self, layout: struct.Struct) -> int:
-        return int(layout.unpack(self._take(layout.size))[0])
-
-
-def _text(text: str | None) -> bytes:
-    if text is None:
-        return _INT16.pack(-1)
-    raw = text.encode()
-    return _INT16.pack(len(raw)) + raw
-
-
-def _data(data: bytes) -> bytes:
-    return _INT32.pack(len(data)) + data

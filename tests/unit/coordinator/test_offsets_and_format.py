@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from broker.coordinator.groups import log_format
 from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
 from broker.coordinator.groups.stored import StoredGroup, StoredMember
+from broker.coordinator.record_fields import UnknownRecord
 from metadata_log.types import TopicPartition
 
 TP = TopicPartition("orders", 3)
@@ -87,14 +88,14 @@ def test_older_values_are_read() -> None:
     "key", [b"", b"\0", b"\0\3\0\1g", b"\0\1\0\1g\0\1t\0\0\0", b"\0\2\0\7group"]
 )
 def test_what_is_no_record_of_a_coordinator_is_said_to_be_none(key: bytes) -> None:
-    with pytest.raises(log_format.UnknownRecord):
+    with pytest.raises(UnknownRecord):
         log_format.decode_key(key)
 
 
 def test_values_of_a_later_release_are_said_to_be_unknown() -> None:
-    with pytest.raises(log_format.UnknownRecord, match="version 4"):
+    with pytest.raises(UnknownRecord, match="version 4"):
         log_format.decode_offset(b"\0\4" + bytes(30))
-    with pytest.raises(log_format.UnknownRecord, match="version 9"):
+    with pytest.raises(UnknownRecord, match="version 9"):
         log_format.decode_group(b"\0\t" + bytes(30))
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group_coordinator import partition_of
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
 from metadata_log.types import BrokerId, Endpoint
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside, FakePartition, FakeTopic
