@@ -24,10 +24,14 @@ from broker.control.metadata_cache import MetadataCache
 from broker.control.metadata_view import add_metadata_view_to_server
 from broker.control.ports import ActiveController
 from broker.control.service import BrokerControlService, add_broker_control_to_server
+from broker.coordinator.commit_service import GroupOffsetsService
 from broker.coordinator.group_coordinator import GroupCoordinator
+from broker.coordinator.outside_commits import OutsideCommits
 from broker.coordinator.producer_ids import ProducerIds
 from broker.dynamic_config import LiveConfiguration
 from broker.grpc_listener import GrpcListener
+from broker.kafka.internal_topics import GROUPS, InternalTopics
+from broker.kafka.requests import RequestContext
 from broker.kafka.services import FeaturesInForce, KafkaServices
 from broker.listeners import open_listeners, taken
 from broker.live_limits import LiveLimits
@@ -41,6 +45,7 @@ from broker.replication.manager import ReplicaManager
 from broker.replication.range_read import add_range_read_to_server
 from broker.replication.range_write import add_range_write_to_server
 from broker.security.authorizer import Authorizer, caller_of
+from broker.security.grpc_caller import caller
 from broker.security.grpc_config import (
     GRPC_LISTENER,
     INTER_BROKER_LISTENER,
@@ -56,7 +61,7 @@ from broker.surroundings import Surroundings
 from metadata_log.configuration import Configuration
 from metadata_log.records import Listener
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint
-from quorate_proto.v1 import admin_pb2
+from quorate_proto.v1 import admin_pb2, groups_pb2_grpc
 from quorum.metrics.endpoint import METRICS_LISTENER, MetricsEndpoint, metrics_listener
 from quorum.metrics.family import Metrics
 
@@ -116,7 +121,7 @@ class Doors:
         clients = surroundings.client_listener(passwords)
         admin = self._admin_service(config_reads)
         self._serve_brokers(brokers.server, admin)
-        self._serve_clients(clients.server, admin, producer_ids, memory)
+        self._serve_clients(clients.server, admin, services)
         inter_broker = _bind(
             brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(self.config)
         )
@@ -179,19 +184,37 @@ class Doors:
         add_replication_to_server(server, self.replicas)
 
     def _serve_clients(
-        self,
-        server: grpc.aio.Server,
-        admin: AdminService,
-        producer_ids: ProducerIds,
-        memory: ClientMemory,
+        self, server: grpc.aio.Server, admin: AdminService, services: KafkaServices
     ) -> None:
         add_admin_to_server(server, admin)
         rights = self.authorizer.rights_of_caller
         add_metadata_view_to_server(server, self.surroundings.quorum, self.follower, rights)
+        memory = services.memory.ranges
         add_range_read_to_server(
-            server, self.replicas, self.cache, rights, self.limits.max_batch_bytes, memory.ranges
+            server, self.replicas, self.cache, rights, self.limits.max_batch_bytes, memory
         )
-        add_range_write_to_server(server, self.replicas, producer_ids, rights)
+        add_range_write_to_server(server, self.replicas, services.producer_ids, rights)
+        groups_pb2_grpc.add_GroupOffsetsServicer_to_server(self._group_offsets(services), server)
+
+    def _group_offsets(self, services: KafkaServices) -> GroupOffsetsService:
+        topics = InternalTopics()
+
+        async def why_missing() -> str | None:
+            asker = caller()
+            context = RequestContext(
+                version=0,
+                client_id="",
+                client_host=asker.client_host,
+                principal=asker.principal,
+            )
+            return await topics.why_missing(services, context, GROUPS)
+
+        return GroupOffsetsService(
+            OutsideCommits(self.groups, self.surroundings.wall_clock_ms),
+            self.cache,
+            self.authorizer.rights_of_caller,
+            why_missing,
+        )
 
     def _admin_service(self, config_reads: ConfigReads) -> AdminService:
         return AdminService(

@@ -38,15 +38,17 @@ class _Kind(NamedTuple):
     replication_factor: ConfigKey[int]
 
 
+GROUPS: Final = 0
+TRANSACTIONS: Final = 1
 KINDS: Final[Mapping[int, _Kind]] = {
-    0: _Kind(OFFSETS_TOPIC, OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR),
-    1: _Kind(
+    GROUPS: _Kind(OFFSETS_TOPIC, OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR),
+    TRANSACTIONS: _Kind(
         TRANSACTIONS_TOPIC,
         TRANSACTION_STATE_LOG_NUM_PARTITIONS,
         TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     ),
 }
-"""By FindCoordinator's key type: groups, transactions."""
+"""By FindCoordinator's key type."""
 
 
 class InternalTopics:

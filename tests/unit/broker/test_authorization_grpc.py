@@ -17,6 +17,7 @@ from broker.config_description import ConfigReads
 from broker.control.admin_service import AdminService
 from broker.control.changes import CHANGES
 from broker.control.metadata_view import MetadataViewService
+from broker.coordinator.commit_service import GroupOffsetsService
 from broker.metadata_follower import MetadataFollower
 from broker.replication.api import ProduceOutcome
 from broker.replication.frames import pack_frame
@@ -29,7 +30,7 @@ from metadata_log.acls import CLUSTER_NAME, AclOperation, AclPermission, Resourc
 from metadata_log.image import Image
 from metadata_log.snapshot import encode_snapshot
 from metadata_log.types import BrokerEpoch
-from quorate_proto.v1 import admin_pb2, errors_pb2, quorum_pb2, replication_pb2
+from quorate_proto.v1 import admin_pb2, errors_pb2, groups_pb2, quorum_pb2, replication_pb2
 from tests.support.acls import Binding, acl, log_with
 from tests.support.kafka_fakes import FakeMetadata
 
@@ -117,6 +118,17 @@ class Ids:
         return 7
 
 
+class Commits:
+    """Takes whatever offsets it is given."""
+
+    async def commit(self, group_id: str, offsets: Any, *, may_go_back: bool) -> Any:  # noqa: ANN401
+        return dict.fromkeys(offsets, -1)
+
+
+async def nothing_missing() -> None:
+    return None
+
+
 class Broker:
     """A broker's services, asked by alice over gRPC."""
 
@@ -155,6 +167,8 @@ class Broker:
         self.ranges = RangeReadService(table, metadata, rights, lambda topic: 1 << 20, self.memory)
         manager: Any = Manager()
         self.writes = RangeWriteService(manager, Ids(), rights)
+        commits: Any = Commits()
+        self.offsets = GroupOffsetsService(commits, metadata, rights, nothing_missing)
         set_caller(Caller(KafkaPrincipal("alice"), "h"))
 
 
@@ -294,6 +308,15 @@ async def init_producer_id(broker: Broker) -> int:
     return answer.error_code
 
 
+async def commit(broker: Broker) -> int:
+    request = groups_pb2.CommitOffsetsRequest(
+        group_id="g", offsets=[groups_pb2.GroupOffset(topic="t", offset=5)]
+    )
+    answer = await broker.offsets.CommitOffsets(request, CALL)
+    code: int = answer.error_code or answer.outcomes[0].error_code
+    return 0 if code == TOPIC_DENIED else code
+
+
 def reading(rpc: str, request: Any) -> Callable[[Broker], Awaitable[int]]:  # noqa: ANN401 - any message
     async def ask(broker: Broker) -> int:
         code: int = (await broker.reads[rpc](request)).error_code
@@ -352,6 +375,11 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
             cluster(Op.IDEMPOTENT_WRITE),
             CLUSTER_DENIED,
         ),
+        "GroupOffsets/CommitOffsets": (
+            commit,
+            acl(WHO, Op.READ, ResourceType.GROUP, "g"),
+            errors_pb2.GROUP_AUTHORIZATION_FAILED,
+        ),
         "RangeWrite/Write": (write, topic(Op.WRITE), TOPIC_DENIED),
     }
 )
@@ -372,6 +400,7 @@ def test_every_method_has_a_row() -> None:
         admin_pb2.DESCRIPTOR.services_by_name["MetadataView"],
         replication_pb2.DESCRIPTOR.services_by_name["RangeRead"],
         replication_pb2.DESCRIPTOR.services_by_name["RangeWrite"],
+        groups_pb2.DESCRIPTOR.services_by_name["GroupOffsets"],
     )
     served = {f"{service.name}/{method.name}" for service in services for method in service.methods}
     changes = {f"Admin/{change.rpc}" for change in CHANGES}
@@ -412,3 +441,16 @@ async def test_f5_each_partition_of_a_frame_is_judged_by_its_own_topic() -> None
 
 async def test_f5_who_may_write_to_a_topic_gets_a_producer_id() -> None:
     assert await init_producer_id(Broker(topic(Op.WRITE))) == 0
+
+
+async def test_f5_offsets_are_committed_of_topics_that_may_be_read() -> None:
+    group = acl(WHO, Op.READ, ResourceType.GROUP, "g")
+    broker = Broker(group, topic(Op.READ))
+    request = groups_pb2.CommitOffsetsRequest(
+        group_id="g",
+        offsets=[
+            groups_pb2.GroupOffset(topic=name, partition=0, offset=1) for name in ("u", "t", "none")
+        ],
+    )
+    answer = await broker.offsets.CommitOffsets(request, CALL)
+    assert [one.error_code for one in answer.outcomes] == [TOPIC_DENIED, 0, TOPIC_DENIED]
