@@ -10,10 +10,9 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from broker.coordinator.group_coordinator import partition_of
 from broker.coordinator.outside_commits import NOWHERE, OutsideCommits
 from broker.coordinator.read_tallies import ReadId
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
 from broker.errors import KafkaError
 from broker.security.authorizer import Rights
 from broker.told_metadata import ToldMetadata
