@@ -95,3 +95,40 @@ GROUP_MAX_SIZE: Final = ConfigKey(
     at_least=1,
     doc="Most members that a group may have.",
 )
+TRANSACTION_STATE_LOG_MIN_ISR: Final = ConfigKey(
+    name="transaction.state.log.min.isr",
+    type=int,
+    default=2,
+    at_least=1,
+    doc="min.insync.replicas of __transaction_state when it is created; never more than it gets "
+    "replicas.",
+)
+TRANSACTION_MAX_TIMEOUT_MS: Final = ConfigKey(
+    name="transaction.max.timeout.ms",
+    type=int,
+    default=900_000,
+    at_least=1,
+    doc="Longest transaction.timeout.ms that a producer may ask for: an open transaction keeps "
+    "those who read what is committed waiting for so long.",
+)
+TRANSACTION_ABORT_TIMED_OUT_INTERVAL_MS: Final = ConfigKey(
+    name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    type=int,
+    default=10_000,
+    at_least=1,
+    doc="How often it is looked for transactions whose time is up, to abort them.",
+)
+TRANSACTIONAL_ID_EXPIRATION_MS: Final = ConfigKey(
+    name="transactional.id.expiration.ms",
+    type=int,
+    default=7 * 24 * 3_600_000,
+    at_least=1,
+    doc="How long a transactional id is remembered after its last transaction.",
+)
+TRANSACTION_REMOVE_EXPIRED_INTERVAL_MS: Final = ConfigKey(
+    name="transaction.remove.expired.transaction.cleanup.interval.ms",
+    type=int,
+    default=3_600_000,
+    at_least=1,
+    doc="How often it is looked for transactional ids that nobody has used for too long.",
+)
