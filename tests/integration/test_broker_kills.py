@@ -6,9 +6,7 @@ each partition is kept, and what the brokers hold in the end is the same, byte f
 """
 
 import os
-import random
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,6 +26,7 @@ from tests.support.acked_load import (
     assert_order_kept,
     consume_all,
 )
+from tests.support.broker_kills import Kills
 from tests.support.stored_logs import Batches, stored_batches
 from tests.support.whole_cluster import wait_until_whole
 
@@ -51,33 +50,6 @@ def create_topics(cluster: RunningCluster) -> dict[str, bytes]:
         for result in admin.create_topics(new):
             result.raise_for_error()
         return {topic.name: topic.topic_id for topic in admin.describe_topics([KEPT, SHORT])}
-
-
-class Kills:
-    """Kills one broker after the other, now and then all, and starts them soon after."""
-
-    def __init__(self, cluster: RunningCluster, seed: int) -> None:
-        self._cluster = cluster
-        self._chance = random.Random(seed)
-        self.count = 0
-
-    def go_on(self, kills: int, loads: Sequence[AckedLoad]) -> None:
-        """Until there were ``kills`` more, with acknowledgements between them."""
-        beyond = self.count + kills
-        while self.count < beyond:
-            most = min(beyond - self.count, 3)
-            count = min(most, self._chance.choice([1, 1, 1, 1, 2, 3]))
-            victims = self._chance.sample(self._cluster.broker_ids, count)
-            for victim in victims:
-                self._cluster.kill_broker(victim)
-            self.count += count
-            # A broker's session outlives it by about a second: some are back before that.
-            time.sleep(self._chance.choice([0.0, 0.0, 0.3, 1.5]))
-            for victim in victims:
-                self._cluster.restart_broker(victim, wait=False)
-            for load in loads:
-                load.wait_for_more(1, timeout_s=60.0)
-            time.sleep(self._chance.uniform(0.0, 0.6))
 
 
 def beginnings(consumed: Consumed) -> dict[int, int]:

@@ -1,0 +1,42 @@
+"""kill -9 of brokers at random, again and again."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from quorate.testing import RunningCluster
+from tests.support.acked_load import AckedLoad
+
+
+class Kills:
+    """Kills one broker after the other, now and then all, and starts them soon after.
+
+    ``between``: what else is to happen before the next.
+    """
+
+    def __init__(
+        self, cluster: RunningCluster, seed: int, between: Callable[[], None] = lambda: None
+    ) -> None:
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self._between = between
+        self.count = 0
+
+    def go_on(self, kills: int, loads: Sequence[AckedLoad]) -> None:
+        """Until there were ``kills`` more, with acknowledgements between them."""
+        beyond = self.count + kills
+        while self.count < beyond:
+            most = min(beyond - self.count, 3)
+            count = min(most, self._chance.choice([1, 1, 1, 1, 2, 3]))
+            victims = self._chance.sample(self._cluster.broker_ids, count)
+            for victim in victims:
+                self._cluster.kill_broker(victim)
+            self.count += count
+            # A broker's session outlives it by about a second: some are back before that.
+            time.sleep(self._chance.choice([0.0, 0.0, 0.3, 1.5]))
+            for victim in victims:
+                self._cluster.restart_broker(victim, wait=False)
+            self._between()
+            for load in loads:
+                load.wait_for_more(1, timeout_s=60.0)
+            time.sleep(self._chance.uniform(0.0, 0.6))
