@@ -2,6 +2,7 @@
 
 import time
 
+from quorate.spark.committing.stream_commits import StreamCommits
 from quorate.spark.options.subscription import Subscription
 from quorate.spark.ranges import EARLIEST, OffsetRange, TopicPartition
 from quorate.spark.reading.asking import ask_offsets, known_topics
@@ -18,10 +19,12 @@ class ClusterPlanner:
     ``look_again``: up to what is there by then.
     """
 
-    def __init__(self, options: StreamOptions) -> None:
+    def __init__(self, options: StreamOptions, commits: StreamCommits | None = None) -> None:
+        """``commits``: told how far the pipeline is; closed with the planner."""
         self._options = options
+        self._commits = commits
         self._cluster = options.reading.connection.open()
-        self._planner = StreamPlanner(options)
+        self._planner = StreamPlanner(options, commits=commits)
         self._planner.stop_at_what_is_there()
 
     def close(self) -> None:
@@ -30,7 +33,7 @@ class ClusterPlanner:
 
     def look_again(self) -> None:
         self._planner.close()
-        self._planner = StreamPlanner(self._options)
+        self._planner = StreamPlanner(self._options, commits=self._commits)
         self._planner.stop_at_what_is_there()
 
     def subscription(self) -> Subscription:

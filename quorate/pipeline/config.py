@@ -26,6 +26,8 @@ from quorate.spark.options.declaration import Option, Scope
 from quorate.spark.options.given import GivenOptions
 from quorate.spark.options.table import ASSIGN as ASSIGN_OPTION
 from quorate.spark.options.table import (
+    COMMIT_GROUP,
+    COMMIT_GROUP_MAY_GO_BACK,
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
     MAX_OFFSETS_PER_TRIGGER,
@@ -94,7 +96,7 @@ SOURCE_DEFAULTS: Final[Mapping[str, str]] = {
 """Where a pipeline's defaults are others than a stream's: it reads everything, a batch is one
 commit, and of a large partition several tasks make several files."""
 
-_WHICH_OFFSETS: Final[tuple[Option[Any], ...]] = (
+_OF_THE_WHOLE: Final[tuple[Option[Any], ...]] = (
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
     ASSIGN_OPTION,
@@ -104,12 +106,16 @@ _WHICH_OFFSETS: Final[tuple[Option[Any], ...]] = (
     STARTING_STRATEGY,
     MAX_OFFSETS_PER_TRIGGER,
     MIN_OFFSETS_PER_TRIGGER,
+    COMMIT_GROUP,
+    COMMIT_GROUP_MAY_GO_BACK,
 )
+"""Options of the pipeline that its batches, one by one, must not heed: which offsets, and whom to
+tell of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """A pipeline's file, checked. ``reading``: the options of each batch, but for its offsets."""
+    """A pipeline's file, checked. ``reading``: the options that each batch shares."""
 
     name: str
     source: StreamOptions
@@ -158,7 +164,7 @@ def parse_config(values: Mapping[str, object]) -> PipelineConfig:
     except OptionError as error:
         raise ConfigError(f"[source] {error}") from error
     assert streaming.reading.fail_on_data_loss is fails
-    unread = {name.lower() for option in _WHICH_OFFSETS for name in option.names}
+    unread = {name.lower() for option in _OF_THE_WHOLE for name in option.names}
     return PipelineConfig(
         name=own[NAME],
         source=replace(streaming, limits=replace(streaming.limits, at_least=None)),

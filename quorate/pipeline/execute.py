@@ -23,6 +23,7 @@ from quorate.pipeline.registry import Keeper, RunInCharge
 from quorate.pipeline.rows import SparkRows
 from quorate.pipeline.run import Run, Summary, Watcher
 from quorate.pipeline.sink import Sink
+from quorate.spark.committing.stream_commits import StreamCommits
 from quorate.spark.errors import QuorateSourceError
 from quorate.spark.session import open_session
 
@@ -89,7 +90,7 @@ def execute(
         )
         rows.check()
         with (
-            closing(ClusterPlanner(config.source)) as planner,
+            closing(ClusterPlanner(config.source, commits_of(config))) as planner,
             admin_of(config) as keeper,
             admin_of(config) as renewing,
         ):
@@ -117,6 +118,12 @@ def execute(
                     planner.look_again()
                     run.work()
                 return run.summary
+
+
+def commits_of(config: PipelineConfig) -> StreamCommits | None:
+    """Whom to tell how far the pipeline is, beside the cluster's record."""
+    reading = config.source.reading
+    return None if reading.commits is None else StreamCommits(reading.connection, reading.commits)
 
 
 def begin(config: PipelineConfig, keeper: Keeper, root: str, *, take_over: bool) -> Pipeline:

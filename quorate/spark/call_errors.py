@@ -8,9 +8,12 @@ import grpc
 from quorate.spark.errors import CallRefused
 from quorate_proto.v1.errors_pb2 import (
     BROKER_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
+    NOT_COORDINATOR,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_NOT_AVAILABLE,
     REPLICA_NOT_AVAILABLE,
@@ -35,6 +38,11 @@ RETRIABLE = frozenset(
     }
 )
 """Kafka errors that another try at the current leader may heal."""
+
+COORDINATOR_MOVED = frozenset(
+    {NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE}
+)
+"""Kafka errors of a group's coordinator that another try, perhaps at another one, may heal."""
 
 PERMANENT_STATUSES = frozenset(
     {

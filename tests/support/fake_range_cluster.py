@@ -18,9 +18,15 @@ from quorate.client.bootstrap import BrokerEndpoints
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 from quorate.spark.reading.frames import join_frame
 from quorate_proto.v1.errors_pb2 import (
+    NOT_COORDINATOR,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_OR_PARTITION,
+)
+from quorate_proto.v1.groups_pb2 import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    CommitOutcome,
 )
 from quorate_proto.v1.metadata_pb2 import Endpoint
 from quorate_proto.v1.replication_pb2 import (
@@ -40,6 +46,7 @@ from tests.support.describe_cluster import DescribeClusterServer, describe_clust
 from tests.support.record_batches import Record, encode_batch
 
 SERVICE = "quorate.v1.RangeRead"
+GROUPS_SERVICE = "quorate.v1.GroupOffsets"
 
 
 class EndStream(Exception):
@@ -84,6 +91,14 @@ class FakeRangeCluster:
         """Brokers that have just started: they know of no topic and no broker yet."""
         self.removed: set[TopicPartition] = set()
         """Partitions that are there no longer, though their log still is."""
+        self.coordinator = 0
+        """The broker that coordinates every group."""
+        self.commits: list[CommitOffsetsRequest] = []
+        """What the coordinator was asked, in order; it takes whatever it is asked."""
+        self.before_commit: Callable[[CommitOffsetsRequest], CommitOffsetsResponse | None] = (
+            lambda request: None
+        )
+        """May answer in the coordinator's place."""
         self._batches_per_frame = batches_per_frame
         self._counting = threading.Lock()
         self._servers: dict[int, grpc.Server] = {}
@@ -150,10 +165,39 @@ class FakeRangeCluster:
                 RangeReadRequest.FromString,
             ),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        commits = {
+            "CommitOffsets": grpc.unary_unary_rpc_method_handler(
+                lambda request, context: self._commit(broker_id, request),
+                CommitOffsetsRequest.FromString,
+                CommitOffsetsResponse.SerializeToString,
+            )
+        }
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(SERVICE, handlers),
+                grpc.method_handlers_generic_handler(GROUPS_SERVICE, commits),
+            )
+        )
         self._ports[broker_id] = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self._servers[broker_id] = server
+
+    def _commit(self, broker_id: int, request: CommitOffsetsRequest) -> CommitOffsetsResponse:
+        if broker_id != self.coordinator:
+            elsewhere = Endpoint(host="127.0.0.1", port=self._ports[self.coordinator])
+            return CommitOffsetsResponse(error_code=NOT_COORDINATOR, coordinator=elsewhere)
+        if (answer := self.before_commit(request)) is not None:
+            return answer
+        self.commits.append(request)
+        return CommitOffsetsResponse(outcomes=[CommitOutcome() for _ in request.offsets])
+
+    def committed(self) -> list[dict[str, int]]:
+        """The offsets of each commit, by the names of partitions; without mere checks."""
+        return [
+            {f"{one.topic}-{one.partition}": one.offset for one in request.offsets}
+            for request in self.commits
+            if not request.validate_only
+        ]
 
     def _describe_cluster(self) -> bytes:
         endpoints = [

@@ -11,6 +11,7 @@ from quorate.spark.errors import OptionError
 from quorate.spark.options.connection import Connection, read_connection
 from quorate.spark.options.declaration import Option, Scope
 from quorate.spark.options.given import GivenOptions
+from quorate.spark.options.group_commits import GroupCommits, read_group_commits
 from quorate.spark.options.offset_bounds import ByPartition, Everywhere, OffsetBound
 from quorate.spark.options.positions import AtOffset, FromEdge
 from quorate.spark.options.subscription import Subscription
@@ -54,6 +55,7 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     frame_timeout_ms: int = FRAME_TIMEOUT_MS.default
     """How long one frame of a range may take before the leader is asked again."""
+    commits: GroupCommits | None = None
 
 
 def parse_read_options(options: Mapping[str, str], scope: Scope) -> ReadOptions:
@@ -81,6 +83,7 @@ def read_options_of(given: GivenOptions) -> ReadOptions:
         min_partitions=given[MIN_PARTITIONS],
         max_records_per_partition=given[MAX_RECORDS_PER_PARTITION],
         frame_timeout_ms=given[FRAME_TIMEOUT_MS],
+        commits=read_group_commits(given),
     )
     _refuse_unequal_sides(parsed.starting, parsed.ending)
     return parsed

@@ -203,6 +203,21 @@ MAX_TRIGGER_DELAY_MS: Final = Option(
     scopes=_STREAM,
     doc="The longest wait for `minOffsetsPerTrigger`.",
 )
+COMMIT_GROUP: Final[Option[str | None]] = Option(
+    name="commitGroup",
+    kind=TEXT,
+    default=None,
+    scopes=READ,
+    doc="The consumer group that is to show how far the query is: what was read is committed to "
+    "it once the batch has succeeded. It must have no members.",
+)
+COMMIT_GROUP_MAY_GO_BACK: Final = Option(
+    name="commitGroupMayGoBack",
+    kind=BOOLEAN,
+    default=False,
+    scopes=READ,
+    doc="Whether the group is also set back, where it is ahead of the query; else it stays ahead.",
+)
 GROUP_ID_PREFIX: Final[Option[str | None]] = Option(
     name="groupIdPrefix",
     kind=TEXT,

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from quorate.spark.committing.read_commits import SharedRange, check_commits, report, share
 from quorate.spark.options.read_options import ReadOptions
 from quorate.spark.ranges import OffsetRange
 from quorate.spark.reading.asking import ask_offsets, known_topics
@@ -49,15 +50,22 @@ class QuorateReader(DataSourceReader):
             ranges = spread_over_leaders(
                 plan_ranges(partitions, topics, options, resolver), cluster.leader_of
             )
-        return [InputPartition(offsets) for offsets in ranges]
+            if options.commits is None:
+                return [InputPartition(offsets) for offsets in ranges]
+            check_commits(cluster, options.connection, options.commits, ranges)
+        return [InputPartition(part) for part in share(ranges)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The records of one range, as Arrow batches of exactly the schema asked for."""
         # Spark calls this with a placeholder if there was nothing to plan.
         if isinstance(partition.value, OffsetRange):
             yield from self._read_range(partition.value)
+        elif isinstance(partition.value, SharedRange):
+            yield from self._read_range(partition.value.offsets, partition.value)
 
-    def _read_range(self, offsets: OffsetRange) -> "Iterator[pa.RecordBatch]":
+    def _read_range(
+        self, offsets: OffsetRange, part: SharedRange | None = None
+    ) -> "Iterator[pa.RecordBatch]":
         # gRPC must not be loaded before Spark forks its workers.
         from quorate.spark.reading.range_reader import RangePolicy, RangeReader
         from quorate.spark.reading.workers import prepare_worker
@@ -73,3 +81,6 @@ class QuorateReader(DataSourceReader):
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
             yield from RangeReader(cluster, offsets, schema, policy).batches()
+            # Who asks for no more rows than there are before the last one never comes here.
+            if part is not None and options.commits is not None:
+                report(cluster, options.connection, options.commits, part)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from quorate.spark.committing.stream_commits import StreamCommits
 from quorate.spark.errors import ClusterUnavailable, DataLoss, RangeUnavailable
 from quorate.spark.options.subscription import Subscription
 from quorate.spark.ranges import OffsetRange
@@ -42,11 +43,16 @@ class StreamPlanner:
     """Where batches begin and end; close it."""
 
     def __init__(
-        self, options: StreamOptions, monotonic: Callable[[], float] = time.monotonic
+        self,
+        options: StreamOptions,
+        monotonic: Callable[[], float] = time.monotonic,
+        commits: StreamCommits | None = None,
     ) -> None:
+        """``commits``: told how far the stream is; closed with the planner."""
         self._options = options.reading
         self._limits = options.limits
         self._monotonic = monotonic
+        self._commits = commits
         self._opened: ClusterClient | None = None
         self._last_batch: float | None = None
         self._last_view: LogView | None = None
@@ -56,6 +62,8 @@ class StreamPlanner:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._commits is not None:
+            self._commits.close()
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -88,7 +96,19 @@ class StreamPlanner:
                 )
             offsets[partition] = min(max(offset, first), behind_last)
         ids = {partition.topic: topics[partition.topic].topic_id for partition in partitions}
-        return StreamOffsets(offsets, ids, initial=True)
+        initial = StreamOffsets(offsets, ids, initial=True)
+        if self._commits is not None:
+            self._commits.check(initial)
+        return initial
+
+    def done(self, offsets: StreamOffsets) -> None:
+        """Everything below was read, and what became of it is in place: its group may show it.
+
+        Raises:
+            CallRefused: the group has live members, or we may not read it or a topic.
+        """
+        if self._commits is not None and not offsets.initial:
+            self._commits.reached(offsets)
 
     def stop_at_what_is_there(self) -> None:
         """From now on nothing is read that is produced after the next look at the cluster."""
@@ -99,6 +119,8 @@ class StreamPlanner:
     ) -> StreamOffsets:
         """Where the batch that begins at ``start`` ends; ``start`` itself if there is to be none.
 
+        Whoever asks has done everything up to ``start``.
+
         Args:
             limited: whether limits hold at all.
             at_most: at most so many offsets, instead of what the options say.
@@ -106,7 +128,9 @@ class StreamPlanner:
         Raises:
             DataLoss: something that was still to be read is gone (and failOnDataLoss is on).
             ClusterUnavailable: nobody answers within the retries.
+            CallRefused: as `done`.
         """
+        self.done(start)
         if self._is_idle_at(start):
             return start
         view = self._target or self._look_ahead(start)

@@ -1,8 +1,9 @@
 """A streaming query, as Spark talks to it: offsets as JSON, limits as `ReadLimit`.
 
 On the driver Spark keeps one reader, in a process of its own, for the life of the query; what the
-executors have is a copy of a fresh one. `commit` tells the cluster nothing: the checkpoint is the
-only account of what has been read.
+executors have is a copy of a fresh one. The checkpoint is the only account of what has been read;
+with ``commitGroup`` a consumer group shows it, too. Spark tells a batch's success twice: by
+`commit` when it plans the next one, and by asking for what comes after it.
 """
 
 import time
@@ -19,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from quorate.spark.committing.stream_commits import StreamCommits
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.streaming.checkpoint import parse_offsets
 from quorate.spark.streaming.planner import StreamPlanner
@@ -38,7 +40,13 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = options.limits
-        self._planner = StreamPlanner(options, monotonic)
+        reading = options.reading
+        commits = (
+            None
+            if reading.commits is None
+            else StreamCommits(reading.connection, reading.commits, monotonic)
+        )
+        self._planner = StreamPlanner(options, monotonic, commits)
         self._reader = QuorateReader(options.reading, schema)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -89,7 +97,12 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: offsets are Spark's to keep."""
+        """A batch has succeeded; offsets are Spark's to keep.
+
+        Raises:
+            CallRefused: the group has live members, or we may not read it or a topic.
+        """
+        self._planner.done(parse_offsets(end))
 
     def stop(self) -> None:
         """Close all connections."""

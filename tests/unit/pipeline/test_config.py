@@ -7,6 +7,7 @@ import pytest
 
 from metadata_log.configuration import ConfigError
 from quorate.pipeline.config import SPEC, parse_config, read_config, security_options
+from quorate.spark.options.group_commits import GroupCommits
 from quorate.spark.options.positions import AtTime, FromEdge
 from quorate.spark.options.subscription import Subscription
 from quorate.spark.ranges import EARLIEST
@@ -110,3 +111,11 @@ def test_the_guide_tells_every_key_with_its_default() -> None:
     for key in SPEC:
         default = "required" if key.required else f"`{key.default}`" if key.default else "none"
         assert f"| `{key.name}` | {default} | {key.doc} |" in guide, key.name
+
+
+def test_batches_do_not_tell_the_group_of_the_pipeline() -> None:
+    """The pipeline does, after its commit: a batch that was read may still be dropped."""
+    keys = {"source.commitGroup": "lake", "source.commitGroupMayGoBack": True}
+    config = parse_config({**LEAST, **keys})
+    assert config.source.reading.commits == GroupCommits("lake", may_go_back=True)
+    assert not [name for name in config.reading if name.lower().startswith("commit")]

@@ -205,6 +205,8 @@ ROWS = [
         {"15m": 900_000, "500": 500, "2 h": 7_200_000, "3min": 180_000, "1d": 86_400_000, "7ms": 7},
         dict.fromkeys(("m", "-5m", "5y", "1.5h", ""), "a duration such as 500ms"),
     ),
+    text(table.COMMIT_GROUP, READ),
+    boolean(table.COMMIT_GROUP_MAY_GO_BACK, READ, default=False),
     text(table.GROUP_ID_PREFIX, set()),
     text(table.TOPIC, {Scope.WRITE}),
     Row(

@@ -1,0 +1,1 @@
+"""Showing in a consumer group how far a query is: the option `commitGroup`."""
