@@ -10,6 +10,7 @@ from broker.coordinator.batches import decode_batch, encode_batch
 from broker.coordinator.led_shards import LedLog
 from broker.errors import KafkaError, error_name
 from broker.log import ColdRead
+from broker.log.admission import Origin
 from broker.log.codecs import UndecodableRecords
 from broker.log.record_batch import BatchHeader, iterate_batches
 from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
@@ -103,7 +104,8 @@ class LedPartition:
         """As ``CoordinatorLog.append``."""
         if not self.is_led:
             raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{self._hosted.tp} is led elsewhere")
-        entry = ProduceEntry(self._hosted.tp, encode_batch(records, self._wall_clock_ms()))
+        batch = encode_batch(records, self._wall_clock_ms())
+        entry = ProduceEntry(self._hosted.tp, batch, Origin.COORDINATOR)
         (outcome,) = await self._produce([entry], ACKS_ALL, self._timeout_ms)
         if outcome.error_code:
             raise KafkaError(

@@ -10,7 +10,7 @@ from broker.kafka.fetch_answer import encode
 from broker.kafka.fetch_request import FINAL_EPOCH, NO_SESSION, FetchRequest
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.replication.api import FetchOutcome
+from broker.replication.api import FetchOutcome, isolation_of
 from metadata_log.acls import AclOperation
 from quorate_proto.v1 import errors_pb2
 
@@ -43,6 +43,7 @@ async def handle(
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
             room=context.lease,
+            isolation=isolation_of(request.isolation_level),
         )
     remaining = iter(found)
     topics = [

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from broker.kafka.codec import append_uvarint
 from broker.kafka.fetch_request import FIRST_FLEXIBLE_VERSION, NO_SESSION
 from broker.kafka.requests import Buffers
+from broker.log.aborted_transactions import AbortedTransaction
 from broker.replication.api import FetchOutcome
 from quorate_proto.v1 import errors_pb2
 
@@ -16,7 +17,9 @@ _INT64: Final = struct.Struct(">q")
 _PARTITION: Final = struct.Struct(">ihqq")
 _THROTTLE_CODE_SESSION: Final = struct.Struct(">ihi")
 _NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
+_PRODUCER_FIRST_OFFSET: Final = struct.Struct(">qq")
 _READ_COMMITTED: Final = 1
+_NULL: Final = -1
 
 TopicAnswers: TypeAlias = Iterable[tuple[str, Sequence[tuple[int, FetchOutcome]]]]
 """Topic by name, and of each of its partitions the outcome."""
@@ -72,18 +75,29 @@ def _append_partition(
     out: _Gathered, version: int, isolation_level: int, partition: int, outcome: FetchOutcome
 ) -> None:
     flexible = version >= FIRST_FLEXIBLE_VERSION
-    high_watermark = outcome.high_watermark
-    out.small += _PARTITION.pack(partition, outcome.error_code, high_watermark, high_watermark)
+    out.small += _PARTITION.pack(
+        partition, outcome.error_code, outcome.high_watermark, outcome.last_stable_offset
+    )
     if version >= 5:
         out.small += _INT64.pack(outcome.log_start_offset)
-    aborted_transactions = 0 if isolation_level == _READ_COMMITTED else -1
-    _append_length(out.small, aborted_transactions, flexible)
+    if isolation_level == _READ_COMMITTED:
+        _append_aborted(out.small, outcome.aborted_transactions, flexible)
+    else:
+        _append_length(out.small, _NULL, flexible)
     if version >= 11:
         out.small += _NO_PREFERRED_REPLICA
     _append_length(out.small, outcome.size, flexible)
     out.append_records(outcome)
     if flexible:
         out.small.append(0)
+
+
+def _append_aborted(out: bytearray, aborted: Sequence[AbortedTransaction], flexible: bool) -> None:
+    _append_length(out, len(aborted), flexible)
+    for each in aborted:
+        out += _PRODUCER_FIRST_OFFSET.pack(each.producer_id, each.first_offset)
+        if flexible:
+            out.append(0)
 
 
 def _append_length(out: bytearray, length: int, flexible: bool) -> None:

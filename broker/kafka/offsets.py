@@ -7,7 +7,7 @@ from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.replication.api import EARLIEST_TIMESTAMP_MS, OffsetOutcome
+from broker.replication.api import EARLIEST_TIMESTAMP_MS, Isolation, OffsetOutcome, isolation_of
 from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -20,13 +20,14 @@ _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 async def list_offsets(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
-    """Without transactions nothing is uncommitted: the isolation level makes no difference."""
+    """With isolation level 1 (read_committed) a partition ends at its last stable offset."""
+    isolation = isolation_of(request.get("isolation_level", Isolation.READ_UNCOMMITTED))
     describable = _describable(services, context, (one["name"] for one in request["topics"]))
     topics = [
         {
             "name": topic["name"],
             "partitions": [
-                _listed(services, context.version, topic["name"], partition)
+                _listed(services, context.version, topic["name"], partition, isolation)
                 if topic["name"] in describable
                 else _offset_hidden(partition)
                 for partition in topic["partitions"]
@@ -54,14 +55,19 @@ def _offset_hidden(partition: Message) -> Message:
     }
 
 
-def _listed(services: KafkaServices, version: int, topic: str, partition: Message) -> Message:
+def _listed(
+    services: KafkaServices, version: int, topic: str, partition: Message, isolation: Isolation
+) -> Message:
     tp = TopicPartition(topic, partition["partition_index"])
     timestamp_ms = partition["timestamp"]
     if timestamp_ms < EARLIEST_TIMESTAMP_MS:
         outcome = OffsetOutcome(errors_pb2.UNSUPPORTED_VERSION)
     else:
         outcome = services.replicas.list_offset(
-            tp, timestamp_ms, partition.get("current_leader_epoch", _UNCHECKED_EPOCH)
+            tp,
+            timestamp_ms,
+            partition.get("current_leader_epoch", _UNCHECKED_EPOCH),
+            isolation,
         )
     return {
         "partition_index": tp.partition,

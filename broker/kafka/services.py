@@ -21,6 +21,7 @@ from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    Isolation,
     LogSize,
     OffsetOutcome,
     ProduceEntry,
@@ -58,10 +59,15 @@ class Replicas(Protocol):
         min_bytes: int,
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]: ...
 
     def list_offset(
-        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        current_leader_epoch: int = -1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome: ...
 
     def offset_for_leader_epoch(

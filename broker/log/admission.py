@@ -4,20 +4,43 @@ Beyond what ``iterate_batches`` refuses of anybody, a producer's batches must be
 write, and a leader's must continue the log.
 """
 
+import enum
 from typing import Final
 
 from broker.errors import KafkaError
 from broker.log.empty_batches import is_empty_span, span_from
 from broker.log.options import Records
-from broker.log.record_batch import Batch, BatchHeader, corrupt, iterate_batches, too_large
+from broker.log.record_batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    Batch,
+    BatchHeader,
+    corrupt,
+    iterate_batches,
+    too_large,
+)
 from quorate_proto.v1 import errors_pb2
 
 _LAST_COMPRESSION: Final = 4
-_TRANSACTIONAL: Final = 0x10
 
 
-def produced_batches(records: Records, max_batch_bytes: int, where: str) -> list[Batch]:
-    """The batches of a producer's request, at least one.
+class Origin(enum.Enum):
+    """Who has a leader append, which says what may be appended."""
+
+    CLIENT = "a producer without transactions"
+    TRANSACTIONAL_CLIENT = "a producer that may use its transactional id, in a transaction or not"
+    COORDINATOR = "a coordinator, also in the name of a producer whose transaction it is part of"
+    MARKERS = "a coordinator that ends transactions"
+
+    @property
+    def is_client(self) -> bool:
+        return self in (Origin.CLIENT, Origin.TRANSACTIONAL_CLIENT)
+
+
+def produced_batches(
+    records: Records, max_batch_bytes: int, where: str, origin: Origin = Origin.CLIENT
+) -> list[Batch]:
+    """The batches of a request to append, at least one.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, or as ``check_produced``.
@@ -26,7 +49,7 @@ def produced_batches(records: Records, max_batch_bytes: int, where: str) -> list
     position = 0
     for batch in iterate_batches(records, where):
         header = batch.header
-        check_produced(header, position, max_batch_bytes, where)
+        check_produced(header, position, max_batch_bytes, where, origin)
         batches.append(batch)
         position += header.size
     return _not_empty(batches, where)
@@ -63,14 +86,16 @@ def replicated_batches(
     return _not_empty(batches, where)
 
 
-def check_produced(header: BatchHeader, position: int, max_bytes: int, where: str) -> None:
-    """Refuse what a producer must not send, beyond what ``iterate_batches`` refuses.
+def check_produced(
+    header: BatchHeader, position: int, max_bytes: int, where: str, origin: Origin = Origin.CLIENT
+) -> None:
+    """Refuse what ``origin`` must not send, beyond what ``iterate_batches`` refuses.
 
     Raises:
         KafkaError: MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD or
             TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
-    if header.size > max_bytes:
+    if header.size > max_bytes and origin is not Origin.MARKERS:
         raise too_large(where, position, header.size, max_bytes)
     if header.compression > _LAST_COMPRESSION:
         raise KafkaError(
@@ -78,16 +103,11 @@ def check_produced(header: BatchHeader, position: int, max_bytes: int, where: st
             f"{where}: batch at byte {position} of the request has compression type "
             f"{header.compression}; known are 0 (none) to {_LAST_COMPRESSION} (zstd)",
         )
-    if header.is_control:
-        raise _invalid(where, position, "is a control batch, which clients may not write")
-    if header.attributes & _TRANSACTIONAL:
-        # Nothing would ever end its transaction.
-        raise KafkaError(
-            errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"{where}: batch at byte {position} of the request is part of a transaction; this "
-            "cluster has none",
-        )
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+    if header.attributes & (TRANSACTIONAL | CONTROL) or origin is not Origin.CLIENT:
+        _check_origin(header, position, where, origin)
+    if header.producer_id >= 0 and (
+        header.producer_epoch < 0 or (header.base_sequence < 0 and origin.is_client)
+    ):
         raise _invalid(
             where,
             position,
@@ -101,6 +121,26 @@ def check_produced(header: BatchHeader, position: int, max_bytes: int, where: st
             f"has {header.record_count} records and last offset delta {header.last_offset_delta}; "
             "a producer's batch has at least one record and numbers them from 0 without gaps",
         )
+
+
+def _check_origin(header: BatchHeader, position: int, where: str, origin: Origin) -> None:
+    """Control batches come from whoever writes markers, and from nobody else; transactional ones
+    from those alone who can have their transaction ended."""
+    if header.is_control != (origin is Origin.MARKERS):
+        problem = "a control batch, which clients may not write"
+        if not header.is_control:
+            problem = "no control batch, which the end of a transaction is"
+        raise _invalid(where, position, f"is {problem}")
+    if not header.is_transactional:
+        return
+    if origin is Origin.CLIENT:
+        raise KafkaError(
+            errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"{where}: batch at byte {position} of the request is part of a transaction, but the "
+            "request names no transactional id",
+        )
+    if header.producer_id < 0:
+        raise _invalid(where, position, "is part of a transaction, but has no producer id")
 
 
 def check_replicated(header: BatchHeader, position: int, log_end_offset: int, where: str) -> None:

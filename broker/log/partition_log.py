@@ -11,21 +11,25 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
-from broker.log.admission import produced_batches, replicated_batches
+from broker.log.admission import Origin, produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex, Placed
 from broker.log.cleanable import Cleanable, cleanable
+from broker.log.cold_read import ColdRead
+from broker.log.control_batches import decode_marker
 from broker.log.damage import DamagedBatch
 from broker.log.keyed_records import check_keys
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import Appended, LogRead, Records
 from broker.log.producers import Original, PartitionProducers
-from broker.log.record_batch import Batch, put_in_place
+from broker.log.record_batch import CONTROL, TRANSACTIONAL, Batch, put_in_place
+from broker.log.replaying import ongoing_at
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.timestamps import first_record_at
+from broker.log.transactions import PartitionTransactions, take_note
 from broker.log.work import (
     ANY_SEGMENT,
     NO_SEGMENT,
@@ -47,22 +51,11 @@ Forgotten = Sequence[tuple[Segment, int, int]]
 
 _NO_OFFSET: Final = 2**63
 """Beyond every offset."""
+_OF_TRANSACTIONS: Final = TRANSACTIONAL | CONTROL
 
 
 OnDamaged = Callable[["PartitionLog", DamagedBatch], None]
 """A batch of this log was read and is not what was written."""
-
-
-class ColdRead(Exception):
-    """What was asked for is on the disk alone. ``await load()``, then read again.
-
-    ``size``: bytes of records that were asked for.
-    """
-
-    def __init__(self, size: int, load: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(f"{size} bytes are not in the page cache")
-        self.size = size
-        self.load = load
 
 
 class Writer(Protocol):
@@ -104,6 +97,7 @@ class PartitionLog:
         index: BatchIndex,
         leader_epochs: LeaderEpochHistory,
         producers: PartitionProducers,
+        transactions: PartitionTransactions,
         log_end_offset: int,
         checkpointed_high_watermark: int,
     ) -> None:
@@ -117,6 +111,7 @@ class PartitionLog:
         self.checkpointed_high_watermark = checkpointed_high_watermark
         self.leader_epochs = leader_epochs
         self.producers = producers
+        self.transactions = transactions
         self.max_batch_bytes = max_batch_bytes
         self.needs_keys = False
         self.cleaned_offset = row.log_start_offset
@@ -140,7 +135,13 @@ class PartitionLog:
         """Bytes of its batches."""
         return self._index.total_bytes
 
-    def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
+    def stable_offset(self, high_watermark: int) -> int:
+        """As far as is read by whoever wants nothing of a transaction that is not over."""
+        return max(self.log_start_offset, self.transactions.stable_offset(high_watermark))
+
+    def append_as_leader(
+        self, records: Records, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT
+    ) -> Appended:
         """Validate, give offsets from the log end on and the epoch, append all or nothing.
 
         Batches that an idempotent producer sent before are not appended again: the answer says
@@ -150,12 +151,15 @@ class PartitionLog:
         Raises:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
                 UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR,
-                TRANSACTIONAL_ID_AUTHORIZATION_FAILED; OUT_OF_ORDER_SEQUENCE_NUMBER or
-                INVALID_PRODUCER_EPOCH from ``producers``.
+                TRANSACTIONAL_ID_AUTHORIZATION_FAILED; OUT_OF_ORDER_SEQUENCE_NUMBER,
+                INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED from ``producers``;
+                INVALID_TXN_STATE from ``transactions``.
         """
         self._check_writable()
-        batches = produced_batches(records, self.max_batch_bytes, self._where)
-        if self.needs_keys:
+        batches = produced_batches(records, self.max_batch_bytes, self._where, origin)
+        if origin is Origin.MARKERS:
+            return self._append_markers(batches, leader_epoch)
+        if self.needs_keys and origin.is_client:
             check_keys(batches, self._where)
         if len(batches) > 1 or batches[0].header.producer_id >= 0:
             return self._append_once(batches, leader_epoch)
@@ -165,18 +169,43 @@ class PartitionLog:
 
     def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
         """Append what is new of ``batches``."""
+        originals = self.producers.find_originals(batches)
+        if self.transactions.ongoing or len(batches) > 1:
+            pairs = zip(batches, originals, strict=True)
+            self.transactions.check([batch for batch, original in pairs if original is None])
         first: Original | None = None
         last_offset = -1
-        for batch, original in zip(batches, self.producers.find_originals(batches), strict=True):
+        for batch, original in zip(batches, originals, strict=True):
             if original is None:
                 base_offset = self.log_end_offset
                 self._append_at_end(batch, leader_epoch)
-                self.producers.record(batch.header, base_offset)
+                self._take_note(batch, base_offset)
                 original = Original(base_offset, self.log_end_offset - 1)
             first = first or original
             last_offset = max(last_offset, original.last_offset)
         assert first is not None
         return Appended(first.base_offset, last_offset)
+
+    def _append_markers(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
+        for batch in batches:
+            marker = decode_marker(*batch)
+            if marker is not None:
+                self.producers.check_marker(marker)
+        base_offset = self.log_end_offset
+        for batch in batches:
+            at = self.log_end_offset
+            self._append_at_end(batch, leader_epoch)
+            self._take_note(batch, at)
+        return Appended(base_offset, self.log_end_offset - 1)
+
+    def _take_note(self, batch: Batch, base_offset: int) -> None:
+        """Of who wrote it; once it is in the log."""
+        header = batch.header
+        if not header.attributes & _OF_TRANSACTIONS:
+            self.producers.record(header, base_offset)
+            return
+        marker = decode_marker(*batch) if header.is_control else None
+        take_note(self.producers, self.transactions, header, base_offset, marker)
 
     def append_as_follower(self, records: Records) -> Appended:
         """Append a leader's batches as they are: the first must begin at the log end.
@@ -192,7 +221,8 @@ class PartitionLog:
             records, self.log_start_offset, self.log_end_offset, self._where
         )
         base_offset = self.log_end_offset
-        for header, data in batches:
+        for batch in batches:
+            header, data = batch
             self._append(
                 _kept(data),
                 header.base_offset,
@@ -200,7 +230,7 @@ class PartitionLog:
                 header.max_timestamp,
                 LeaderEpoch(header.leader_epoch),
             )
-            self.producers.record(header, header.base_offset)
+            self._take_note(batch, header.base_offset)
         return Appended(base_offset, self.log_end_offset - 1)
 
     def read(
@@ -272,8 +302,11 @@ class PartitionLog:
             )
         keep = max(0, self._index.position_of(offset))
         from_offset = self._index.base_offset(keep)
+        end_offset = max(self.log_start_offset, from_offset)
+        if not self.transactions.can_truncate_to(end_offset):
+            self.transactions.under_way_at(end_offset, await ongoing_at(self, end_offset))
         forgotten = self._forget_from(keep)
-        self._end_at(max(self.log_start_offset, from_offset))
+        self._end_at(end_offset)
         truncation = Truncation(self.number, from_offset, self._lowest_id(forgotten))
         await self._writer.submit_truncation(truncation, forgotten)
 
@@ -291,6 +324,7 @@ class PartitionLog:
         self.checkpointed_high_watermark = offset
         self.leader_epochs.clear()
         self.producers.clear()
+        self.transactions.clear()
         truncation = Truncation(self.number, 0, self._lowest_id(forgotten), log_start_offset=offset)
         await self._writer.submit_truncation(truncation, forgotten)
 
@@ -320,6 +354,7 @@ class PartitionLog:
         index.drop_before(gone)
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
+        self.transactions.forget_aborted_before(offset)
         moved = Truncation(
             self.number,
             self.log_end_offset,
@@ -432,6 +467,7 @@ class PartitionLog:
         self._deleted = True
         forgotten = self._forget_from(0)
         self._end_at(self.log_start_offset)
+        self.transactions.clear()
         return forgotten
 
     def _append(
@@ -532,6 +568,7 @@ class PartitionLog:
         self.checkpointed_high_watermark = min(self.checkpointed_high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)
         self.producers.truncate_from_end(offset)
+        self.transactions.truncate_from_end(offset)
 
     def _check_writable(self) -> None:
         self._check_exists()

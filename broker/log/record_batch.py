@@ -38,7 +38,8 @@ _LEADER_EPOCH: Final = struct.Struct(">i")
 
 COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_CONTROL: Final = 0x20
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
 HAS_DELETE_HORIZON: Final = 0x40
 
 
@@ -81,7 +82,12 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         """Whether these are transaction markers, which only a broker writes."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it is part of a transaction, or the marker that ends one."""
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def has_delete_horizon(self) -> bool:

@@ -18,6 +18,7 @@ from broker.log.producers import PartitionProducers
 from broker.log.segment import Segment
 from broker.log.segment_contents import SegmentContents, StoredEpoch
 from broker.log.table import Void
+from broker.log.transactions import PartitionTransactions
 from broker.log.work import PartitionRow
 from metadata_log.types import TopicPartition
 
@@ -40,6 +41,7 @@ class RecoveredLog:
         self.index = BatchIndex()
         where = str(TopicPartition(row.topic, row.partition))
         self.producers = PartitionProducers.unpack(where, producers)
+        self.transactions = PartitionTransactions(where)
         self.end_offset = row.log_start_offset
         self.has_gap = False
         self.has_versions = False

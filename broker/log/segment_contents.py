@@ -71,6 +71,7 @@ class Sequenced(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_offset_delta: int
+    attributes: int
 
 
 class SegmentContents(BatchPlaces):
@@ -137,6 +138,7 @@ class SegmentContents(BatchPlaces):
             self.producer_epochs[place],
             self.base_sequences[place],
             self.last_offset_deltas[place],
+            self.attributes[place],
         )
 
     def pack(self) -> bytes:

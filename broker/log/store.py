@@ -32,6 +32,7 @@ from broker.log.room import Reserve
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.table import Run
+from broker.log.transactions import PartitionTransactions
 from broker.log.work import (
     NO_SEGMENT,
     Creation,
@@ -132,6 +133,7 @@ class LogStore:
                 found.index,
                 found.leader_epochs(),
                 found.producers,
+                found.transactions,
                 found.end_offset,
                 high_watermark,
             )
@@ -232,7 +234,15 @@ class LogStore:
         self._next_number += 1
         self._commit.submit(Creation(row))
         where = str(TopicPartition(topic, tip.partition))
-        return self._add(row, BatchIndex(), LeaderEpochHistory(), PartitionProducers(where), 0, 0)
+        return self._add(
+            row,
+            BatchIndex(),
+            LeaderEpochHistory(),
+            PartitionProducers(where),
+            PartitionTransactions(where),
+            0,
+            0,
+        )
 
     async def delete(self, *tips: TopicIdPartition) -> None:
         """Remove the logs of ``tips``, durably and together, as far as there are any (C5, C8).
@@ -320,7 +330,9 @@ class LogStore:
         looked_at = 0
         for each in tuple(self._logs.values()):
             looked_at += 1 + len(each.producers)
-            each.producers.expire(now_ms, self._options.producer_expiration_ms)
+            each.producers.expire(
+                now_ms, self._options.producer_expiration_ms, each.transactions.ongoing
+            )
             if looked_at >= _PRODUCERS_PER_BREATH:
                 looked_at = 0
                 await asyncio.sleep(0)
@@ -395,6 +407,7 @@ class LogStore:
         index: BatchIndex,
         leader_epochs: LeaderEpochHistory,
         producers: PartitionProducers,
+        transactions: PartitionTransactions,
         log_end_offset: int,
         high_watermark: int,
     ) -> PartitionLog:
@@ -405,6 +418,7 @@ class LogStore:
             index,
             leader_epochs,
             producers,
+            transactions,
             log_end_offset,
             max(row.log_start_offset, min(high_watermark, log_end_offset)),
         )

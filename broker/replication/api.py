@@ -1,9 +1,13 @@
 """What the replica manager is asked and what it answers: values shared with the Kafka listener."""
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from broker.log.aborted_transactions import AbortedTransaction
+from broker.log.admission import Origin
+from broker.log.control_batches import EndMarker
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -19,6 +23,20 @@ LATEST_TIMESTAMP_MS = -1
 
 EARLIEST_TIMESTAMP_MS = -2
 """ListOffsets: the first offset still in the log."""
+
+
+class Isolation(enum.IntEnum):
+    """How far a consumer reads, as the wire has it (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    """To the high watermark."""
+    READ_COMMITTED = 1
+    """To the last stable offset, and is told what was aborted below it."""
+
+
+def isolation_of(level: int) -> Isolation:
+    """As the wire has it; a level that nobody knows is the one that shows less."""
+    return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
 class ReadRoom(Protocol):
@@ -46,10 +64,19 @@ ALL_ROOM: Final[ReadRoom] = _AllRoom()
 
 @dataclass(frozen=True, slots=True)
 class ProduceEntry:
-    """Batches for one partition."""
+    """Batches for one partition, and who has them written."""
 
     tp: TopicPartition
     records: Bytes
+    origin: Origin = Origin.CLIENT
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerEntry:
+    """The end of a transaction in one of its partitions."""
+
+    tp: TopicPartition
+    marker: EndMarker
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +102,19 @@ class FetchWant:
 
 @dataclass(frozen=True, slots=True)
 class FetchOutcome:
-    """Batches from the one that contains the offset, all below the high watermark (C16)."""
+    """Batches from the one that contains the offset, all below the high watermark (C16).
+
+    With ``Isolation.READ_COMMITTED`` below the last stable offset, and ``aborted_transactions``:
+    what may have records among these batches that do not count.
+    """
 
     error_code: int = errors_pb2.NONE
     high_watermark: int = -1
     log_start_offset: int = -1
     chunks: Sequence[Bytes] = field(default=())
     size: int = 0
+    last_stable_offset: int = -1
+    aborted_transactions: Sequence[AbortedTransaction] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)

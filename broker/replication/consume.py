@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.errors import KafkaError
 from broker.log import ColdRead
+from broker.log.aborted_transactions import AbortedTransaction
 from broker.replication.api import (
     ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
@@ -13,6 +14,7 @@ from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    Isolation,
     OffsetOutcome,
     ReadRoom,
 )
@@ -44,13 +46,14 @@ class Consuming:
         min_bytes: int,
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]:
         """One outcome per want, in order; ``room`` is kept for the bytes of all of them.
 
         Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
         any error; else when enough was committed or ``max_wait_ms`` have passed.
         """
-        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room)
+        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
         deadline_ms = self._table.now_ms() + max_wait_ms
         if enough or max_wait_ms <= 0:
             return self._counted(wants, outcomes)
@@ -61,7 +64,7 @@ class Consuming:
         try:
             while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
                 await wakeup.wait(left_ms / 1000)
-                outcomes, enough = await self._read(wants, min_bytes, max_bytes, room)
+                outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
         finally:
             for hosted in polled:
                 hosted.fetch_waiters.pop(wakeup, None)
@@ -77,9 +80,13 @@ class Consuming:
         return outcomes
 
     def list_offset(
-        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        current_leader_epoch: int = -1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome:
-        """Latest (-1: high watermark), earliest (-2), or the first at or after a timestamp.
+        """Latest (-1: as far as is read), earliest (-2), or the first at or after a timestamp.
 
         OFFSET_NOT_AVAILABLE where the answer may lie beyond the watermark of a leader that does not
         know yet how much is committed: what a client was told once must not be taken back (C19).
@@ -91,15 +98,16 @@ class Consuming:
         epoch = replica.leader_epoch
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
+        end_offset = _end_of_reads(hosted, isolation)
         not_yet = errors_pb2.NONE
         if not replica.knows_what_is_committed:
             not_yet = errors_pb2.OFFSET_NOT_AVAILABLE
         if timestamp_ms == LATEST_TIMESTAMP_MS:
-            offset = -1 if not_yet else replica.high_watermark
+            offset = -1 if not_yet else end_offset
             return OffsetOutcome(not_yet, offset=offset, leader_epoch=epoch)
         if timestamp_ms < 0:
             return OffsetOutcome(errors_pb2.INVALID_REQUEST, leader_epoch=epoch)
-        found = partition_log.offset_for_timestamp(timestamp_ms, replica.high_watermark)
+        found = partition_log.offset_for_timestamp(timestamp_ms, end_offset)
         if found is None:
             return OffsetOutcome(not_yet, leader_epoch=epoch)
         return OffsetOutcome(offset=found[0], timestamp_ms=found[1], leader_epoch=epoch)
@@ -121,11 +129,16 @@ class Consuming:
         return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
     async def _read(
-        self, wants: Sequence[FetchWant], min_bytes: int, max_bytes: int, room: ReadRoom
+        self,
+        wants: Sequence[FetchWant],
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom,
+        isolation: Isolation,
     ) -> tuple[list[FetchOutcome], bool]:
         """As ``_read_now``, once what is on the disk alone was loaded."""
         cold: list[ColdRead] = []
-        found = await self._read_now(wants, min_bytes, max_bytes, room, cold)
+        found = await self._read_now(wants, min_bytes, max_bytes, room, isolation, cold)
         if not cold:
             return found
         loads = [one.load() for one in cold]
@@ -134,7 +147,7 @@ class Consuming:
         del found
         cold.clear()
         await asyncio.gather(*loads)
-        return await self._read_now(wants, min_bytes, max_bytes, room)
+        return await self._read_now(wants, min_bytes, max_bytes, room, isolation)
 
     async def _read_now(
         self,
@@ -142,6 +155,7 @@ class Consuming:
         min_bytes: int,
         max_bytes: int,
         room: ReadRoom,
+        isolation: Isolation,
         cold: list[ColdRead] | None = None,
     ) -> tuple[list[FetchOutcome], bool]:
         """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more.
@@ -156,7 +170,7 @@ class Consuming:
             if self._turns.is_over:
                 await self._turns.wait()
             try:
-                outcome = self._read_one(want, room_bytes - size, wait=cold is None)
+                outcome = self._read_one(want, room_bytes - size, isolation, wait=cold is None)
             except ColdRead as one:
                 assert cold is not None
                 cold.append(one)
@@ -169,7 +183,9 @@ class Consuming:
         as_much_as_fits = room_bytes < max_bytes and (size > 0 or room_bytes == 0)
         return outcomes, failed or size >= min_bytes or as_much_as_fits or not wants
 
-    def _read_one(self, want: FetchWant, room: int, *, wait: bool) -> FetchOutcome:
+    def _read_one(
+        self, want: FetchWant, room: int, isolation: Isolation, *, wait: bool
+    ) -> FetchOutcome:
         hosted, code = self._led(want.tp, want.current_leader_epoch)
         if hosted is None:
             return FetchOutcome(code)
@@ -178,15 +194,28 @@ class Consuming:
         code = check_fetch_offset(want.fetch_offset, start, partition_log.log_end_offset)
         if code != errors_pb2.NONE:
             return FetchOutcome(code, high_watermark, start)
-        if want.fetch_offset >= high_watermark or room <= 0:
-            return FetchOutcome(high_watermark=high_watermark, log_start_offset=start)
+        stable = hosted.last_stable_offset
+        end_offset = _end_of_reads(hosted, isolation)
+        if want.fetch_offset >= end_offset or room <= 0:
+            return FetchOutcome(errors_pb2.NONE, high_watermark, start, (), 0, stable)
         try:
             max_bytes = min(want.max_bytes, room, _PARTITION_BYTES_MAX)
-            read = partition_log.read(want.fetch_offset, max_bytes, high_watermark, wait=wait)
+            read = partition_log.read(want.fetch_offset, max_bytes, end_offset, wait=wait)
         except KafkaError as error:
             return FetchOutcome(error.code, high_watermark, start)
         self._turns.took(read.size)
-        return FetchOutcome(errors_pb2.NONE, high_watermark, start, read.chunks, read.size)
+        aborted: Sequence[AbortedTransaction] = ()
+        if isolation is Isolation.READ_COMMITTED:
+            aborted = partition_log.transactions.aborted(want.fetch_offset, read.next_offset)
+        return FetchOutcome(
+            errors_pb2.NONE, high_watermark, start, read.chunks, read.size, stable, aborted
+        )
+
+
+def _end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:
+    if isolation is Isolation.READ_COMMITTED:
+        return hosted.last_stable_offset
+    return hosted.replica.high_watermark
 
 
 def epoch_end(hosted: HostedPartition, leader_epoch: int) -> EpochEnd:

@@ -390,6 +390,7 @@ class ReplicaFetcher:
                 self._changed[following.tip] = following
         following.failures = 0
         hosted.replica.follow_high_watermark(high_watermark, hosted.log.log_end_offset)
+        hosted.log.transactions.settle(hosted.replica.high_watermark)
         self.follow_log_start(following)
 
     def follow_log_start(self, following: Following) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import PartitionLog
+from broker.log.control_batches import EndMarker
 from broker.metrics.traffic import TopicTraffic
 from broker.replication.partition.effects import Role
 from broker.replication.partition.replica import PartitionReplica
@@ -49,6 +50,7 @@ class HostedPartition:
         "log",
         "metadata_offset",
         "on_leadership",
+        "on_transaction_end",
         "replica",
         "restless",
         "tip",
@@ -81,10 +83,18 @@ class HostedPartition:
         """Base offset of a batch in the log that is not what was written."""
         self.on_leadership: Callable[[HostedPartition], None] | None = None
         """Whoever keeps something in this partition while it is led here."""
+        self.on_transaction_end: Callable[[EndMarker, int], None] | None = None
+        """Told of the markers that end transactions in a coordinator's partition which is led here,
+        and where each is: once it is committed, and before whoever sent it has the answer."""
 
     @property
     def leads(self) -> bool:
         return self.replica.role is Role.LEADER
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction has ended, for good."""
+        return self.log.stable_offset(self.replica.high_watermark)
 
     @property
     def is_damaged(self) -> bool:

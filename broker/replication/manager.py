@@ -20,7 +20,9 @@ from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    Isolation,
     LogSize,
+    MarkerEntry,
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
@@ -97,6 +99,7 @@ class ReplicaManager:
             throttles=throttles,
         )
         self._limits = limits
+        self._wall_clock_ms = wall_clock_ms
         self._isr_writer = IsrWriter(self.table, quorum, metadata, broker_epoch)
         self.table.isr_proposals = self._isr_writer
         self._fetchers = FetcherPool(
@@ -204,6 +207,16 @@ class ReplicaManager:
         """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
         return self._producing.produce(entries, acks, timeout_ms)
 
+    def write_markers(
+        self, entries: Sequence[MarkerEntry], timeout_ms: int
+    ) -> Coroutine[Any, Any, list[int]]:
+        """End transactions in partitions led here, by committed markers; a code per entry.
+
+        NONE, or why not: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED will stay, what
+        else there is passes.
+        """
+        return self._producing.write_markers(entries, timeout_ms, self._wall_clock_ms())
+
     async def fetch(
         self,
         wants: Sequence[FetchWant],
@@ -212,17 +225,27 @@ class ReplicaManager:
         min_bytes: int,
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]:
         """Committed records for consumers, by long poll (C16)."""
         return await self._consuming.fetch(
-            wants, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, room=room
+            wants,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            room=room,
+            isolation=isolation,
         )
 
     def list_offset(
-        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        current_leader_epoch: int = -1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome:
         """Latest (-1), earliest (-2), or the first offset at or after a timestamp."""
-        return self._consuming.list_offset(tp, timestamp_ms, current_leader_epoch)
+        return self._consuming.list_offset(tp, timestamp_ms, current_leader_epoch, isolation)
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int

@@ -157,6 +157,7 @@ class PartitionTable:
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced(offset=offset):
+                    hosted.log.transactions.settle(offset)
                     hosted.waiting_for_commit.complete(offset)
                     hosted.wake_fetches()
                     for watcher in hosted.watchers:

@@ -4,17 +4,20 @@ import contextlib
 from collections.abc import Sequence
 
 from broker.errors import KafkaError
+from broker.log.admission import Origin
+from broker.log.control_batches import encode_marker
 from broker.replication.api import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
+    MarkerEntry,
     ProduceEntry,
     ProduceOutcome,
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
 from broker.replication.waiters import PendingProduce
-from metadata_log.types import TopicPartition
+from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 
@@ -51,6 +54,39 @@ class Producing:
                 await self._table.store.wait_for_room()
         return await pending.wait(timeout_ms)
 
+    async def write_markers(
+        self, entries: Sequence[MarkerEntry], timeout_ms: int, timestamp_ms: int
+    ) -> list[int]:
+        """End transactions in partitions led here; an error code per entry, in order.
+
+        Answered once the marker is committed. Whoever is told of an error, or of nothing, sends it
+        again: a marker that ends nothing does no harm.
+        """
+        epochs = [self._leader_epoch(entry.tp) for entry in entries]
+        produced = [
+            ProduceEntry(entry.tp, encode_marker(entry.marker, timestamp_ms), Origin.MARKERS)
+            for entry in entries
+        ]
+        outcomes = await self.produce(produced, ACKS_ALL, timeout_ms)
+        for entry, epoch, outcome in zip(entries, epochs, outcomes, strict=True):
+            if outcome.error_code == errors_pb2.NONE:
+                self._tell_of_end(entry, epoch, outcome.base_offset)
+        return [outcome.error_code for outcome in outcomes]
+
+    def _leader_epoch(self, tp: TopicPartition) -> LeaderEpoch | None:
+        hosted = self._table.named(tp)
+        return hosted.replica.leader_epoch if hosted is not None and hosted.leads else None
+
+    def _tell_of_end(self, entry: MarkerEntry, epoch: LeaderEpoch | None, offset: int) -> None:
+        """Whoever leads in another epoch has found the marker in the log."""
+        hosted = self._table.named(entry.tp)
+        if (
+            hosted is not None
+            and hosted.on_transaction_end is not None
+            and self._leader_epoch(entry.tp) == epoch
+        ):
+            hosted.on_transaction_end(entry.marker, offset)
+
     def _append(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> None:
         hosted = self._table.named(entry.tp)
         if hosted is None or not hosted.leads:
@@ -67,7 +103,9 @@ class Producing:
             return
         end_before = hosted.log.log_end_offset
         try:
-            appended = hosted.log.append_as_leader(entry.records, replica.leader_epoch)
+            appended = hosted.log.append_as_leader(
+                entry.records, replica.leader_epoch, entry.origin
+            )
         except KafkaError as error:
             hosted.traffic.produces_refused += 1
             pending.outcomes.append(ProduceOutcome(error.code, error.message))

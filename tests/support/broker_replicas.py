@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from broker.log.admission import Origin
+from broker.log.control_batches import EndMarker
 from broker.peers import open_channel
 from broker.replication.api import (
     DeleteOutcome,
     DeleteWant,
     FetchOutcome,
     FetchWant,
+    Isolation,
+    MarkerEntry,
     ProduceEntry,
     ProduceOutcome,
 )
@@ -130,20 +134,45 @@ class BrokerReplicas:
         return outcome.error_code
 
     async def produce(
-        self, topic: str, records: bytes, *, acks: int = -1, timeout_ms: int = 60_000
+        self,
+        topic: str,
+        records: bytes,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 60_000,
+        origin: Origin = Origin.CLIENT,
     ) -> ProduceOutcome:
-        entry = ProduceEntry(TopicPartition(topic, 0), records)
+        entry = ProduceEntry(TopicPartition(topic, 0), records, origin)
         (outcome,) = await self.manager.produce([entry], acks, timeout_ms)
         return outcome
 
     async def fetch(
-        self, topic: str, offset: int, *, max_wait_ms: int = 0, epoch: int = -1, min_bytes: int = 1
+        self,
+        topic: str,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        epoch: int = -1,
+        min_bytes: int = 1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> FetchOutcome:
         want = FetchWant(TopicPartition(topic, 0), offset, 1 << 20, epoch)
         (outcome,) = await self.manager.fetch(
-            [want], max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20
+            [want],
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=1 << 20,
+            isolation=isolation,
         )
         return outcome
+
+    async def end_transaction(
+        self, topic: str, marker: EndMarker, *, timeout_ms: int = 60_000
+    ) -> int:
+        """A marker; its error code."""
+        entry = MarkerEntry(TopicPartition(topic, 0), marker)
+        (code,) = await self.manager.write_markers([entry], timeout_ms)
+        return code
 
     async def delete(self, topic: str, offset: int, timeout_ms: int = 60_000) -> DeleteOutcome:
         want = DeleteWant(TopicPartition(topic, 0), offset)

@@ -31,6 +31,7 @@ from broker.replication.api import (
     EpochEnd,
     FetchOutcome,
     FetchWant,
+    Isolation,
     LogSize,
     OffsetOutcome,
     ProduceEntry,
@@ -128,6 +129,7 @@ class FakeReplicas:
         min_bytes: int,
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]:
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         while True:
@@ -168,10 +170,14 @@ class FakeReplicas:
                 break
             chunks.append(batch.data)
             size += len(batch.data)
-        return FetchOutcome(errors_pb2.NONE, log.end_offset, 0, chunks, size)
+        return FetchOutcome(errors_pb2.NONE, log.end_offset, 0, chunks, size, log.end_offset)
 
     def list_offset(
-        self, tp: TopicPartition, timestamp_ms: int, current_leader_epoch: int = -1
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        current_leader_epoch: int = -1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome:
         log = self._log(tp)
         if log is None:

@@ -103,10 +103,11 @@ def batch(
     timestamp_ms: int = 1000,
     seed: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
+    attributes: int = 0,
 ) -> bytes:
     """A batch that says it has ``count`` records; ``size`` bytes of body that nobody looks at.
 
-    ``producer``: as ``record_batches.assemble`` has it.
+    ``producer`` and ``attributes``: as ``record_batches.assemble`` has them.
     """
     return assemble(
         (seed.to_bytes(8, "big") * (size // 8 + 1))[:size],
@@ -116,6 +117,7 @@ def batch(
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
         producer=producer,
+        attributes=attributes,
     )
 
 

@@ -11,11 +11,14 @@ from typing import cast
 
 from broker.errors import KafkaError
 from broker.log import Appended, ColdRead, LeaderEpochHistory, LogRead, Records
+from broker.log.admission import Origin, produced_batches
 from broker.log.batch_index import BatchIndex
+from broker.log.control_batches import decode_marker
 from broker.log.producers import PartitionProducers
-from broker.log.record_batch import iterate_batches, patched, read_header
+from broker.log.record_batch import Batch, iterate_batches, patched, read_header
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.segment import Segment
+from broker.log.transactions import PartitionTransactions, take_note
 from metadata_log.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -33,6 +36,7 @@ class MemoryLog:
         self.checkpointed_high_watermark = 0
         self.leader_epochs = LeaderEpochHistory()
         self.producers = PartitionProducers(topic)
+        self.transactions = PartitionTransactions(topic)
         self.max_batch_bytes = 1 << 20
         self.needs_keys = False
         self.until_loaded: asyncio.Event | None = None
@@ -44,18 +48,26 @@ class MemoryLog:
     def size_bytes(self) -> int:
         return sum(len(data) for _, _, data in self.batches)
 
-    def append_as_leader(self, records: Records, leader_epoch: LeaderEpoch) -> Appended:
+    def stable_offset(self, high_watermark: int) -> int:
+        return max(self.log_start_offset, self.transactions.stable_offset(high_watermark))
+
+    def append_as_leader(
+        self, records: Records, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT
+    ) -> Appended:
         base = self.log_end_offset
-        batches = list(iterate_batches(records, self.topic))
+        batches = produced_batches(records, self.max_batch_bytes, self.topic, origin)
         (original, *others) = self.producers.find_originals(batches)
         if original is not None:
             assert not others, "one batch at a time is sent again in these tests"
             return Appended(*original)
+        self.transactions.check(batches)
         for header, data in batches:
+            if header.is_control and (marker := decode_marker(header, data)) is not None:
+                self.producers.check_marker(marker)
             first = self.log_end_offset
             last = first + header.last_offset_delta
             self._append(first, last, patched(data, first, leader_epoch), leader_epoch)
-            self.producers.record(header, first)
+            self._take_note(Batch(header, data), first)
         return Appended(base, self.log_end_offset - 1)
 
     def append_as_follower(self, records: Records) -> Appended:
@@ -65,6 +77,7 @@ class MemoryLog:
                 raise KafkaError(errors_pb2.OFFSET_OUT_OF_RANGE, "does not continue the log")
             epoch = LeaderEpoch(header.leader_epoch)
             self._append(header.base_offset, header.last_offset, bytes(data), epoch)
+            self._take_note(Batch(header, data), header.base_offset)
         return Appended(base, self.log_end_offset - 1)
 
     def read(
@@ -95,11 +108,13 @@ class MemoryLog:
         self.log_end_offset = self.batches[-1][1] + 1 if self.batches else self.log_start_offset
         self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self.transactions.truncate_from_end(self.log_end_offset)
 
     async def truncate_fully_and_start_at(self, offset: int) -> None:
         self.batches.clear()
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.leader_epochs.clear()
+        self.transactions.clear()
 
     async def start_at(self, offset: int) -> None:
         if offset > self.flushed_offset:
@@ -121,6 +136,10 @@ class MemoryLog:
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to_offset: int) -> tuple[int, int] | None:
         return (self.log_start_offset, timestamp_ms) if self.batches else None
+
+    def _take_note(self, batch: Batch, base: int) -> None:
+        marker = decode_marker(*batch) if batch.header.is_control else None
+        take_note(self.producers, self.transactions, batch.header, base, marker)
 
     def _append(self, base: int, last: int, data: bytes, epoch: LeaderEpoch) -> None:
         self.batches.append((base, last, data))
