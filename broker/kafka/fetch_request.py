@@ -91,11 +91,11 @@ def _decode_want(version: int, topic: str, cursor: Cursor) -> FetchWant:
 
 
 def _decode_forgotten(cursor: Cursor, flexible: bool) -> list[TopicPartition]:
-    forgotten = []
+    forgotten: list[TopicPartition] = []
     for _ in range(cursor.array_length(flexible=flexible) or 0):
         name = cursor.text(flexible=flexible) or ""
-        for _ in range(cursor.array_length(flexible=flexible) or 0):
-            forgotten.append(TopicPartition(name, cursor.int32()))
+        count = cursor.array_length(flexible=flexible) or 0
+        forgotten += [TopicPartition(name, cursor.int32()) for _ in range(count)]
         if flexible:
             cursor.skip_tagged_fields()
     return forgotten
