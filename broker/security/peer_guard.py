@@ -26,6 +26,8 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.ControllerDuty/ControlledShutdown": lambda request: request.broker_id,
     "/quorate.v1.ControllerDuty/ReportReplicas": lambda request: request.broker_id,
     "/quorate.v1.Replication/OffsetsForLeaderEpoch": lambda request: request.replica_id,
+    "/quorate.v1.Transactions/WriteMarkers": lambda request: request.broker_id,
+    "/quorate.v1.Transactions/VerifyPartitions": lambda request: request.broker_id,
     "/quorate.v1.Replication/Fetch": None,  # In each frame: the fetch session compares it.
     "/quorate.v1.Admin/ClusterStatus": None,
 }

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.security.peer_guard import broker_of, refusal
-from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2
+from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2, transactions_pb2
 from quorum.security import Principal, Role, node_name, role_name
 
 SENDERS: dict[str, tuple[Any, Any]] = {
@@ -35,6 +35,14 @@ SENDERS: dict[str, tuple[Any, Any]] = {
         replication_pb2.OffsetsForLeaderEpochRequest(replica_id=2),
         replication_pb2.OffsetsForLeaderEpochRequest(replica_id=3),
     ),
+    "WriteMarkers": (
+        transactions_pb2.WriteMarkersRequest(broker_id=2),
+        transactions_pb2.WriteMarkersRequest(broker_id=3),
+    ),
+    "VerifyPartitions": (
+        transactions_pb2.VerifyPartitionsRequest(broker_id=2),
+        transactions_pb2.VerifyPartitionsRequest(broker_id=3),
+    ),
     "AllocateProducerIds": (
         admin_pb2.AllocateProducerIdsRequest(
             broker_id=2, context=admin_pb2.RequestContext(forwarded_by=2)
@@ -50,6 +58,7 @@ BROKER_SERVICES = [
     control_pb2.DESCRIPTOR.services_by_name["BrokerControl"],
     control_pb2.DESCRIPTOR.services_by_name["ControllerDuty"],
     replication_pb2.DESCRIPTOR.services_by_name["Replication"],
+    transactions_pb2.DESCRIPTOR.services_by_name["Transactions"],
 ]
 
 
