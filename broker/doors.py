@@ -30,6 +30,7 @@ from broker.coordinator.outside_commits import OutsideCommits
 from broker.coordinator.producer_ids import ProducerIds
 from broker.dynamic_config import LiveConfiguration
 from broker.grpc_listener import GrpcListener
+from broker.kafka.fetch_sessions import FetchSessions
 from broker.kafka.internal_topics import GROUPS, InternalTopics
 from broker.kafka.requests import RequestContext
 from broker.kafka.services import FeaturesInForce, KafkaServices
@@ -114,6 +115,7 @@ class Doors:
         memory = ClientMemory.of(self.config)
         services = self._kafka_services(config_reads, producer_ids, memory)
         self.metrics.add(services.figures.samples)
+        self.metrics.add(services.fetch_sessions.samples)
         kafka = surroundings.kafka_listener(services)
         brokers = surroundings.inter_broker_listener()
         logins = self._logins()
@@ -158,6 +160,7 @@ class Doors:
             producer_ids=producer_ids,
             groups=self.groups,
             authorizer=self.authorizer,
+            fetch_sessions=FetchSessions.of(self.config, self.surroundings.now_ms),
             features=self._features_in_force,
             describe_configs=config_reads.describe,
             describe_tokens=self._describe_tokens,

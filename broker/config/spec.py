@@ -8,6 +8,7 @@ from broker.config import (
     compaction,
     controller,
     coordinator,
+    fetching,
     listeners,
     log,
     node,
@@ -34,6 +35,7 @@ BROKER_SPEC: Final = ConfigSpec(
     [
         *declared(node),
         *declared(listeners),
+        *declared(fetching),
         *declared(replication),
         *declared(topics),
         *declared(controller),

@@ -1,20 +1,19 @@
-"""Fetch (1): a consumer's long poll. No fetch sessions: every request names all its partitions.
+"""Fetch (1): a consumer's long poll, within a fetch session or naming all its partitions."""
 
-The records of the answer are the log's own buffers, put between headers and written as they are.
-"""
-
+from collections.abc import Sequence
 from typing import Final
 
 from broker.config.listeners import FETCH_MAX_BYTES
 from broker.kafka.fetch_answer import encode
-from broker.kafka.fetch_request import FINAL_EPOCH, NO_SESSION, FetchRequest
+from broker.kafka.fetch_request import FINAL_EPOCH, FetchRequest
+from broker.kafka.fetch_session import FIRST_EPOCH, FetchSession, SessionOwner, by_topic
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.replication.api import FetchOutcome, isolation_of
+from broker.replication.api import FetchOutcome, FetchWant, isolation_of
+from broker.replication.polling import Position
 from metadata_log.acls import AclOperation
 from quorate_proto.v1 import errors_pb2
 
-_FIRST_EPOCH: Final = 0
 _NOT_AUTHORIZED: Final = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -26,26 +25,67 @@ def answer_bytes_max(services: KafkaServices, request: FetchRequest) -> int:
 async def handle(
     services: KafkaServices, context: RequestContext, request: FetchRequest
 ) -> Buffers:
-    refusal = _session_error(request)
-    if refusal != errors_pb2.NONE:
-        return encode(context.version, request.isolation_level, error_code=refusal)
+    sessions = services.fetch_sessions
+    owner = SessionOwner(context.principal, context.client_host)
+    named = sessions.find(request.session_id, owner)
+    if request.session_epoch not in (FINAL_EPOCH, FIRST_EPOCH):
+        return await _in_session(services, context, request, named)
+    if named is not None:
+        sessions.close(named)
+    begun: FetchSession | None = None
+    if request.session_epoch == FIRST_EPOCH:
+        begun = sessions.open(owner, sum(len(wants) for _, wants in request.topics))
+    if begun is None:
+        return await _without_session(services, context, request)
+    try:
+        return await _in_session(services, context, request, begun)
+    except BaseException:
+        # Its client does not know of it.
+        sessions.close(begun)
+        raise
+
+
+async def _in_session(
+    services: KafkaServices,
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession | None,
+) -> Buffers:
+    if session is None:
+        return _refused(context, request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
+    async with session.turn:
+        refusal = session.go_on(request)
+        if refusal == errors_pb2.INVALID_FETCH_SESSION_EPOCH:
+            return _refused(context, request, refusal)
+        if refusal != errors_pb2.NONE or not len(session):
+            services.fetch_sessions.close(session)
+            return _refused(context, request, refusal)
+        session.judge(services.authorizer, services.authorizer.rights_of(context))
+        found: dict[Position, FetchOutcome] = {}
+        if session.may_read_something:
+            max_bytes = answer_bytes_max(services, request)
+            found = await services.replicas.poll(
+                session.poll,
+                max_wait_ms=await _wait_ms(services, request),
+                min_bytes=min(request.min_bytes, max_bytes),
+                max_bytes=max_bytes,
+                room=context.lease,
+                isolation=isolation_of(request.isolation_level),
+            )
+        if session.poll.is_closed:
+            context.lease.keep(0)
+            return _refused(context, request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
+        topics = by_topic(session.answer(found, _NOT_AUTHORIZED))
+    return encode(context.version, request.isolation_level, topics, session_id=session.id)
+
+
+async def _without_session(
+    services: KafkaServices, context: RequestContext, request: FetchRequest
+) -> Buffers:
     rights = services.authorizer.rights_of(context)
     readable = rights.topics(AclOperation.READ, (topic for topic, _ in request.topics))
-    max_bytes = answer_bytes_max(services, request)
     wants = [want for topic, wants in request.topics if topic in readable for want in wants]
-    if not wants:
-        found = []
-    else:
-        responses = services.memory.responses
-        found = await services.replicas.fetch(
-            wants,
-            max_wait_ms=await responses.wait_for_room(max(0, request.max_wait_ms)),
-            min_bytes=min(request.min_bytes, max_bytes),
-            max_bytes=max_bytes,
-            room=context.lease,
-            isolation=isolation_of(request.isolation_level),
-        )
-    remaining = iter(found)
+    remaining = iter(await _fetch(services, context, request, wants))
     topics = [
         (
             topic,
@@ -59,11 +99,29 @@ async def handle(
     return encode(context.version, request.isolation_level, topics)
 
 
-def _session_error(request: FetchRequest) -> int:
-    """Answering session id 0 to epoch 0 tells a client that it got no session; so whoever names
-    one is thinking of another broker, or of an earlier life of this one."""
-    if request.session_id != NO_SESSION:
-        return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
-    if request.session_epoch not in (FINAL_EPOCH, _FIRST_EPOCH):
-        return errors_pb2.INVALID_FETCH_SESSION_EPOCH
-    return errors_pb2.NONE
+async def _fetch(
+    services: KafkaServices,
+    context: RequestContext,
+    request: FetchRequest,
+    wants: Sequence[FetchWant],
+) -> Sequence[FetchOutcome]:
+    if not wants:
+        return ()
+    max_bytes = answer_bytes_max(services, request)
+    return await services.replicas.fetch(
+        wants,
+        max_wait_ms=await _wait_ms(services, request),
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        room=context.lease,
+        isolation=isolation_of(request.isolation_level),
+    )
+
+
+async def _wait_ms(services: KafkaServices, request: FetchRequest) -> int:
+    """What is left of the request's time once there is memory for its answer."""
+    return await services.memory.responses.wait_for_room(max(0, request.max_wait_ms))
+
+
+def _refused(context: RequestContext, request: FetchRequest, error_code: int) -> Buffers:
+    return encode(context.version, request.isolation_level, error_code=error_code)

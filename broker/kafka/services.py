@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from broker.client_memory import ClientMemory
 from broker.control.changes import A, Change, Q
 from broker.coordinator.group_coordinator import GroupCoordinator
+from broker.kafka.fetch_sessions import FetchSessions
 from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
@@ -28,6 +29,7 @@ from broker.replication.api import (
     ProduceOutcome,
     ReadRoom,
 )
+from broker.replication.polling import Poll, Position
 from broker.security.authorizer import Authorizer
 from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Values
@@ -61,6 +63,17 @@ class Replicas(Protocol):
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]: ...
+
+    async def poll(
+        self,
+        poll: Poll,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[Position, FetchOutcome]: ...
 
     def list_offset(
         self,
@@ -145,6 +158,7 @@ class KafkaServices:
     producer_ids: ProducerIdSource
     groups: GroupCoordinator
     authorizer: Authorizer
+    fetch_sessions: FetchSessions
     features: Callable[[], FeaturesInForce] = FeaturesInForce
     describe_configs: DescribeConfigs = no_configs
     describe_tokens: DescribeTokens = no_tokens

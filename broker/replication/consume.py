@@ -1,7 +1,7 @@
 """Consuming: long polls below the high watermark, and offsets by time (C16, C19)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.errors import KafkaError
@@ -21,6 +21,7 @@ from broker.replication.api import (
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from broker.replication.partition_table import PartitionTable
+from broker.replication.polling import Poll, Position
 from broker.replication.produce import not_leader
 from broker.replication.turns import ReadTurns
 from broker.replication.waiters import Wakeup
@@ -29,6 +30,8 @@ from quorate_proto.v1 import errors_pb2
 
 _PARTITION_BYTES_MAX: Final = 8 << 20
 """Of one partition in one answer: it is read in one go."""
+
+_NOT_LOOKED_AT: Final = FetchOutcome()
 
 
 class Consuming:
@@ -48,36 +51,90 @@ class Consuming:
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchOutcome]:
-        """One outcome per want, in order; ``room`` is kept for the bytes of all of them.
+        """One outcome per want, in order; as ``poll``, but for no longer than this."""
+        if not wants:
+            return []
+        poll = Poll()
+        positions = [poll.add(want) for want in wants]
+        try:
+            found = await self.poll(
+                poll,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                room=room,
+                isolation=isolation,
+            )
+        finally:
+            poll.close(positions)
+        return [found[position] for position in positions]
+
+    async def poll(
+        self,
+        poll: Poll,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[Position, FetchOutcome]:
+        """The outcome of every position that has news; ``room`` is kept for the bytes of all.
 
         Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
         any error; else when enough was committed or ``max_wait_ms`` have passed.
         """
-        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
         deadline_ms = self._table.now_ms() + max_wait_ms
-        if enough or max_wait_ms <= 0:
-            return self._counted(wants, outcomes)
-        wakeup = Wakeup()
-        polled = [hosted for want in wants if (hosted := self._table.named(want.tp)) is not None]
-        for hosted in polled:
-            hosted.fetch_waiters[wakeup] = None
+        found: dict[Position, FetchOutcome] = {}
+        wakeup = poll.wakeup = Wakeup()
         try:
-            while not enough and (left_ms := deadline_ms - self._table.now_ms()) > 0:
+            while True:
+                enough = await self._look(poll, found, min_bytes, max_bytes, room, isolation)
+                left_ms = deadline_ms - self._table.now_ms()
+                if enough or left_ms <= 0 or poll.is_closed:
+                    break
                 await wakeup.wait(left_ms / 1000)
-                outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
+        except BaseException:
+            poll.keep(found)
+            raise
         finally:
-            for hosted in polled:
-                hosted.fetch_waiters.pop(wakeup, None)
-        return self._counted(wants, outcomes)
+            poll.wakeup = None
+        self._count(found)
+        return found
 
-    def _counted(
-        self, wants: Sequence[FetchWant], outcomes: list[FetchOutcome]
-    ) -> list[FetchOutcome]:
+    async def _look(
+        self,
+        poll: Poll,
+        found: dict[Position, FetchOutcome],
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom,
+        isolation: Isolation,
+    ) -> bool:
+        """Whether ``found`` is enough, once it has what is new.
+
+        What had records is read again: there may be room for others now, or less for these. They
+        go before that, they are to count once.
+        """
+        looked_at = {position: None for position, outcome in found.items() if outcome.size}
+        looked_at.update(poll.take_news())
+        if not looked_at:
+            return min_bytes <= 0
+        found.update(dict.fromkeys(looked_at, _NOT_LOOKED_AT))
+        for position in looked_at:
+            # First, so that nothing is missed that happens while others are read.
+            hosted = self._table.named(position.want.tp)
+            position.watch(None if hosted is None else hosted.fetch_waiters)
+        wants = [position.want for position in looked_at]
+        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
+        found.update(zip(looked_at, outcomes, strict=True))
+        return enough
+
+    def _count(self, found: Mapping[Position, FetchOutcome]) -> None:
         """What is answered with; what was read before in vain does not count as traffic."""
-        for want, outcome in zip(wants, outcomes, strict=True):
-            if outcome.size and (hosted := self._table.named(want.tp)) is not None:
+        for position, outcome in found.items():
+            if outcome.size and (hosted := self._table.named(position.want.tp)) is not None:
                 hosted.traffic.bytes_out += outcome.size
-        return outcomes
 
     def list_offset(
         self,
@@ -181,7 +238,7 @@ class Consuming:
             outcomes.append(outcome)
         room.keep(size)
         as_much_as_fits = room_bytes < max_bytes and (size > 0 or room_bytes == 0)
-        return outcomes, failed or size >= min_bytes or as_much_as_fits or not wants
+        return outcomes, failed or size >= min_bytes or as_much_as_fits
 
     def _read_one(
         self, want: FetchWant, room: int, isolation: Isolation, *, wait: bool

@@ -9,7 +9,8 @@ from broker.log.control_batches import EndMarker
 from broker.metrics.traffic import TopicTraffic
 from broker.replication.partition.effects import Role
 from broker.replication.partition.replica import PartitionReplica
-from broker.replication.waiters import OffsetWaiters, Wakeup
+from broker.replication.polling import Waiters
+from broker.replication.waiters import OffsetWaiters
 from metadata_log.types import BrokerId, TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class HostedPartition:
         self.checkpointed_high_watermark = log.checkpointed_high_watermark
         self.waiting_for_commit = OffsetWaiters()
         self.waiting_for_flush = OffsetWaiters()
-        self.fetch_waiters: dict[Wakeup, None] = {}
+        self.fetch_waiters: Waiters = {}
         self.watchers: dict[PartitionWatcher, None] = {}
         """In the order in which they came: a set of objects has another one in every run."""
         self.following: Following | None = None
@@ -114,7 +115,8 @@ class HostedPartition:
         self.waiting_for_flush.fail(error_code, message)
 
     def log_start_moved(self) -> None:
-        """Followers are told at once where the log begins now."""
+        """Followers are told at once where the log begins now, readers when they ask."""
+        self.wake_fetches()
         for watcher in tuple(self.watchers):
             watcher.on_log_start(self)
 

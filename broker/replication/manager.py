@@ -36,6 +36,7 @@ from broker.replication.fetcher_pool import FetcherPool, FetchOptions
 from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
 from broker.replication.limits import Limits
 from broker.replication.partition_table import PartitionTable
+from broker.replication.polling import Poll, Position
 from broker.replication.produce import Producing
 from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
@@ -230,6 +231,26 @@ class ReplicaManager:
         """Committed records for consumers, by long poll (C16)."""
         return await self._consuming.fetch(
             wants,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            room=room,
+            isolation=isolation,
+        )
+
+    async def poll(
+        self,
+        poll: Poll,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[Position, FetchOutcome]:
+        """As ``fetch``, of those positions of a session that have news."""
+        return await self._consuming.poll(
+            poll,
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,

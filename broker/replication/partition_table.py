@@ -87,7 +87,10 @@ class PartitionTable:
         hosted = self._by_id.get(tip) or self._add(
             self.store.create(tip, topic, assigned_at=metadata_offset)
         )
+        before = self._by_name.get(hosted.tp)
         self._by_name[hosted.tp] = hosted
+        if before is not None and before is not hosted:
+            before.wake_fetches()
         return hosted
 
     def drop(self, hosted: HostedPartition) -> None:

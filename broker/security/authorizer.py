@@ -85,6 +85,11 @@ class Authorizer:
     def enabled(self) -> bool:
         return self._settings.enabled
 
+    @property
+    def basis(self) -> object:
+        """What decisions are made from: while it is the same object, they are the same."""
+        return self._acls() if self._settings.enabled else None
+
     def require_enabled(self) -> None:
         """Entries are only told and changed where they mean anything.
 

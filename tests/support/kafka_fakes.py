@@ -17,6 +17,7 @@ from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker.coordinator.group_shard import ShardClock
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
+from broker.kafka.fetch_sessions import FetchSessions
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
 from broker.log.admission import check_produced
@@ -38,6 +39,8 @@ from broker.replication.api import (
     ProduceOutcome,
     ReadRoom,
 )
+from broker.replication.polling import Poll, Position, Waiters
+from broker.replication.waiters import Wakeup
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from metadata_log.configuration import Values
 from metadata_log.image import Image
@@ -86,6 +89,9 @@ class FakeReplicas:
         self.errors: dict[TopicPartition, ProduceOutcome] = {}
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
         self.asked_to_delete: list[tuple[list[DeleteWant], int]] = []
+        self.waiters: dict[TopicPartition, Waiters] = {}
+        self.looked_at: list[TopicPartition] = []
+        """What polls looked at, in order."""
 
     def _log(self, tp: TopicPartition) -> FakeLog | None:
         topic = self._topics.topics.get(tp.topic)
@@ -117,6 +123,8 @@ class FakeReplicas:
             last = log.end_offset + header.last_offset_delta
             log.batches.append(StoredBatch(log.end_offset, last, header.max_timestamp, data))
             log.end_offset = last + 1
+        for waiter in self.waiters.get(entry.tp, ()):
+            waiter.wake()
         log.grown.set()
         log.grown = asyncio.Event()
         return ProduceOutcome(base_offset=base_offset, log_start_offset=0)
@@ -154,6 +162,32 @@ class FakeReplicas:
             finally:
                 for wait in waits:
                     wait.cancel()
+
+    async def poll(
+        self,
+        poll: Poll,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        room: ReadRoom = ALL_ROOM,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[Position, FetchOutcome]:
+        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
+        found: dict[Position, FetchOutcome] = {}
+        wakeup = poll.wakeup = Wakeup()
+        while True:
+            again = {position: None for position in found if found[position].size}
+            for position in again | poll.take_news():
+                position.watch(self.waiters.setdefault(position.want.tp, {}))
+                self.looked_at.append(position.want.tp)
+                found[position] = self._read(position.want, has_room=True)
+            failed = any(outcome.error_code for outcome in found.values())
+            left = deadline - asyncio.get_running_loop().time()
+            enough = sum(outcome.size for outcome in found.values()) >= min_bytes
+            if failed or enough or left <= 0 or poll.is_closed:
+                return found
+            await wakeup.wait(left)
 
     def _read(self, want: FetchWant, *, has_room: bool) -> FetchOutcome:
         log = self._log(want.tp)
@@ -561,6 +595,9 @@ def fake_broker(
         producer_ids=FakeProducerIds(),
         groups=fake_groups(metadata, config),
         authorizer=Authorizer(lambda: image().acls, AuthorizerSettings.of(config)),
+        fetch_sessions=FetchSessions.of(
+            config, lambda: int(asyncio.get_running_loop().time() * 1000)
+        ),
         features=lambda: forwarder.in_force,
         describe_configs=configs.describe,
         image=image,

@@ -141,6 +141,8 @@ def fetching(
     max_bytes: int = 1 << 20,
     isolation_level: int = 0,
     session: tuple[int, int] = (0, -1),
+    forgotten: tuple[int, ...] = (),
+    rack: str = "",
 ) -> Values:
     """A Fetch request for partitions of topic t."""
     return {
@@ -166,9 +168,13 @@ def fetching(
                     for partition in partitions
                 ],
             }
-        ],
-        "forgotten_topics_data": [],
-        "rack_id": "",
+        ]
+        if partitions
+        else [],
+        "forgotten_topics_data": [{"topic": "t", "partitions": list(forgotten)}]
+        if forgotten
+        else [],
+        "rack_id": rack,
     }
 
 

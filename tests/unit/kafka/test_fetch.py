@@ -1,4 +1,4 @@
-"""Fetch: the log's own buffers between headers, in every version; long poll; no sessions."""
+"""Fetch: the log's own buffers between headers, in every version; long poll."""
 
 import asyncio
 
@@ -88,25 +88,6 @@ async def test_read_committed_is_told_that_nothing_was_aborted(
     inside.metadata.add_topic("t")
     response = await ask(FETCH, 12, fetching(isolation_level=isolation_level))
     assert response.responses[0].partitions[0].aborted_transactions == aborted
-
-
-@pytest.mark.parametrize(
-    ("session", "code"),
-    [
-        ((0, -1), errors_pb2.NONE),
-        ((0, 0), errors_pb2.NONE),
-        ((77, 1), errors_pb2.FETCH_SESSION_ID_NOT_FOUND),
-        ((77, -1), errors_pb2.FETCH_SESSION_ID_NOT_FOUND),
-        ((0, 5), errors_pb2.INVALID_FETCH_SESSION_EPOCH),
-    ],
-)
-async def test_no_session_is_ever_made(
-    inside: FakeBrokerInside, ask: Ask, session: tuple[int, int], code: int
-) -> None:
-    inside.metadata.add_topic("t")
-    response = await ask(FETCH, 12, fetching(session=session))
-    assert (response.error_code, response.session_id) == (code, 0)
-    assert len(response.responses) == (1 if code == errors_pb2.NONE else 0)
 
 
 def test_a_fetch_counts_its_largest_answer_and_may_be_abandoned(inside: FakeBrokerInside) -> None:

@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 
 from broker.controller.quota_requests import QUEUED
+from broker.kafka import fetch_sessions
 from broker.metrics import clients, cluster, compaction, groups, replicas
 from broker.quota import controller_mutations
 from quorum.metrics import voter
 from quorum.metrics.family import Family, Kind
 
-MODULES = (clients, cluster, compaction, groups, replicas, controller_mutations, voter)
+MODULES = (
+    clients,
+    cluster,
+    compaction,
+    groups,
+    replicas,
+    fetch_sessions,
+    controller_mutations,
+    voter,
+)
 FAMILIES = [
     *(value for module in MODULES for value in vars(module).values() if isinstance(value, Family)),
     QUEUED,
