@@ -155,7 +155,7 @@ class Consuming:
         epoch = replica.leader_epoch
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=partition_log.log_start_offset, leader_epoch=epoch)
-        end_offset = _end_of_reads(hosted, isolation)
+        end_offset = end_of_reads(hosted, isolation)
         not_yet = errors_pb2.NONE
         if not replica.knows_what_is_committed:
             not_yet = errors_pb2.OFFSET_NOT_AVAILABLE
@@ -252,7 +252,7 @@ class Consuming:
         if code != errors_pb2.NONE:
             return FetchOutcome(code, high_watermark, start)
         stable = hosted.last_stable_offset
-        end_offset = _end_of_reads(hosted, isolation)
+        end_offset = end_of_reads(hosted, isolation)
         if want.fetch_offset >= end_offset or room <= 0:
             return FetchOutcome(errors_pb2.NONE, high_watermark, start, (), 0, stable)
         try:
@@ -269,7 +269,7 @@ class Consuming:
         )
 
 
-def _end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:
+def end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:
     if isolation is Isolation.READ_COMMITTED:
         return hosted.last_stable_offset
     return hosted.replica.high_watermark

@@ -14,7 +14,8 @@ import grpc.aio
 from broker.client_memory import AnswerLease, ResponseMemory
 from broker.errors import KafkaError
 from broker.log import ColdRead
-from broker.replication.consume import Consuming
+from broker.replication.api import Isolation, isolation_of
+from broker.replication.consume import Consuming, end_of_reads
 from broker.replication.frames import pack_frame
 from broker.replication.hosted import HostedPartition
 from broker.replication.manager import ReplicaManager
@@ -110,12 +111,13 @@ class RangeReadService:
         """Offsets of partitions led here."""
         response = replication_pb2.ListOffsetsResponse()
         seen = self._rights().topics(AclOperation.DESCRIBE, (one.topic for one in request.queries))
+        isolation = isolation_of(request.isolation_level)
         for query in request.queries:
             if query.topic not in seen:
                 response.answers.add(error_code=errors_pb2.TOPIC_AUTHORIZATION_FAILED)
                 continue
             tp = TopicPartition(query.topic, query.partition)
-            found = self._consuming.list_offset(tp, query.timestamp_ms)
+            found = self._consuming.list_offset(tp, query.timestamp_ms, isolation=isolation)
             response.answers.add(
                 error_code=found.error_code,
                 offset=found.offset,
@@ -170,9 +172,10 @@ class RangeReadService:
         wait: bool,
     ) -> tuple[bytes, int]:
         hosted = self._leading(wanted)
-        high_watermark = hosted.replica.high_watermark
+        isolation = isolation_of(wanted.isolation_level)
+        readable_end = end_of_reads(hosted, isolation)
         start = hosted.log.log_start_offset
-        if high_watermark < wanted.end_offset <= hosted.log.log_end_offset and (
+        if readable_end < wanted.end_offset <= hosted.log.log_end_offset and (
             not hosted.replica.knows_what_is_committed
         ):
             raise KafkaError(
@@ -180,21 +183,24 @@ class RangeReadService:
                 f"the leader of {hosted.tp} is new and does not know yet that everything below "
                 f"{wanted.end_offset} is committed; try again",
             )
-        if position < start or wanted.end_offset > high_watermark:
+        if position < start or wanted.end_offset > readable_end:
             raise KafkaError(
                 errors_pb2.OFFSET_OUT_OF_RANGE,
                 f"offsets [{wanted.start_offset}, {wanted.end_offset}) of {hosted.tp} were asked "
-                f"for; available are [{start}, {high_watermark})",
+                f"for; available are [{start}, {readable_end})",
             )
-        read = hosted.log.read(position, frame_bytes, high_watermark, wanted.end_offset, wait=wait)
+        read = hosted.log.read(position, frame_bytes, readable_end, wanted.end_offset, wait=wait)
         if read.next_offset <= position:
             raise KafkaError(
                 errors_pb2.UNKNOWN_SERVER_ERROR,
-                f"{hosted.tp} has no batch at offset {position}, below its high watermark "
-                f"{high_watermark}: look into the broker's log",
+                f"{hosted.tp} has no batch at offset {position}, below {readable_end}, where what "
+                "can be read ends: look into the broker's log",
             )
         hosted.traffic.bytes_out += read.size
-        header = replication_pb2.RangeHeader(log_start_offset=start, high_watermark=high_watermark)
+        header = replication_pb2.RangeHeader(log_start_offset=start, high_watermark=readable_end)
+        if isolation is Isolation.READ_COMMITTED:
+            for aborted in hosted.log.transactions.aborted(position, read.next_offset):
+                header.aborted.add(**aborted._asdict())
         return pack_frame(header.SerializeToString(), read.chunks), read.next_offset
 
     def _leading(self, wanted: replication_pb2.RangeReadRequest) -> HostedPartition:
@@ -225,7 +231,8 @@ class RangeReadService:
         )
         if hosted is not None:
             header.log_start_offset = hosted.log.log_start_offset
-            header.high_watermark = hosted.replica.high_watermark
+            isolation = isolation_of(wanted.isolation_level)
+            header.high_watermark = end_of_reads(hosted, isolation)
         return pack_frame(header.SerializeToString())
 
     def _known_leader(self, tp: TopicPartition) -> BrokerId:

@@ -48,6 +48,13 @@ BATCH_RECORDS: Final = 500
     type=click.IntRange(min=1),
     help="Stop when no record came for this long. Default: wait until Ctrl-C.",
 )
+@click.option(
+    "--isolation-level",
+    type=click.Choice(("read_committed", "read_uncommitted")),
+    default="read_committed",
+    show_default=True,
+    help="Whether records of transactions are shown once these are committed; or all there are.",
+)
 @click.option("--key-separator", metavar="TEXT", help="Print the key, then TEXT, then the value.")
 @click.option(
     "--consumer-property", "properties", multiple=True, metavar="KEY=VALUE",
@@ -63,6 +70,7 @@ def consume(
     offset: str | None,
     max_messages: int | None,
     timeout_ms: int | None,
+    isolation_level: str,
     key_separator: str | None,
     properties: tuple[str, ...],
     as_json: bool,
@@ -82,6 +90,7 @@ def consume(
         "group.id": "quorate-consume",
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
+        "isolation.level": isolation_level,
         "log_level": 0,
         **key_values(properties, "--consumer-property"),
     }

@@ -30,6 +30,8 @@ from quorate_proto.v1.replication_pb2_grpc import RangeReadStub
 T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, by Kafka's numbers."""
 READ_METHOD = "/quorate.v1.RangeRead/Read"
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -68,7 +70,12 @@ class ClusterClient:
         bootstrap_servers: str,
         new_retries: Callable[[], Retries],
         security: Securities = Securities(),  # noqa: B008 - frozen
+        *,
+        committed_only: bool = True,
     ) -> None:
+        """``committed_only``: topics end at their first open transaction, and frames tell which
+        ones were aborted."""
+        self.isolation_level = READ_COMMITTED if committed_only else READ_UNCOMMITTED
         self._security = security
         self._bootstrap_servers = bootstrap_servers
         self._new_retries = new_retries
@@ -285,7 +292,8 @@ class ClusterClient:
             for partition, time_ms in questions
         ]
         response = RangeReadStub(self.channel(leader)).ListOffsets(
-            ListOffsetsRequest(queries=queries), timeout=CALL_TIMEOUT_SECONDS
+            ListOffsetsRequest(queries=queries, isolation_level=self.isolation_level),
+            timeout=CALL_TIMEOUT_SECONDS,
         )
         return response.answers
 

@@ -8,13 +8,19 @@ import grpc.aio
 import pytest
 
 from broker.grpc_options import GRPC_OPTIONS
+from broker.log.admission import Origin
+from broker.log.control_batches import EndMarker
+from broker.replication.api import ACKS_ALL, MarkerEntry, ProduceEntry
 from broker.replication.frames import unpack_frame
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2, replication_pb2
+from tests.support.record_batches import TRANSACTIONAL, Record, encode_batch
 from tests.support.replica_cluster import RANGE_BYTES, ReplicaCluster, batch
 from tests.support.virtual_time import until
 
 pytestmark = pytest.mark.integration
 
+ORDERS = TopicPartition("orders", 0)
 Frame = tuple[replication_pb2.RangeHeader, bytes]
 
 
@@ -26,7 +32,14 @@ class RangeReader:
         self.cluster = cluster
 
     async def read(
-        self, start: int, end: int, *, topic: str = "orders", topic_id: bytes = b"", frame: int = 0
+        self,
+        start: int,
+        end: int,
+        *,
+        topic: str = "orders",
+        topic_id: bytes = b"",
+        frame: int = 0,
+        isolation: int = 0,
     ) -> list[Frame]:
         request = replication_pb2.RangeReadRequest(
             topic=topic,
@@ -34,6 +47,7 @@ class RangeReader:
             start_offset=start,
             end_offset=end,
             max_frame_bytes=frame,
+            isolation_level=isolation,
         )
         read: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(
             "/quorate.v1.RangeRead/Read"
@@ -45,7 +59,21 @@ class RangeReader:
             frames.append((replication_pb2.RangeHeader.FromString(header), bytes(records)))
         return frames
 
-    async def refused(self, start: int, end: int, **where: str) -> replication_pb2.RangeHeader:
+    async def latest(self, isolation: int = 0) -> int:
+        """Where orders-0 ends for such a reader."""
+        query = replication_pb2.OffsetQuery(topic="orders", timestamp_ms=-1)
+        list_offsets = self.channel.unary_unary(
+            "/quorate.v1.RangeRead/ListOffsets",
+            request_serializer=replication_pb2.ListOffsetsRequest.SerializeToString,
+            response_deserializer=replication_pb2.ListOffsetsResponse.FromString,
+        )
+        request = replication_pb2.ListOffsetsRequest(queries=[query], isolation_level=isolation)
+        (answer,) = (await list_offsets(request)).answers
+        return answer.offset
+
+    async def refused(
+        self, start: int, end: int, **where: str | int
+    ) -> replication_pb2.RangeHeader:
         """The header of the last frame, which is an error."""
         frames = await self.read(start, end, **where)  # type: ignore[arg-type]
         header, records = frames[-1]
@@ -147,6 +175,35 @@ async def test_d2_what_is_not_committed_is_not_read(reader: RangeReader) -> None
     header = await reader.refused(0, 11)
     assert header.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
     assert header.high_watermark == 10
+
+
+async def test_d2_what_was_aborted_is_told_and_what_is_open_is_not_read(
+    reader: RangeReader,
+) -> None:
+    node = reader.cluster.nodes[1]
+    aborted, still_open = 7, 8
+    for producer_id in (aborted, still_open):
+        sent = encode_batch([Record(0)], attributes=TRANSACTIONAL, producer=(producer_id, 0, 0))
+        entry = ProduceEntry(ORDERS, sent, Origin.TRANSACTIONAL_CLIENT)
+        (outcome,) = await node.manager.produce([entry], ACKS_ALL, 10_000)
+        assert outcome.error_code == errors_pb2.NONE
+    marker = EndMarker(aborted, 0, committed=False, coordinator_epoch=0)
+    assert await node.manager.write_markers([MarkerEntry(ORDERS, marker)], 10_000) == [0]
+
+    header = await reader.refused(0, 12, isolation=1)
+    assert header.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
+    assert "[0, 11)" in header.error_message, "a transaction is open from offset 11 on"
+    assert await reader.latest() == 13
+    assert await reader.latest(isolation=1) == 11
+
+    (frame,) = await reader.read(0, 11, isolation=1)
+    (told,) = frame[0].aborted
+    assert (told.producer_id, told.first_offset, told.last_offset) == (aborted, 10, 12)
+    (before,) = await reader.read(0, 10, isolation=1)
+    assert not before[0].aborted
+    (everything,) = await reader.read(0, 13)
+    assert not everything[0].aborted
+    assert everything[0].high_watermark == 13
 
 
 async def test_d2_a_new_leader_asks_to_try_again(reader: RangeReader) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import grpc
 
 from quorate.client.bootstrap import BrokerEndpoints
+from quorate.spark.cluster import READ_UNCOMMITTED
 from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
 from quorate.spark.reading.frames import join_frame
 from quorate_proto.v1.errors_pb2 import (
@@ -30,6 +31,7 @@ from quorate_proto.v1.groups_pb2 import (
 )
 from quorate_proto.v1.metadata_pb2 import Endpoint
 from quorate_proto.v1.replication_pb2 import (
+    AbortedTransaction,
     BrokerEndpoint,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
@@ -63,6 +65,15 @@ class FakeLog:
     high_watermark: int
     timestamps: list[tuple[int, int]] = field(default_factory=list)
     """(timestamp ms, offset) of every record."""
+    open_since: int | None = None
+    """Where the first transaction begins that has not ended."""
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+    def end(self, isolation_level: int) -> int:
+        """Behind the last offset that a reader gets."""
+        if isolation_level == READ_UNCOMMITTED or self.open_since is None:
+            return self.high_watermark
+        return self.open_since
 
 
 @dataclass(frozen=True)
@@ -242,16 +253,19 @@ class FakeRangeCluster:
         )
 
     def _list_offsets(self, broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return ListOffsetsResponse(answers=[self._offset(broker_id, q) for q in request.queries])
+        level = request.isolation_level
+        return ListOffsetsResponse(
+            answers=[self._offset(broker_id, query, level) for query in request.queries]
+        )
 
-    def _offset(self, broker_id: int, query: OffsetQuery) -> OffsetAnswer:
+    def _offset(self, broker_id: int, query: OffsetQuery, isolation_level: int) -> OffsetAnswer:
         log = self.logs[TopicPartition(query.topic, query.partition)]
         if log.leader != broker_id:
             return OffsetAnswer(error_code=NOT_LEADER_OR_FOLLOWER, offset=-1)
         if query.timestamp_ms == EARLIEST:
             return OffsetAnswer(offset=log.log_start)
         if query.timestamp_ms == LATEST:
-            return OffsetAnswer(offset=log.high_watermark)
+            return OffsetAnswer(offset=log.end(isolation_level))
         found = [offset for time_ms, offset in log.timestamps if time_ms >= query.timestamp_ms]
         return OffsetAnswer(offset=min(found, default=-1))
 
@@ -280,21 +294,24 @@ class FakeRangeCluster:
                 return
             header = header or self._header(broker_id, request, log)
             records = b"" if header.error_code else b"".join(wanted[at : at + step])
+            if request.isolation_level:
+                header.aborted.extend(log.aborted)
             yield join_frame(header, records)
             if header.error_code:
                 return
 
     def _header(self, broker_id: int, request: RangeReadRequest, log: FakeLog) -> RangeHeader:
         error_code = 0
+        end = log.end(request.isolation_level)
         if log.leader != broker_id:
             error_code = NOT_LEADER_OR_FOLLOWER
         elif request.topic_id not in (b"", self.topic_ids[request.topic]):
             error_code = UNKNOWN_TOPIC_OR_PARTITION
-        elif request.start_offset < log.log_start or request.end_offset > log.high_watermark:
+        elif request.start_offset < log.log_start or request.end_offset > end:
             error_code = OFFSET_OUT_OF_RANGE
         return RangeHeader(
             error_code=error_code,
             log_start_offset=log.log_start,
-            high_watermark=log.high_watermark,
+            high_watermark=end,
             leader=log.leader,
         )

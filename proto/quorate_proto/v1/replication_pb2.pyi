@@ -447,6 +447,9 @@ class ListOffsetsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     QUERIES_FIELD_NUMBER: builtins.int
+    ISOLATION_LEVEL_FIELD_NUMBER: builtins.int
+    isolation_level: builtins.int
+    """As Kafka: 0 all that is committed by replicas; 1 only ended transactions."""
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]:
         """One per partition."""
@@ -455,14 +458,15 @@ class ListOffsetsRequest(google.protobuf.message.Message):
         self,
         *,
         queries: collections.abc.Iterable[Global___OffsetQuery] | None = ...,
+        isolation_level: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["queries", b"queries"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["isolation_level", b"isolation_level", "queries", b"queries"]) -> None: ...
 
 Global___ListOffsetsRequest: typing_extensions.TypeAlias = ListOffsetsRequest
 
 @typing.final
 class OffsetQuery(google.protobuf.message.Message):
-    """One question: timestamp -1 latest (high watermark), -2 earliest, else the first offset at or after it."""
+    """One question: timestamp -1 latest (high watermark, or last stable offset), -2 earliest, else the first offset at or after it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -548,6 +552,7 @@ class RangeReadRequest(google.protobuf.message.Message):
     START_OFFSET_FIELD_NUMBER: builtins.int
     END_OFFSET_FIELD_NUMBER: builtins.int
     MAX_FRAME_BYTES_FIELD_NUMBER: builtins.int
+    ISOLATION_LEVEL_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     topic_id: builtins.bytes
@@ -560,6 +565,8 @@ class RangeReadRequest(google.protobuf.message.Message):
     """First offset not wanted; at most the high watermark."""
     max_frame_bytes: builtins.int
     """Size of a frame; at least one batch comes. 0: 1 MiB."""
+    isolation_level: builtins.int
+    """As in ListOffsetsRequest; 1: frames tell which transactions were aborted."""
     def __init__(
         self,
         *,
@@ -569,8 +576,9 @@ class RangeReadRequest(google.protobuf.message.Message):
         start_offset: builtins.int = ...,
         end_offset: builtins.int = ...,
         max_frame_bytes: builtins.int = ...,
+        isolation_level: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["end_offset", b"end_offset", "max_frame_bytes", b"max_frame_bytes", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["end_offset", b"end_offset", "isolation_level", b"isolation_level", "max_frame_bytes", b"max_frame_bytes", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
 
 Global___RangeReadRequest: typing_extensions.TypeAlias = RangeReadRequest
 
@@ -585,6 +593,7 @@ class RangeHeader(google.protobuf.message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: builtins.int
     LEADER_FIELD_NUMBER: builtins.int
+    ABORTED_FIELD_NUMBER: builtins.int
     error_code: builtins.int
     """Kafka error code, 0 for success."""
     error_message: builtins.str
@@ -592,9 +601,13 @@ class RangeHeader(google.protobuf.message.Message):
     log_start_offset: builtins.int
     """First offset available."""
     high_watermark: builtins.int
-    """First offset not available."""
+    """First offset not available; with isolation level 1 the last stable offset."""
     leader: builtins.int
     """With NOT_LEADER_OR_FOLLOWER: whom to ask, -1 if unknown."""
+    @property
+    def aborted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AbortedTransaction]:
+        """Those with records in this frame, with isolation level 1."""
+
     def __init__(
         self,
         *,
@@ -603,10 +616,37 @@ class RangeHeader(google.protobuf.message.Message):
         log_start_offset: builtins.int = ...,
         high_watermark: builtins.int = ...,
         leader: builtins.int = ...,
+        aborted: collections.abc.Iterable[Global___AbortedTransaction] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader", b"leader", "log_start_offset", b"log_start_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["aborted", b"aborted", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader", b"leader", "log_start_offset", b"log_start_offset"]) -> None: ...
 
 Global___RangeHeader: typing_extensions.TypeAlias = RangeHeader
+
+@typing.final
+class AbortedTransaction(google.protobuf.message.Message):
+    """A producer's transactional batches from the first to the last offset do not count."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: builtins.int
+    LAST_OFFSET_FIELD_NUMBER: builtins.int
+    producer_id: builtins.int
+    """Whose."""
+    first_offset: builtins.int
+    """Of its first batch."""
+    last_offset: builtins.int
+    """Of the marker that ended it."""
+    def __init__(
+        self,
+        *,
+        producer_id: builtins.int = ...,
+        first_offset: builtins.int = ...,
+        last_offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["first_offset", b"first_offset", "last_offset", b"last_offset", "producer_id", b"producer_id"]) -> None: ...
+
+Global___AbortedTransaction: typing_extensions.TypeAlias = AbortedTransaction
 
 @typing.final
 class InitProducerIdRequest(google.protobuf.message.Message):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from quorate.spark.decoding import kernels
+from quorate.spark.decoding.aborted_batches import NONE_ABORTED, AbortedBatches
 from quorate.spark.decoding.codecs import Bytes
 from quorate.spark.decoding.columns import Columns, wanted_bits
 from quorate.spark.decoding.record_batches import PlainRecords, plain_records
@@ -39,7 +40,9 @@ class ArrowDecoder:
         self._wanted = wanted_bits(schema.names)
         self._constants: dict[str, pa.Array] = {}
 
-    def decode(self, frame: Bytes) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self, frame: Bytes, aborted: AbortedBatches = NONE_ABORTED
+    ) -> Iterator[pa.RecordBatch]:
         """The frame's records of [next_offset, end), about 1 MiB of them in each batch.
 
         ``next_offset`` moves behind the frame's batches as they are handed out.
@@ -48,7 +51,7 @@ class ArrowDecoder:
             CorruptBatch: names topic, partition and offset.
         """
         try:
-            for plain in plain_records(frame, self.next_offset, self._end):
+            for plain in plain_records(frame, self.next_offset, self._end, aborted):
                 batch = self._decode_group(plain)
                 self.next_offset = plain.next_offset
                 if batch.num_rows:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from quorate.spark.decoding import kernels
+from quorate.spark.decoding.aborted_batches import NONE_ABORTED, AbortedBatches
 from quorate.spark.decoding.codecs import Bytes, decompress
 from quorate.spark.decoding.kernels import (
     BASE_OFFSET,
@@ -45,7 +46,9 @@ BODY_BYTES_MAX: Final = (1 << 31) - 1
 """Arrow's binary columns have 32-bit offsets."""
 
 CODEC_MASK: Final = 0x07
+TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+PRODUCER_ID: Final = slice(43, 51)
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
@@ -62,11 +65,13 @@ class PlainRecords:
     """The offset behind the last batch looked at, whether or not it held records."""
 
 
-def plain_records(frame: Bytes, start: int, end: int) -> Iterator[PlainRecords]:
+def plain_records(
+    frame: Bytes, start: int, end: int, aborted: AbortedBatches = NONE_ABORTED
+) -> Iterator[PlainRecords]:
     """The records of the batches in ``frame`` that touch [start, end), in groups of about 1 MiB.
 
-    Batches wholly outside the range and control batches (they hold no records of a producer) are
-    passed over. The edges are not trimmed: a batch comes whole.
+    Passed over are batches wholly outside the range, control batches (they hold no records of a
+    producer) and those of ``aborted`` transactions. The edges are not trimmed: a batch comes whole.
 
     Raises:
         CorruptBatch: names the base offset of the batch, as far as it could be read.
@@ -81,7 +86,12 @@ def plain_records(frame: Bytes, start: int, end: int) -> Iterator[PlainRecords]:
         _check_crc(view[begin - BATCH_HEADER_BYTES + CRC_START : batch_end], crc, base_offset)
         behind = base_offset + last_delta + 1
         next_offset = max(next_offset, behind)
-        if start < behind and base_offset < end and not attributes & CONTROL:
+        is_hidden = attributes & CONTROL or (
+            attributes & TRANSACTIONAL
+            and aborted
+            and aborted.hide(_producer_id(view, begin), base_offset)
+        )
+        if start < behind and base_offset < end and not is_hidden:
             group.add(index, view[begin:batch_end], attributes & CODEC_MASK, count, base_offset)
         if group.size >= GROUP_BYTES:
             yield group.finish(next_offset)
@@ -90,6 +100,12 @@ def plain_records(frame: Bytes, start: int, end: int) -> Iterator[PlainRecords]:
         raise CorruptBatch(_why_malformed(view, scanned, table))
     if len(table):
         yield group.finish(next_offset)
+
+
+def _producer_id(view: memoryview, begin: int) -> int:
+    """Of the batch whose records begin there."""
+    header = view[begin - BATCH_HEADER_BYTES : begin]
+    return int.from_bytes(header[PRODUCER_ID], "big", signed=True)
 
 
 class _Group:

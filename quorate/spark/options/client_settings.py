@@ -26,7 +26,7 @@ _FILES = (
 )
 REFUSED: Final[Mapping[str, str]] = {
     "auto.offset.reset": "use startingOffsets",
-    "enable.auto.commit": "the source commits no offsets",
+    "enable.auto.commit": "use commitGroup, which commits what has been read",
     "key.deserializer": "keys are binary: decode them with DataFrame operations",
     "value.deserializer": "values are binary: decode them with DataFrame operations",
     "key.serializer": "keys are written as they are: encode them with DataFrame operations",
@@ -47,7 +47,7 @@ allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter check
 client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
 enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
 group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
-isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+max.partition.fetch.bytes max.poll.interval.ms max.poll.records
 metadata.max.age.ms metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms

@@ -25,6 +25,9 @@ from quorate.spark.options.positions import LOG_POSITION, FromEdge, LogPosition
 from quorate.spark.options.subscription import ASSIGNED, TOPIC_NAMES, TOPIC_PATTERN, Subscription
 from quorate.spark.ranges import EARLIEST, LATEST
 
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+
 _BATCH: Final = frozenset({Scope.BATCH})
 _STREAM: Final = frozenset({Scope.STREAM})
 _METADATA: Final = frozenset({Scope.METADATA})
@@ -155,6 +158,16 @@ FAIL_ON_DATA_LOSS: Final = Option(
     scopes=READ | _METADATA,
     doc="Whether offsets that the log no longer (or not yet) holds fail the query; else what is "
     "there is read, and a warning is logged.",
+)
+
+ISOLATION_LEVEL: Final = Option(
+    name="kafka.isolation.level",
+    also="isolation.level",
+    kind=one_of(READ_COMMITTED, READ_UNCOMMITTED),
+    default=READ_COMMITTED,
+    scopes=READ,
+    doc="Whether records of transactions are read when those were committed, up to the first one "
+    "that is still open; or all there are, also of aborted ones.",
 )
 
 # --- how much at a time, and what of it -----------------------------------------------------------

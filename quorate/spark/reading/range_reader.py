@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
 from quorate.spark.cluster import ClusterClient
+from quorate.spark.decoding.aborted_batches import AbortedBatches
 from quorate.spark.decoding.arrow_columns import ArrowDecoder
 from quorate.spark.errors import CallRefused, ClusterUnavailable, RangeUnavailable, UnknownTopic
 from quorate.spark.ranges import OffsetRange
@@ -127,6 +128,7 @@ class RangeReader:
             start_offset=start,
             end_offset=self._end,
             max_frame_bytes=FRAME_BYTES,
+            isolation_level=self._cluster.isolation_level,
         )
         header = RangeHeader()
         call = self._cluster.open_range(leader, request)
@@ -143,7 +145,7 @@ class RangeReader:
                     self._handle_error(header)
                     return
                 before = self._decoder.next_offset
-                yield from self._decoder.decode(records)
+                yield from self._decoder.decode(records, AbortedBatches(header.aborted))
                 if self._decoder.next_offset > before:
                     self._retries.progress()
         if self._decoder.next_offset == start:

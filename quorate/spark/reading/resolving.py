@@ -36,8 +36,12 @@ class Resolver:
     now_ms: int
 
     def edges(self, partition: TopicPartition) -> tuple[int, int]:
-        """The first offset of the log and the one behind its last."""
-        return self.offset_of(partition, EARLIEST), self.offset_of(partition, LATEST)
+        """The first offset of the log and the one behind its last that is read.
+
+        A transaction may be open since before what is left of the log: then there is nothing.
+        """
+        first = self.offset_of(partition, EARLIEST)
+        return first, max(first, self.offset_of(partition, LATEST))
 
     def resolve(
         self, position: Position, partition: TopicPartition, *, absent_is_latest: bool

@@ -193,6 +193,13 @@ ROWS = [
     times(table.ENDING_OFFSETS_BY_TIMESTAMP, {Scope.BATCH}),
     time(table.ENDING_TIMESTAMP, {Scope.BATCH}),
     boolean(table.FAIL_ON_DATA_LOSS, READ | METADATA, default=True),
+    Row(
+        table.ISOLATION_LEVEL,
+        READ,
+        "read_committed",
+        {"read_uncommitted": "read_uncommitted", "READ_COMMITTED": "read_committed"},
+        dict.fromkeys(("", "serializable"), "one of read_committed, read_uncommitted"),
+    ),
     boolean(table.INCLUDE_HEADERS, READ, default=False),
     number(table.MIN_PARTITIONS, READ, None, at_least=1),
     number(table.MAX_RECORDS_PER_PARTITION, READ, None, at_least=1),
