@@ -293,11 +293,7 @@ class BrokerNode:
         groups = GroupCoordinator(
             GroupSettings.of(self._config),
             ShardClock(surroundings.now_ms, surroundings.wall_clock_ms),
-            lambda: (
-                len(self._cache.topics[OFFSETS_TOPIC].partitions)
-                if OFFSETS_TOPIC in self._cache.topics
-                else 0
-            ),
+            self._cache.partition_count,
             lambda: str(UUID(bytes=surroundings.random_bytes(ID_BYTES))),
         )
         self._replicas.table.on_leadership[OFFSETS_TOPIC] = told_of_leaderships(
@@ -305,7 +301,9 @@ class BrokerNode:
             self._replicas.produce,
             surroundings.wall_clock_ms,
             append_timeout_ms=groups.settings.commit_timeout_ms,
+            on_transaction_end=groups.end_transaction,
         )
+        self._cache.on_gone = groups.partitions_gone
         return groups
 
     def _cluster_metrics(self) -> Iterator[Sample]:

@@ -6,7 +6,7 @@ packed until asked for: a broker that serves few of 200,000 partitions unpacks f
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -61,6 +61,11 @@ class CachedTopic:
         self._partitions: tuple[CachedPartition, ...] = ()
 
     @property
+    def partition_count(self) -> int:
+        """Without unpacking them."""
+        return len(self._partitions if self._packed is None else self._packed.leaders)
+
+    @property
     def partitions(self) -> tuple[CachedPartition, ...]:
         """Partition 0, 1, 2, …"""
         if self._packed is not None:
@@ -78,6 +83,9 @@ class MetadataCache:
         self.brokers: Mapping[BrokerId, CachedBroker] = {}
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[TopicId, str] = {}
+        self.on_gone: Callable[[Mapping[str, int]], None] = _nobody_cares
+        """Told after each update in which partitions were deleted: of which topic, and from which
+        number on; there may be others of the same names now."""
 
     @property
     def topics(self) -> Mapping[str, CachedTopic]:
@@ -86,6 +94,11 @@ class MetadataCache:
 
     def topic(self, name: str) -> CachedTopic | None:
         return self._topics.get(name)
+
+    def partition_count(self, name: str) -> int:
+        """Of the topic of that name; 0: there is none."""
+        topic = self._topics.get(name)
+        return 0 if topic is None else topic.partition_count
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name of the topic with that id, None if there is none."""
@@ -104,6 +117,7 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> None:
         """Take in a fenced request: all of it, or what changed on top of what is known."""
+        gone = self._gone(request)
         if request.full:
             self._topics.clear()
             self._names.clear()
@@ -117,11 +131,31 @@ class MetadataCache:
         self.brokers = {broker.broker_id: broker for broker in map(_broker, request.brokers)}
         self.controller_id = BrokerId(request.header.controller_id)
         self.metadata_offset = MetadataOffset(request.header.metadata_offset)
+        if gone:
+            self.on_gone(gone)
+
+    def _gone(self, request: UpdateMetadataRequest) -> dict[str, int]:
+        """Topics that have fewer partitions than was known, and how many are still the same."""
+        told = {packed.topic: packed for packed in request.topics}
+        gone: dict[str, int] = {}
+        for name in self._topics if request.full else {*request.removed_topics, *told}:
+            known, now = self._topics.get(name), told.get(name)
+            if known is None:
+                continue
+            is_same = now is not None and now.topic_id == known.topic_id
+            left = len(now.leaders) if now is not None and is_same else 0
+            if left < known.partition_count:
+                gone[name] = left
+        return gone
 
     def _forget(self, name: str) -> None:
         known = self._topics.pop(name, None)
         if known is not None:
             del self._names[known.topic_id]
+
+
+def _nobody_cares(_gone: Mapping[str, int]) -> None:
+    pass
 
 
 def _broker(message: PeerBroker) -> CachedBroker:

@@ -8,37 +8,38 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
 from broker.errors import KafkaError
 
 _MAX_BATCH_BYTES: Final = 512 << 10
 """Records per batch, about; well below what a topic takes by default."""
 
 
-class LogRecord(NamedTuple):
-    """``value`` None: a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-    @property
-    def size(self) -> int:
-        return len(self.key) + len(self.value or b"")
-
-
 class CoordinatorLog(Protocol):
     """One partition, while this broker leads it in one epoch."""
 
-    async def append(self, records: Sequence[LogRecord]) -> int:
+    async def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
+    ) -> int:
         """Appended before the first await, in order; returns where, once it is committed.
 
         Raises:
-            KafkaError: not, or not for sure; the code is one that coordinators answer with.
+            KafkaError: not; the code is one that coordinators answer with.
+            InDoubt: in the log, and nobody can say yet whether for good.
         """
 
-    def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+    def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
         """Everything in the log, batch by batch, with its base offset; ends when all of it is
         committed, and nobody may act on it before.
         """
+
+
+class InDoubt(KafkaError):
+    """Appended at offset ``place``, not committed in time: it will be, unless the leader fails."""
+
+    def __init__(self, code: int, message: str, place: int) -> None:
+        super().__init__(code, message)
+        self.place = place
 
 
 class Appends:
@@ -50,10 +51,12 @@ class Appends:
         self._waiting: set[asyncio.Future[int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def append(self, records: Sequence[LogRecord]) -> "asyncio.Future[int]":
+    def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
+    ) -> "asyncio.Future[int]":
         """Have ``records`` written together; where they stand, or the KafkaError that befell them.
 
-        What was given first stands first.
+        What was given first stands first. A batch is part of one transaction, or of none.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[int] = loop.create_future()
@@ -61,7 +64,7 @@ class Appends:
         outcome.add_done_callback(self._waiting.discard)
         if not self._gathered:
             loop.call_soon(self._flush)
-        self._gathered.append(_Append(records, outcome))
+        self._gathered.append(_Append(records, transaction, outcome))
         return outcome
 
     def end(self, error_code: int) -> None:
@@ -80,7 +83,8 @@ class Appends:
         size = 0
         for each in gathered:
             more = sum(record.size for record in each.records)
-            if group and size + more > _MAX_BATCH_BYTES:
+            ends = group and group[0].transaction != each.transaction
+            if ends or (group and size + more > _MAX_BATCH_BYTES):
                 self._begin(group)
                 group, size = [], 0
             group.append(each)
@@ -95,7 +99,8 @@ class Appends:
 
     async def _write(self, group: "list[_Append]") -> None:
         try:
-            place = await self._log.append([record for each in group for record in each.records])
+            records = [record for each in group for record in each.records]
+            place = await self._log.append(records, group[0].transaction)
         except KafkaError as error:
             for each in group:
                 if not each.outcome.done():
@@ -108,4 +113,5 @@ class Appends:
 
 class _Append(NamedTuple):
     records: Sequence[LogRecord]
+    transaction: TransactionOwner | None
     outcome: "asyncio.Future[int]"

@@ -1,17 +1,23 @@
 """Keys and values of a coordinator's topic as record batches, and back. Pure."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from broker.coordinator.appends import LogRecord
+from broker.coordinator.log_entries import LogRecord, TransactionOwner
 from broker.log.options import Records
-from broker.log.record_batch import MAGIC, BatchHeader, encoded
+from broker.log.record_batch import MAGIC, TRANSACTIONAL, BatchHeader, encoded
 from broker.log.records import plain_records, signed_varint, sized_field, walk
 
-_NO_PRODUCER = -1
+_NO_PRODUCER: Final = TransactionOwner(-1, -1)
+_NO_SEQUENCE: Final = -1
+"""A coordinator repeats nothing; the producer that it writes for numbers its own batches."""
 
 
-def encode_batch(records: Sequence[LogRecord], timestamp_ms: int) -> bytes:
+def encode_batch(
+    records: Sequence[LogRecord], timestamp_ms: int, transaction: TransactionOwner | None = None
+) -> bytes:
     """One batch of all ``records``, uncompressed; the log gives it its place."""
+    producer_id, producer_epoch = transaction or _NO_PRODUCER
     body = b"".join(_encode(record, delta) for delta, record in enumerate(records))
     header = BatchHeader(
         base_offset=0,
@@ -19,13 +25,13 @@ def encode_batch(records: Sequence[LogRecord], timestamp_ms: int) -> bytes:
         leader_epoch=-1,
         magic=MAGIC,
         crc=0,
-        attributes=0,
+        attributes=0 if transaction is None else TRANSACTIONAL,
         last_offset_delta=len(records) - 1,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
-        producer_id=_NO_PRODUCER,
-        producer_epoch=-1,
-        base_sequence=-1,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=_NO_SEQUENCE,
         record_count=len(records),
     )
     return encoded(header, body)

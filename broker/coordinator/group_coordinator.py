@@ -1,7 +1,7 @@
 """The coordinator of consumer groups: which of them are here, and what becomes of each request."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker.config.coordinator import (
@@ -13,15 +13,18 @@ from broker.config.coordinator import (
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
 )
-from broker.coordinator.group_shard import GroupShard, KnownGroup, ShardClock
+from broker.coordinator.group_shard import GroupShard, ShardClock
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.groups.group import ConsumerGroup
 from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.subscription import consumed_topics
+from broker.coordinator.known_groups import KnownGroup
 from broker.coordinator.led_shards import LedLog, LedShards
+from broker.coordinator.log_entries import TransactionEnd
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
 from metadata_log.configuration import Values
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _MS_PER_MINUTE: Final = 60_000
@@ -56,19 +59,22 @@ class GroupCoordinator:
         self,
         settings: GroupSettings,
         clock: ShardClock,
-        partition_count: Callable[[], int],
+        partition_count: Callable[[str], int],
         new_id: Callable[[], str],
     ) -> None:
-        """``partition_count``: of __consumer_offsets; 0: there is none yet.
+        """``partition_count``: of a topic, as far as this broker knows; 0: there is none.
 
         ``new_id``: random, for member ids.
         """
         self.settings = settings
+        self._partition_count = partition_count
+        self._missing: frozenset[TopicPartition] = frozenset()
+        """Partitions with offsets here that did not exist when it was last looked."""
         self._new_id = new_id
         self._shards = LedShards(
             "group",
             OFFSETS_TOPIC,
-            partition_count,
+            lambda: partition_count(OFFSETS_TOPIC),
             lambda name, log: GroupShard(name, log, settings.limits, clock),
         )
 
@@ -88,6 +94,12 @@ class GroupCoordinator:
     def resign(self, partition: int) -> None:
         """As ``LedShards.resign``."""
         self._shards.resign(partition)
+
+    def end_transaction(self, partition: int, end: TransactionEnd) -> None:
+        """A transaction's marker is in that partition's log for good."""
+        shard = self._shards.led(partition)
+        if shard is not None:
+            shard.end_transaction(end)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -129,8 +141,37 @@ class GroupCoordinator:
 
     # -- background ------------------------------------------------------------------------------
 
+    def partitions_gone(self, gone: Mapping[str, int]) -> None:
+        """Of these topics partitions were deleted, from that number on: whoever makes others in
+        their place begins at their beginning."""
+
+        def is_gone(tp: TopicPartition) -> bool:
+            return tp.topic in gone and tp.partition >= gone[tp.topic]
+
+        for shard in self._shards:
+            self._shards.spawn(shard.forget_partitions(is_gone))
+
     async def _expire_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self.settings.check_interval_ms / 1000)
-            for shard in self._shards:
-                await shard.expire_offsets(self.settings.offsets_retention_ms, consumed_topics)
+            await self.expire_offsets()
+
+    async def expire_offsets(self) -> None:
+        """Forget what is too old, and what is committed of partitions that are not there.
+
+        A deletion may have happened while nobody coordinated, or while an offset was on its way to
+        the log. Missing once may be a broker that has not been told yet; one that has not been told
+        for a whole interval leads nothing any more.
+        """
+        missing: set[TopicPartition] = set()
+        for shard in self._shards:
+            await shard.expire_offsets(self.settings.offsets_retention_ms, consumed_topics)
+            absent = {tp for tp in shard.partitions() if not self._exists(tp)}
+            missing |= absent
+            gone = absent & self._missing
+            if gone:
+                await shard.forget_partitions(gone.__contains__)
+        self._missing = frozenset(missing)
+
+    def _exists(self, tp: TopicPartition) -> bool:
+        return tp.partition < self._partition_count(tp.topic)

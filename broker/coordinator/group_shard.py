@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.coordinator.appends import Appends, CoordinatorLog, LogRecord
+from broker.coordinator.appends import Appends, CoordinatorLog, InDoubt
 from broker.coordinator.groups import log_format
 from broker.coordinator.groups.basis import GroupLimits, GroupState
+from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.groups.effects import (
     Effect,
     JoinAnswer,
@@ -22,12 +22,13 @@ from broker.coordinator.groups.effects import (
     Token,
 )
 from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.groups.log_format import GroupKey, OffsetKey
 from broker.coordinator.groups.members import NEVER_MS
-from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
-from broker.coordinator.groups.stored import restored, stored
-from broker.coordinator.record_fields import UnknownRecord
-from broker.errors import KafkaError
+from broker.coordinator.groups.offsets import CommittedOffsets
+from broker.coordinator.groups.pending_offsets import Expected
+from broker.coordinator.groups.stored import stored
+from broker.coordinator.known_groups import GroupsInLog, KnownGroup, OpenTransactions
+from broker.coordinator.log_entries import LogRecord, TransactionEnd, TransactionOwner
+from broker.errors import KafkaError, error_name
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -41,23 +42,6 @@ class ShardClock(NamedTuple):
 
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
-
-
-@dataclass(slots=True)
-class KnownGroup:
-    """A group, what it has committed, and when it last changed by the wall clock."""
-
-    group: ConsumerGroup
-    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
-    changed_at_ms: int = 0
-    timer: asyncio.TimerHandle | None = None
-    timer_at_ms: int = 0
-
-    @property
-    def is_forgotten(self) -> bool:
-        """Nothing is left that anybody could ask about."""
-        no_members = self.group.state is GroupState.EMPTY and not self.group.members.pending
-        return no_members and not len(self.offsets)
 
 
 class GroupShard:
@@ -76,62 +60,30 @@ class GroupShard:
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
         self._token: Token = 0
         self._is_over = False
+        self._open = OpenTransactions()
+        self._ends_meanwhile: list[TransactionEnd] = []
+        """Markers written while the log is being read: it may have been read beyond, or not."""
 
     # -- life ------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Read what the log knows; until then every request is to be tried again."""
-        kept: dict[str, bytes] = {}
-        offsets: dict[str, CommittedOffsets] = {}
-        async for place, records in self._log.replay():
-            for record in records:
-                self._replay(record, place, kept, offsets)
+        in_log = GroupsInLog(self.name)
+        self._ends_meanwhile.clear()
+        async for entry in self._log.replay():
+            in_log.take(entry)
+        for end in self._ends_meanwhile:
+            in_log.take(end)
+        self._open = in_log.open
         now_ms = self._clock.now_ms()
-        for group_id in {**offsets, **kept}:
-            self._take_back(group_id, kept.get(group_id), offsets.get(group_id), now_ms)
+        for known in in_log.groups(self._limits, now_ms):
+            self._groups[known.group.group_id] = known
         if self._is_over:
             return
         self.is_loading = False
         for known in self._groups.values():
             self._set_timer(known)
         _log.info("%s: coordinator of %d groups", self.name, len(self._groups))
-
-    def _replay(
-        self,
-        record: LogRecord,
-        place: int,
-        kept: dict[str, bytes],
-        offsets: dict[str, CommittedOffsets],
-    ) -> None:
-        try:
-            match log_format.decode_key(record.key), record.value:
-                case OffsetKey(group_id, tp), None:
-                    offsets.setdefault(group_id, CommittedOffsets()).forget(tp, place)
-                case OffsetKey(group_id, tp), bytes(value):
-                    commit = log_format.decode_offset(value)
-                    offsets.setdefault(group_id, CommittedOffsets()).record(tp, commit, place)
-                case GroupKey(group_id), None:
-                    kept.pop(group_id, None)
-                case GroupKey(group_id), bytes(value):
-                    kept[group_id] = value
-        except UnknownRecord as error:
-            _log.warning("%s: a record at offset %d is passed over: %s", self.name, place, error)
-
-    def _take_back(
-        self, group_id: str, value: bytes | None, offsets: CommittedOffsets | None, now_ms: int
-    ) -> None:
-        limits = self._limits
-        known = KnownGroup(ConsumerGroup(group_id, limits), offsets or CommittedOffsets())
-        if value is not None:
-            try:
-                group = log_format.decode_group(value)
-            except UnknownRecord as error:
-                _log.warning("%s: group %s begins anew: %s", self.name, group_id, error)
-            else:
-                known.group = restored(group_id, group, limits, now_ms)
-                known.changed_at_ms = group.changed_at_ms
-        if not known.is_forgotten or value is not None:
-            self._groups[group_id] = known
 
     def end(self, error_code: int) -> None:
         """This broker leads no longer, or stops: whoever waits is told by ``error_code``."""
@@ -210,17 +162,53 @@ class GroupShard:
         code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
         if code or not commits:
             return code
-        records = [
-            LogRecord(log_format.encode_offset_key(group_id, tp), log_format.encode_offset(commit))
-            for tp, commit in commits.items()
-        ]
         try:
-            place = await self._appends.append(records)
+            place = await self._appends.append(_records_of(group_id, commits))
         except KafkaError as error:
             return error.code
         for tp, commit in commits.items():
             known.offsets.record(tp, commit, place)
         return errors_pb2.NONE
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        transaction: TransactionOwner,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        commits: Mapping[TopicPartition, CommittedOffset],
+    ) -> int:
+        """As ``commit``; they count once the transaction is committed (KIP-98, KIP-447)."""
+        known = self._groups.get(group_id)
+        if known is None:
+            if generation_id >= 0:
+                return errors_pb2.ILLEGAL_GENERATION
+            known = self._create(group_id)
+        code = known.group.check_transactional_commit(member_id, instance_id, generation_id)
+        if code or not commits:
+            return code
+        producer_id = transaction.producer_id
+        expected = Expected(producer_id, commits)
+        known.offsets.pending.expect(expected)
+        self._open.add(producer_id, group_id)
+        code = errors_pb2.NONE
+        try:
+            place = await self._appends.append(_records_of(group_id, commits), transaction)
+        except InDoubt as error:
+            code, place = error.code, error.place
+        except KafkaError as error:
+            known.offsets.pending.give_up(expected)
+            return error.code
+        known.offsets.arrive(expected, place)
+        return code
+
+    def end_transaction(self, end: TransactionEnd) -> None:
+        """The marker is in the log for good: what was pending counts from now on, or never."""
+        if self.is_loading:
+            self._ends_meanwhile.append(end)
+            return
+        self._open.end(end, self.offsets)
 
     def offsets(self, group_id: str) -> CommittedOffsets:
         """What the group has committed; of one that nobody knows, nothing."""
@@ -232,7 +220,28 @@ class GroupShard:
         known = self._groups.get(group_id)
         if known is None:
             return errors_pb2.GROUP_ID_NOT_FOUND
-        return await self._forget(known, [tp for tp in tps if known.offsets.get(tp) is not None])
+        return await self._forget(known, sorted(known.offsets.known().intersection(tps)))
+
+    async def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> None:
+        """Have all groups forget what they committed of partitions that are no more."""
+        codes = await asyncio.gather(
+            *(
+                self._forget(known, tps)
+                for known in tuple(self._groups.values())
+                if (tps := sorted(filter(is_gone, known.offsets.known())))
+            )
+        )
+        failed = sorted({error_name(code) for code in codes if code})
+        if failed:
+            _log.warning(
+                "%s: offsets of deleted partitions stay until the next check: %s",
+                self.name,
+                ", ".join(failed),
+            )
+
+    def partitions(self) -> set[TopicPartition]:
+        """All of which something is committed, or pending."""
+        return {tp for known in self._groups.values() for tp in known.offsets.known()}
 
     async def delete(self, group_id: str) -> int:
         """Have a group without members forgotten, with its offsets; an error code."""
@@ -241,7 +250,7 @@ class GroupShard:
             return errors_pb2.GROUP_ID_NOT_FOUND
         if known.group.state is not GroupState.EMPTY:
             return errors_pb2.NON_EMPTY_GROUP
-        code = await self._forget(known, list(known.offsets), also_group=True)
+        code = await self._forget(known, sorted(known.offsets.known()), also_group=True)
         if not code and known.is_forgotten:
             self._groups.pop(group_id, None)
         return code
@@ -267,7 +276,7 @@ class GroupShard:
             )
             if not expired and not known.is_forgotten:
                 continue
-            gone = empty and len(expired) == len(known.offsets)
+            gone = empty and len(expired) == len(known.offsets.known())
             code = await self._forget(known, expired, also_group=gone)
             if not code and known.is_forgotten and self._groups.get(group_id) is known:
                 del self._groups[group_id]
@@ -360,3 +369,12 @@ class GroupShard:
         known.timer = None
         if not self._is_over:
             self._carry_out(known, known.group.expire(self._clock.now_ms()))
+
+
+def _records_of(
+    group_id: str, commits: Mapping[TopicPartition, CommittedOffset]
+) -> list[LogRecord]:
+    return [
+        LogRecord(log_format.encode_offset_key(group_id, tp), log_format.encode_offset(commit))
+        for tp, commit in commits.items()
+    ]

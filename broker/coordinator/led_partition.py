@@ -5,13 +5,15 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from broker.coordinator.appends import LogRecord
+from broker.coordinator.appends import InDoubt
 from broker.coordinator.batches import decode_batch, encode_batch
 from broker.coordinator.led_shards import LedLog
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
 from broker.errors import KafkaError, error_name
 from broker.log import ColdRead
 from broker.log.admission import Origin
 from broker.log.codecs import UndecodableRecords
+from broker.log.control_batches import EndMarker, decode_marker
 from broker.log.record_batch import BatchHeader, iterate_batches
 from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
 from broker.replication.hosted import HostedPartition
@@ -31,6 +33,9 @@ COORDINATOR_CODES: Final[Mapping[int, int]] = {
     errors_pb2.KAFKA_STORAGE_ERROR: errors_pb2.NOT_COORDINATOR,
     errors_pb2.MESSAGE_TOO_LARGE: errors_pb2.UNKNOWN_SERVER_ERROR,
     errors_pb2.RECORD_LIST_TOO_LARGE: errors_pb2.UNKNOWN_SERVER_ERROR,
+    errors_pb2.INVALID_PRODUCER_EPOCH: errors_pb2.INVALID_PRODUCER_EPOCH,
+    errors_pb2.INVALID_TXN_STATE: errors_pb2.INVALID_TXN_STATE,
+    errors_pb2.INVALID_PRODUCER_ID_MAPPING: errors_pb2.INVALID_PRODUCER_ID_MAPPING,
 }
 """What clients of a coordinator are told when its log does not take what is to be written: to ask
 again here, to look for the coordinator, or neither, as Kafka's coordinators do."""
@@ -58,10 +63,12 @@ def told_of_leaderships(
     wall_clock_ms: Callable[[], int],
     *,
     append_timeout_ms: int,
+    on_transaction_end: Callable[[int, TransactionEnd], None] | None = None,
 ) -> Callable[[HostedPartition], None]:
     """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads.
 
     ``append_timeout_ms``: how long it waits for the replicas in sync to have what it writes.
+    ``on_transaction_end``: told of the markers in each partition, if it has others write there.
     """
 
     def on_leadership(hosted: HostedPartition) -> None:
@@ -73,6 +80,10 @@ def told_of_leaderships(
             coordinator.lead(partition, led)
         else:
             coordinator.resign(partition)
+        if on_transaction_end is not None:
+            hosted.on_transaction_end = lambda marker, place: on_transaction_end(
+                partition, end_of(marker, place)
+            )
 
     return on_leadership
 
@@ -100,21 +111,27 @@ class LedPartition:
         hosted = self._hosted
         return hosted.leads and hosted.replica.leader_epoch == self.leader_epoch
 
-    async def append(self, records: Sequence[LogRecord]) -> int:
+    async def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
+    ) -> int:
         """As ``CoordinatorLog.append``."""
+        hosted = self._hosted
         if not self.is_led:
-            raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{self._hosted.tp} is led elsewhere")
-        batch = encode_batch(records, self._wall_clock_ms())
-        entry = ProduceEntry(self._hosted.tp, batch, Origin.COORDINATOR)
+            raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{hosted.tp} is led elsewhere")
+        batch = encode_batch(records, self._wall_clock_ms(), transaction)
+        place = hosted.log.log_end_offset
+        entry = ProduceEntry(hosted.tp, batch, Origin.COORDINATOR)
         (outcome,) = await self._produce([entry], ACKS_ALL, self._timeout_ms)
-        if outcome.error_code:
-            raise KafkaError(
-                COORDINATOR_CODES.get(outcome.error_code, errors_pb2.UNKNOWN_SERVER_ERROR),
-                f"{self._hosted.tp}: {error_name(outcome.error_code)}: {outcome.error_message}",
-            )
-        return outcome.base_offset
+        code = outcome.error_code
+        if not code:
+            return outcome.base_offset
+        told = COORDINATOR_CODES.get(code, errors_pb2.UNKNOWN_SERVER_ERROR)
+        message = f"{hosted.tp}: {error_name(code)}: {outcome.error_message}"
+        if code == errors_pb2.REQUEST_TIMED_OUT:
+            raise InDoubt(told, message, place)
+        raise KafkaError(told, message)
 
-    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
+    async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
         """As ``CoordinatorLog.replay``: what is there when it begins, which is committed when it
         ends.
         """
@@ -132,8 +149,10 @@ class LedPartition:
             if not read.chunks:
                 break
             for header, data in iterate_batches(b"".join(read.chunks), str(self._hosted.tp)):
-                if header.record_count and not header.is_control:
-                    yield header.base_offset, self._decode(header, data)
+                if header.record_count:
+                    entry = self._decode(header, data)
+                    if entry is not None:
+                        yield entry
             offset = read.next_offset
             await asyncio.sleep(0)
         await self._until_committed(end)
@@ -151,15 +170,21 @@ class LedPartition:
         finally:
             del waiters[wakeup]
 
-    def _decode(self, header: BatchHeader, data: memoryview) -> list[LogRecord]:
+    def _decode(self, header: BatchHeader, data: memoryview) -> LogBatch | TransactionEnd | None:
         """What cannot be read must not keep all others from their groups."""
+        place = header.base_offset
         try:
-            return list(decode_batch(header, data))
+            if header.is_control:
+                marker = decode_marker(header, data)
+                return None if marker is None else end_of(marker, place)
+            producer_id = header.producer_id if header.is_transactional else None
+            return LogBatch(place, list(decode_batch(header, data)), producer_id)
         except UndecodableRecords as error:
-            _log.error(
-                "%s: batch at offset %d is passed over: %s",
-                self._hosted.tp,
-                header.base_offset,
-                error,
-            )
-            return []
+            tp = self._hosted.tp
+            _log.error("%s: batch at offset %d is passed over: %s", tp, place, error)
+            return None
+
+
+def end_of(marker: EndMarker, place: int) -> TransactionEnd:
+    """What the marker that stands at offset ``place`` says."""
+    return TransactionEnd(place, marker.producer_id, marker.committed)

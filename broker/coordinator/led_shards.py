@@ -89,6 +89,10 @@ class LedShards(Generic[S]):
         if shard is not None:
             shard.end(errors_pb2.NOT_COORDINATOR)
 
+    def led(self, partition: int) -> S | None:
+        """What that partition coordinates, perhaps still loading; None: it is led elsewhere."""
+        return self._shards.get(partition)
+
     async def close(self) -> None:
         """Whoever waits looks for another coordinator."""
         for partition in list(self._shards):

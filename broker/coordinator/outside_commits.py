@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
+from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.read_tallies import ReadId, ReadTallies
 from broker.errors import KafkaError
 from metadata_log.types import TopicPartition

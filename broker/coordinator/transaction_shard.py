@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from broker.coordinator.appends import Appends, LogRecord
+from broker.coordinator.appends import Appends
 from broker.coordinator.led_shards import LedLog
+from broker.coordinator.log_entries import LogBatch, LogRecord
 from broker.coordinator.markers import MarkerSender
 from broker.coordinator.record_fields import UnknownRecord
 from broker.coordinator.transactions import decisions, log_format
@@ -73,9 +74,9 @@ class TransactionShard:
     async def load(self) -> None:
         """As ``led_shards.Shard.load``; then goes on with what was decided before."""
         kept: dict[str, Transaction] = {}
-        async for place, records in self._log.replay():
-            for record in records:
-                self._replay(record, place, kept)
+        async for entry in self._log.replay():
+            for record in entry.records if isinstance(entry, LogBatch) else ():
+                self._replay(record, entry.place, kept)
         if self._is_over:
             return
         self._known = {name: _Known(name, transaction) for name, transaction in kept.items()}

@@ -179,6 +179,13 @@ def api_table() -> Mapping[int, Api]:
             handle=offsets.offset_for_leader_epoch,
         ),
         Api(
+            key=28,
+            min_version=0,
+            max_version=3,
+            first_flexible_version=3,
+            handle=group_offsets.txn_offset_commit,
+        ),
+        Api(
             key=29,
             min_version=1,
             max_version=3,

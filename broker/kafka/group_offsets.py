@@ -1,11 +1,14 @@
-"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47): how far a group is."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): a group's place."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.config.coordinator import OFFSET_METADATA_MAX_BYTES
-from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
+from broker.coordinator.groups.commits import CommittedOffset
+from broker.coordinator.groups.effects import NO_GENERATION
+from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.subscription import consumed_topics
+from broker.coordinator.log_entries import TransactionOwner
 from broker.errors import KafkaError
 from broker.kafka import codec
 from broker.kafka.codec import Message
@@ -17,6 +20,11 @@ from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _FIRST_FETCH_OF_MANY: Final = 8
+_FIRST_TXN_COMMIT_TOLD_OF_LOADING: Final = 2
+_CODE_OF_OLD: Final[Mapping[int, int]] = {
+    errors_pb2.COORDINATOR_LOAD_IN_PROGRESS: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+}
+"""Producers before 2.3 may end at the former, and ask again at the latter (KAFKA-7296)."""
 _NOTHING: Final = CommittedOffset(-1)
 
 Codes = dict[TopicPartition, int]
@@ -27,25 +35,11 @@ async def offset_commit(
 ) -> Buffers:
     """All that may be committed is, together; an error code for each partition."""
     group_id, topics = request["group_id"], request["topics"]
-    partitions = [
-        (TopicPartition(topic["name"], partition["partition_index"]), partition)
-        for topic in topics
-        for partition in topic["partitions"]
-    ]
+    partitions = _partitions(topics)
     try:
         require_group(services, context, AclOperation.READ, group_id)
         codes = _refused_commits(services, context, partitions)
-        now_ms = services.wall_clock_ms()
-        commits = {
-            tp: CommittedOffset(
-                each["committed_offset"],
-                each.get("committed_leader_epoch", -1),
-                each["committed_metadata"] or "",
-                now_ms,
-            )
-            for tp, each in partitions
-            if tp not in codes
-        }
+        commits = _commits(services, partitions, codes)
         code = await services.groups.shard_of(group_id).commit(
             group_id,
             request["member_id"],
@@ -58,6 +52,61 @@ async def offset_commit(
         codes = dict.fromkeys((tp for tp, _ in partitions), error.code)
     values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
     return [codec.encode_response("offset_commit", context.version, values)]
+
+
+async def txn_offset_commit(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Buffers:
+    """As ``offset_commit``, as part of a transaction (KIP-98, KIP-447)."""
+    group_id, topics = request["group_id"], request["topics"]
+    partitions = _partitions(topics)
+    try:
+        rights = services.authorizer.rights_of(context)
+        rights.require_transactional_id(AclOperation.WRITE, request["transactional_id"])
+        rights.require_group(AclOperation.READ, group_id)
+        codes = _refused_commits(services, context, partitions)
+        commits = _commits(services, partitions, codes)
+        code = await services.groups.shard_of(group_id).commit_in_transaction(
+            group_id,
+            TransactionOwner(request["producer_id"], request["producer_epoch"]),
+            request.get("member_id", ""),
+            request.get("group_instance_id"),
+            request.get("generation_id", NO_GENERATION),
+            commits,
+        )
+        codes |= dict.fromkeys(commits, code)
+    except KafkaError as error:
+        codes = dict.fromkeys((tp for tp, _ in partitions), error.code)
+    if context.version < _FIRST_TXN_COMMIT_TOLD_OF_LOADING:
+        codes = {tp: _CODE_OF_OLD.get(code, code) for tp, code in codes.items()}
+    values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
+    return [codec.encode_response("txn_offset_commit", context.version, values)]
+
+
+def _partitions(topics: Iterable[Message]) -> list[tuple[TopicPartition, Message]]:
+    return [
+        (TopicPartition(topic["name"], partition["partition_index"]), partition)
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+
+
+def _commits(
+    services: KafkaServices,
+    partitions: Iterable[tuple[TopicPartition, Message]],
+    refused: Codes,
+) -> dict[TopicPartition, CommittedOffset]:
+    now_ms = services.wall_clock_ms()
+    return {
+        tp: CommittedOffset(
+            each["committed_offset"],
+            each.get("committed_leader_epoch", -1),
+            each["committed_metadata"] or "",
+            now_ms,
+        )
+        for tp, each in partitions
+        if tp not in refused
+    }
 
 
 def _refused_commits(
@@ -89,19 +138,25 @@ def _exists(services: KafkaServices, tp: TopicPartition) -> bool:
 async def offset_fetch(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    stable: bool = request.get("require_stable", False)
     if context.version >= _FIRST_FETCH_OF_MANY:
         groups = [
-            {"group_id": each["group_id"], **_fetch(services, context, each)}
+            {"group_id": each["group_id"], **_fetch(services, context, each, stable=stable)}
             for each in request["groups"]
         ]
         values: Message = {"throttle_time": 0, "groups": groups}
     else:
-        values = {"throttle_time": 0, **_fetch(services, context, request)}
+        values = {"throttle_time": 0, **_fetch(services, context, request, stable=stable)}
     return [codec.encode_response("offset_fetch", context.version, values)]
 
 
-def _fetch(services: KafkaServices, context: RequestContext, asked: Message) -> Message:
-    """What one group has committed: of the topics named, or (None) of all that may be seen."""
+def _fetch(
+    services: KafkaServices, context: RequestContext, asked: Message, *, stable: bool
+) -> Message:
+    """What one group has committed: of the topics named, or (None) of all that may be seen.
+
+    ``stable``: nothing of what a transaction may be about to change (KIP-447).
+    """
     group_id, topics = asked["group_id"], asked["topics"]
     rights = services.authorizer.rights_of(context)
     code: int = errors_pb2.NONE
@@ -119,19 +174,25 @@ def _fetch(services: KafkaServices, context: RequestContext, asked: Message) -> 
         topics = [each for each in topics if each["name"] in visible]
     else:
         visible = rights.topics(AclOperation.DESCRIBE, (each["name"] for each in topics))
+    unstable = frozenset(committed.pending) if stable else frozenset()
+
+    def code_of(tp: TopicPartition) -> int:
+        if code:
+            return code
+        if tp.topic not in visible:
+            return errors_pb2.TOPIC_AUTHORIZATION_FAILED
+        return errors_pb2.UNSTABLE_OFFSET_COMMIT if tp in unstable else errors_pb2.NONE
+
+    def fetched(tp: TopicPartition) -> Message:
+        return _fetched(committed.get(tp), tp.partition, code_of(tp))
+
     return {
         "error_code": code,
         "topics": [
             {
                 "name": topic["name"],
                 "partitions": [
-                    _fetched(
-                        committed.get(TopicPartition(topic["name"], partition)),
-                        partition,
-                        code
-                        if code or topic["name"] in visible
-                        else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
-                    )
+                    fetched(TopicPartition(topic["name"], partition))
                     for partition in topic["partition_indexes"]
                 ],
             }

@@ -249,6 +249,18 @@ class Rights:
                 self.refusal(operation, ResourceType.GROUP, name),
             )
 
+    def require_transactional_id(self, operation: AclOperation, name: str) -> None:
+        """As ``may``.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        """
+        if not self.may(operation, ResourceType.TRANSACTIONAL_ID, name):
+            raise KafkaError(
+                errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                self.refusal(operation, ResourceType.TRANSACTIONAL_ID, name),
+            )
+
     def refusal(self, operation: AclOperation, resource_type: ResourceType, name: str) -> str:
         """What somebody is told who may not."""
         return (

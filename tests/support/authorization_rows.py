@@ -19,6 +19,7 @@ TOPIC: Final = "t"
 
 NEW_TOPIC: Final = "new"
 GROUP: Final = "g"
+TRANSACTIONAL_ID: Final = "x"
 WHO: Final = "User:alice"
 
 TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
@@ -45,6 +46,10 @@ def topic(operation: Op, name: str = TOPIC) -> Binding:
 
 def group(operation: Op) -> Binding:
     return acl(WHO, operation, ResourceType.GROUP, GROUP)
+
+
+def transactional_id(operation: Op) -> Binding:
+    return acl(WHO, operation, ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID)
 
 
 def cluster(operation: Op) -> Binding:
@@ -81,6 +86,12 @@ _COMMITTING: Final = {
             ],
         }
     ],
+}
+_COMMITTING_IN_TRANSACTION: Final = {
+    **_COMMITTING,
+    "transactional_id": TRANSACTIONAL_ID,
+    "producer_id": 1,
+    "producer_epoch": 0,
 }
 _FORGETTING: Final = {
     "group_id": GROUP,
@@ -185,6 +196,29 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
         8: (
             Row(8, _COMMITTING, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
             Row(8, _COMMITTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
+        ),
+        28: (
+            Row(
+                2,
+                _COMMITTING_IN_TRANSACTION,
+                (transactional_id(Op.WRITE),),
+                errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                also=(group(Op.READ), topic(Op.READ)),
+            ),
+            Row(
+                2,
+                _COMMITTING_IN_TRANSACTION,
+                (group(Op.READ),),
+                GROUP_DENIED,
+                also=(transactional_id(Op.WRITE), topic(Op.READ)),
+            ),
+            Row(
+                2,
+                _COMMITTING_IN_TRANSACTION,
+                (topic(Op.READ),),
+                TOPIC_DENIED,
+                also=(transactional_id(Op.WRITE), group(Op.READ)),
+            ),
         ),
         11: (
             Row(

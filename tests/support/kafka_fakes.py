@@ -12,9 +12,9 @@ from uuid import uuid4
 from broker.client_memory import ClientMemory
 from broker.config.spec import BROKER_SPEC
 from broker.control.changes import A, Change, Q
-from broker.coordinator.appends import LogRecord
 from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker.coordinator.group_shard import ShardClock
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
 from broker.kafka.fetch_sessions import FetchSessions
@@ -310,25 +310,28 @@ class FakeOffsetsLog:
     leader_epoch = FIRST_EPOCH
 
     def __init__(self) -> None:
-        self.batches: list[Sequence[LogRecord]] = []
+        self.entries: list[LogBatch | TransactionEnd] = []
         self.refusal: KafkaError | None = None
 
-    async def append(self, records: Sequence[LogRecord]) -> int:
+    async def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
+    ) -> int:
         if self.refusal is not None:
             raise self.refusal
-        self.batches.append(records)
-        return len(self.batches) - 1
+        producer_id = None if transaction is None else transaction.producer_id
+        self.entries.append(LogBatch(len(self.entries), records, producer_id))
+        return len(self.entries) - 1
 
-    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
-        for place, batch in enumerate(self.batches):
-            yield place, batch
+    async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
+        for entry in tuple(self.entries):
+            yield entry
 
 
 def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
     """Coordinates every group, from the moment that __consumer_offsets is there."""
 
-    def partition_count() -> int:
-        topic = metadata.topics.get(OFFSETS_TOPIC)
+    def partition_count(name: str) -> int:
+        topic = metadata.topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
     def on_added(name: str, partitions: int) -> None:

@@ -117,6 +117,20 @@ class ConsumerGroup(Joining):
             return errors_pb2.REBALANCE_IN_PROGRESS
         return code
 
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int
+    ) -> int:
+        """As ``check_commit``, for offsets of a transaction (KIP-447).
+
+        Old producers say nothing of themselves, and are believed: their transactional id fences
+        them. Those that do may not have heard of the next generation yet; it is no sign of life,
+        because a producer sends it.
+        """
+        if generation_id < 0 and (self.state is GroupState.EMPTY or not (member_id or instance_id)):
+            return OK
+        found = self._member_of_generation(member_id, instance_id, generation_id)
+        return found if isinstance(found, int) else OK
+
     def _sign_of_life(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> int:

@@ -11,7 +11,7 @@ values are read as well, so that a topic that Kafka wrote can be taken over.
 import struct
 from typing import Final, NamedTuple
 
-from broker.coordinator.groups.offsets import CommittedOffset
+from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.groups.stored import StoredGroup, StoredMember
 from broker.coordinator.record_fields import (
     INT16,

@@ -1,29 +1,25 @@
 """The offsets that one group has committed, and which of them nobody needs any more."""
 
 from collections.abc import Iterator, Set
-from typing import NamedTuple
 
+from broker.coordinator.groups.commits import CommittedOffset
+from broker.coordinator.groups.pending_offsets import Expected, PendingOffsets
+from broker.coordinator.log_entries import TransactionEnd
 from metadata_log.types import TopicPartition
-
-
-class CommittedOffset(NamedTuple):
-    """``committed_ms``: wall clock. ``leader_epoch`` -1: the client did not say."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    committed_ms: int = 0
 
 
 class CommittedOffsets:
     """What is in the log for good; commits on their way there are not shown.
 
     Each commit bears the place in the log where it stands: whichever stands last counts, in
-    whatever order the outcomes are reported.
+    whatever order the outcomes are reported. That of a transaction counts from its own place on,
+    not from its marker's: compaction keeps the last commit of a partition, too.
     """
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
+        """Of transactions that have not ended."""
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -46,6 +42,21 @@ class CommittedOffsets:
         found = self._committed.get(tp)
         if found is not None and found[0] <= place:
             del self._committed[tp]
+        self.pending.forget(tp, place)
+
+    def arrive(self, expected: Expected, place: int) -> None:
+        """Offsets of a transaction are in the log, in the batch at offset ``place``."""
+        for tp, (at, commit) in self.pending.arrive(expected, place).items():
+            self.record(tp, commit, at)
+
+    def end(self, end: TransactionEnd) -> None:
+        """A transaction has ended: what it wanted to commit counts from now on, or never."""
+        for tp, (at, commit) in self.pending.end(end).items():
+            self.record(tp, commit, at)
+
+    def known(self) -> set[TopicPartition]:
+        """Partitions of which there is an offset, or may be one when transactions have ended."""
+        return {*self._committed, *self.pending}
 
     def of_topics(self, topics: Set[str]) -> list[TopicPartition]:
         return [tp for tp in self._committed if tp.topic in topics]
@@ -63,10 +74,13 @@ class CommittedOffsets:
         A group without members keeps everything for ``retention_ms`` from ``unused_since_ms`` on,
         when its last member left; None: its members keep what they consume, of
         ``consumed_topics``. What was committed without a group of members counts from its commit.
+        While a transaction is to replace an offset, it stays.
         """
+        pending = set(self.pending)
         return [
             tp
             for tp, (_, commit) in self._committed.items()
             if tp.topic not in consumed_topics
+            and tp not in pending
             and now_ms - max(commit.committed_ms, unused_since_ms or 0) >= retention_ms
         ]

@@ -1,5 +1,9 @@
 """What a broker tells its clients, from what the controller told it."""
 
+from collections.abc import Mapping
+
+import pytest
+
 from broker.control.metadata_cache import MetadataCache
 from broker.controller.control_requests import ControlRequests
 from broker.controller.managers.office import Office
@@ -11,6 +15,7 @@ from metadata_log.types import (
     ControllerEpoch,
     Endpoint,
     LeaderEpoch,
+    TopicId,
     TopicPartition,
 )
 from quorate_proto.v1.control_pb2 import UpdateMetadataRequest
@@ -121,6 +126,50 @@ def test_c5_a_removed_topic_is_forgotten_by_name_and_id() -> None:
     cache.update(delta(Image(offset=log.image.offset), "orders"))
     assert cache.topic("orders") is None
     assert cache.topic_name(topic_id_of("orders")) is None
+
+
+def test_c5_who_keeps_something_of_topics_is_told_when_they_are_gone() -> None:
+    gone: list[Mapping[str, int]] = []
+    log = cluster()
+    cache = MetadataCache()
+    cache.on_gone = gone.append
+    cache.update(full(log.image))
+    cache.update(delta(log.image, "orders"))
+    assert not gone, "it is there"
+    cache.update(delta(Image(offset=log.image.offset), "orders"))
+    cache.update(delta(Image(offset=log.image.offset), "orders"))
+    assert gone == [{"orders": 0}]
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_c5_a_topic_made_anew_is_not_the_one_that_is_gone(is_full: bool) -> None:
+    gone: list[Mapping[str, int]] = []
+    image = cluster().image
+    cache = MetadataCache()
+    cache.update(full(image))
+    cache.on_gone = gone.append
+    anew = full(image) if is_full else delta(image, "orders")
+    anew.topics[0].topic_id = bytes(16)
+    cache.update(anew)
+    assert gone == [{"orders": 0}]
+    assert cache.topic_name(TopicId(bytes(16))) == "orders"
+
+
+@pytest.mark.parametrize("was_looked_at", [True, False])
+def test_c5_partitions_that_are_gone_are_told_of_too(was_looked_at: bool) -> None:
+    gone: list[Mapping[str, int]] = []
+    log = cluster()
+    cache = MetadataCache()
+    cache.update(full(log.image))
+    cache.on_gone = gone.append
+    if was_looked_at:
+        assert len(cache.topics["orders"].partitions) == 3
+    fewer = delta(log.image, "orders")
+    del fewer.topics[0].leaders[2:]
+    cache.update(fewer)
+    assert gone == [{"orders": 2}]
+    assert cache.partition_count("orders") == 2
+    assert cache.partition_count("none") == 0
 
 
 def test_c19_what_is_not_known_has_no_leader() -> None:

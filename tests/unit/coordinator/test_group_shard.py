@@ -1,92 +1,29 @@
 """The groups of one partition: loaded from its log, written to it, and given up with it."""
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from broker.coordinator.appends import LogRecord
-from broker.coordinator.group_shard import GroupShard, ShardClock
 from broker.coordinator.groups import log_format
-from broker.coordinator.groups.basis import GroupLimits, GroupState
-from broker.coordinator.groups.effects import JoinRequest, Leaver, SyncRequest
+from broker.coordinator.groups.basis import GroupState
+from broker.coordinator.groups.commits import CommittedOffset
+from broker.coordinator.groups.effects import Leaver, SyncRequest
 from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.groups.offsets import CommittedOffset
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionOwner
 from broker.errors import KafkaError
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.unit.coordinator.memory_log import Place, join_alone, joining
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("payments", 1)
 DAY_MS = 86_400_000
-IDS = itertools.count()
 COMMIT = CommittedOffset(41, 3, "note", 1_000)
-
-
-class MemoryLog:
-    """A log in memory, which takes some time, and refuses when it is told to."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[LogRecord]] = []
-        self.refusal: int = 0
-        self.is_stuck = False
-
-    async def append(self, records: Sequence[LogRecord]) -> int:
-        if self.refusal:
-            raise KafkaError(self.refusal, "the log takes nothing")
-        self.batches.append(list(records))
-        place = len(self.batches) - 1
-        await asyncio.sleep(3600 if self.is_stuck else 0.01)
-        return place
-
-    async def replay(self) -> AsyncIterator[tuple[int, Sequence[LogRecord]]]:
-        for place, batch in enumerate(self.batches):
-            await asyncio.sleep(0.01)
-            yield place, batch
-
-    def keys(self) -> list[object]:
-        return [log_format.decode_key(record.key) for batch in self.batches for record in batch]
-
-
-class Place:
-    """A log, and whoever leads it."""
-
-    def __init__(self) -> None:
-        self.log = MemoryLog()
-        self.wall_ms = 1_000_000
-
-    async def lead(self) -> GroupShard:
-        loop = asyncio.get_running_loop()
-        clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
-        limits = GroupLimits(max_members=100, initial_delay_ms=0)
-        shard = GroupShard("__consumer_offsets-7", self.log, limits, clock)
-        await shard.load()
-        return shard
 
 
 @pytest.fixture
 def place() -> Place:
     return Place()
-
-
-def joining(member_id: str = "", **others: object) -> JoinRequest:
-    new_id = f"member-{next(IDS)}"
-    asked = JoinRequest(
-        0, member_id, new_id, None, "c", "h", 10_000, 60_000, "consumer", (("range", b"s"),), False
-    )
-    return asked._replace(**others)  # type: ignore[arg-type]
-
-
-async def join_alone(shard: GroupShard, group_id: str = "g", assignment: bytes = b"all") -> str:
-    """A group of one member, stable."""
-    joined = await shard.join(group_id, joining())
-    member = joined.member_id
-    request = SyncRequest(
-        0, member, None, joined.generation_id, None, None, ((member, assignment),)
-    )
-    assert (await shard.sync(group_id, request)).assignment == assignment
-    return member
 
 
 async def test_whoever_takes_over_knows_what_was_answered(place: Place) -> None:
@@ -117,7 +54,7 @@ async def test_commits_of_one_moment_share_a_batch(place: Place) -> None:
         *(shard.commit(f"g{n}", "", None, -1, {TP: COMMIT}) for n in range(50))
     )
     assert set(codes) == {0}
-    assert [len(batch) for batch in place.log.batches] == [50]
+    assert [len(batch.records) for batch in place.log.batches] == [50]
 
 
 async def test_a_commit_that_is_not_in_the_log_is_not_shown(place: Place) -> None:
@@ -235,10 +172,38 @@ async def test_records_of_other_releases_are_passed_over(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = LogRecord(log_format.encode_group_key("g"), b"\0\x63")
-    place.log.batches = [[LogRecord(b"\0\x63", b"value"), group]]
+    place.log.entries = [LogBatch(0, [LogRecord(b"\0\x63", b"value"), group])]
     shard = await place.lead()
     await shard.commit("h", "", None, -1, {TP: COMMIT})
     shard = await place.lead()
     assert shard.offsets("h").get(TP) == COMMIT
     assert "a record at offset 0 is passed over: key of version 99" in caplog.text
     assert "group g begins anew" in caplog.text
+
+
+async def test_offsets_of_deleted_partitions_go_in_every_group(place: Place) -> None:
+    shard = await place.lead()
+    for group_id in ("g", "h"):
+        assert await shard.commit(group_id, "", None, -1, {TP: COMMIT, OTHER: COMMIT}) == 0
+    pending = TopicPartition("orders", 5)
+    await shard.commit_in_transaction("g", TransactionOwner(1, 0), "", None, -1, {pending: COMMIT})
+    written = len(place.log.batches)
+    await shard.forget_partitions(lambda tp: tp.topic == "orders")
+    assert len(place.log.batches) == written + 1, "of all groups together"
+    shard.end_transaction(place.log.mark(1, committed=True))
+    for each in (shard, await place.lead()):
+        assert {known.group.group_id: set(known.offsets) for known in each} == {
+            "g": {OTHER},
+            "h": {OTHER},
+        }
+
+
+async def test_offsets_of_deleted_partitions_stay_while_the_log_takes_nothing(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    shard = await place.lead()
+    await shard.commit("g", "", None, -1, {TP: COMMIT})
+    place.log.refusal = errors_pb2.COORDINATOR_NOT_AVAILABLE
+    await shard.forget_partitions(lambda tp: tp.topic == "orders")
+    assert list(shard.offsets("g")) == [TP]
+    assert "stay until the next check: COORDINATOR_NOT_AVAILABLE" in caplog.text

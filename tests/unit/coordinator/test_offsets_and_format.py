@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.groups import log_format
-from broker.coordinator.groups.offsets import CommittedOffset, CommittedOffsets
+from broker.coordinator.groups.commits import CommittedOffset
+from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.stored import StoredGroup, StoredMember
 from broker.coordinator.record_fields import UnknownRecord
 from metadata_log.types import TopicPartition

@@ -7,13 +7,13 @@ import pytest
 
 from broker.coordinator.group_shard import GroupShard
 from broker.coordinator.groups import log_format
-from broker.coordinator.groups.offsets import CommittedOffset
+from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.outside_commits import NOWHERE, OutsideCommits
 from broker.coordinator.read_tallies import ReadId
 from broker.errors import KafkaError
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
-from tests.unit.coordinator.test_group_shard import Place, join_alone
+from tests.unit.coordinator.memory_log import Place, join_alone
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("payments", 1)
@@ -46,7 +46,7 @@ class Coordinator:
         """The offsets of `TP` as they stand in the log, in its order."""
         found = []
         for batch in self.place.log.batches:
-            for record in batch:
+            for record in batch.records:
                 key = log_format.decode_key(record.key)
                 if isinstance(key, log_format.OffsetKey) and key.tp == TP and record.value:
                     found.append(log_format.decode_offset(record.value).offset)

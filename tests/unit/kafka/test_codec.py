@@ -100,6 +100,28 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,
     },
+    28: {
+        "transactional_id": "x",
+        "group_id": "g",
+        "producer_id": 7,
+        "producer_epoch": 1,
+        "generation_id": 4,
+        "member_id": "m",
+        "group_instance_id": "i",
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "committed_offset": 5,
+                        "committed_leader_epoch": 2,
+                        "committed_metadata": "note",
+                    }
+                ],
+            }
+        ],
+    },
     8: {
         "group_id": "g",
         "generation_id_or_member_epoch": 4,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.log_entries import TransactionEnd
 from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
 from metadata_log.types import BrokerId, Endpoint
 from quorate_proto.v1 import errors_pb2
@@ -13,7 +14,7 @@ from tests.support.kafka_wire import Values
 from tests.unit.kafka.conftest import Ask
 
 COMMIT, FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
-DESCRIBE, LIST, DELETE, FORGET = 15, 16, 42, 47
+DESCRIBE, LIST, COMMIT_IN_TRANSACTION, DELETE, FORGET = 15, 16, 28, 42, 47
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 
 
@@ -122,6 +123,92 @@ async def test_offsets_are_committed_and_fetched_in_every_version(ask: Ask, vers
         (41, "note"),
         (-1, ""),
     ]
+
+
+def sending(offset: int, **more: Any) -> Values:  # noqa: ANN401
+    """Offsets for a transaction of producer 7."""
+    whose = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0, "generation_id": -1}
+    return {**committing(offset), **whose, **more}
+
+
+async def fetched(ask: Ask, *, stable: bool, version: int = 8) -> list[tuple[int, int]]:
+    """Offset and error code of partition 0 of t."""
+    asked = [{"name": "t", "partition_indexes": [0]}]
+    values = {"group_id": "g", "topics": asked, "require_stable": stable}
+    answer = await ask(FETCH, version, {**values, "groups": [{"group_id": "g", "topics": asked}]})
+    (topic,) = answer.groups[0].topics if version >= 8 else answer.topics
+    return [(each.committed_offset, each.error_code) for each in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_offsets_of_a_transaction_show_when_it_is_committed(
+    ask: Ask, inside: FakeBrokerInside, version: int
+) -> None:
+    await ask(COMMIT, 8, committing(41))
+    (topic,) = (await ask(COMMIT_IN_TRANSACTION, version, sending(42))).topics
+    unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+    assert [each.error_code for each in topic.partitions] == [0, unknown]
+    for fetch_version in (7, 8):
+        unstable = [(-1, errors_pb2.UNSTABLE_OFFSET_COMMIT)]
+        assert await fetched(ask, stable=True, version=fetch_version) == unstable
+        assert await fetched(ask, stable=False, version=fetch_version) == [(41, 0)]
+    end = TransactionEnd(place=99, producer_id=7, committed=True)
+    inside.services.groups.end_transaction(partition_of("g", 3), end)
+    assert await fetched(ask, stable=True) == [(42, 0)]
+
+
+async def test_kip_447_a_producer_of_an_old_generation_commits_nothing(ask: Ask) -> None:
+    member_id = await join_alone(ask)
+    await ask(SYNC, 5, syncing(member_id))
+    values = sending(42, member_id=member_id, generation_id=0)
+    (topic,) = (await ask(COMMIT_IN_TRANSACTION, 3, values)).topics
+    assert topic.partitions[0].error_code == errors_pb2.ILLEGAL_GENERATION
+    assert await fetched(ask, stable=True) == [(-1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (1, errors_pb2.COORDINATOR_NOT_AVAILABLE),
+        (2, errors_pb2.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+async def test_old_producers_are_not_told_that_a_log_is_being_read(
+    ask: Ask, inside: FakeBrokerInside, version: int, code: int
+) -> None:
+    groups = inside.services.groups
+    groups.shard_of("g").is_loading = True
+    (topic,) = (await ask(COMMIT_IN_TRANSACTION, version, sending(42))).topics
+    assert topic.partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(("left", "offset"), [(0, -1), (1, 41)])
+async def test_offsets_go_with_their_partition(
+    ask: Ask, inside: FakeBrokerInside, left: int, offset: int
+) -> None:
+    await ask(COMMIT, 8, committing(41))
+    inside.services.groups.partitions_gone({"t": left, "u": 0})
+    await asyncio.sleep(0.1)
+    assert await fetched(ask, stable=True) == [(offset, 0)]
+
+
+async def test_offsets_of_a_topic_that_went_unnoticed_go_at_the_second_look(
+    ask: Ask, inside: FakeBrokerInside
+) -> None:
+    """A broker that has not been told of a topic yet must not take it for deleted."""
+    await ask(COMMIT, 8, committing(41))
+    topic = inside.metadata.topics.pop("t")
+    await inside.services.groups.expire_offsets()
+    assert await fetched(ask, stable=True) == [(41, 0)]
+    inside.metadata.topics["t"] = topic
+    await inside.services.groups.expire_offsets()
+    del inside.metadata.topics["t"]
+    await inside.services.groups.expire_offsets()
+    assert await fetched(ask, stable=True) == [(41, 0)], "missing twice, and not at a stretch"
+    await inside.services.groups.expire_offsets()
+    assert await fetched(ask, stable=True) == [(-1, 0)]
+    (refused,) = (await ask(COMMIT, 8, committing(42))).topics
+    assert refused.partitions[0].error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_all_offsets_of_a_group_are_told_to_who_names_no_topic(ask: Ask) -> None:

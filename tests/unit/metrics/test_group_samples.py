@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from broker.coordinator.groups.offsets import CommittedOffset
+from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.metrics import groups
 from broker.metrics.groups import group_samples

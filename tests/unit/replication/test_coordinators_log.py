@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.appends import LogRecord
+from broker.coordinator.appends import InDoubt
 from broker.coordinator.batches import encode_batch
-from broker.coordinator.led_partition import LedPartition
+from broker.coordinator.led_partition import LedPartition, told_of_leaderships
+from broker.coordinator.led_shards import LedLog
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.errors import KafkaError
+from broker.log.control_batches import EndMarker
+from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 
 TOPIC = "__consumer_offsets"
@@ -24,8 +29,8 @@ async def led(broker: BrokerReplicas) -> LedPartition:
     )
 
 
-async def everything(led: LedPartition) -> list[tuple[int, list[LogRecord]]]:
-    return [(place, list(records)) async for place, records in led.replay()]
+async def everything(led: LedPartition) -> list[LogBatch | TransactionEnd]:
+    return [entry async for entry in led.replay()]
 
 
 async def test_a_replay_ends_when_what_it_told_cannot_be_lost(
@@ -36,14 +41,14 @@ async def test_a_replay_ends_when_what_it_told_cannot_be_lost(
         await asyncio.sleep(0)
     assert not replay.done(), "the other replica lacks it: with this leader it would be gone"
     broker.follower(2).send(TOPIC, fetch=1)
-    assert await replay == [(0, RECORDS)]
+    assert await replay == [LogBatch(0, RECORDS)]
 
 
 async def test_a_replay_ends_with_the_leadership(broker: BrokerReplicas, led: LedPartition) -> None:
     replay = asyncio.ensure_future(everything(led))
     await asyncio.sleep(0)
     await broker.command(TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2))
-    assert await replay == [(0, RECORDS)]
+    assert await replay == [LogBatch(0, RECORDS)]
     assert not led.is_led
 
 
@@ -53,5 +58,72 @@ async def test_nobody_waits_for_what_is_committed(broker: BrokerReplicas) -> Non
     broker.store.flush()
     hosted = broker.hosted(TOPIC)
     led = LedPartition(hosted, broker.manager.produce, timeout_ms=1, wall_clock_ms=lambda: 0)
-    assert await everything(led) == [(0, RECORDS)]
+    assert await everything(led) == [LogBatch(0, RECORDS)]
     assert not hosted.fetch_waiters
+
+
+class Led:
+    """Whoever is told what is led."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, LedLog] = {}
+
+    def lead(self, partition: int, log: LedLog) -> None:
+        self.logs[partition] = log
+
+    def resign(self, partition: int) -> None:
+        del self.logs[partition]
+
+
+WHO = TransactionOwner(producer_id=7, producer_epoch=1)
+
+
+async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_told(
+    broker: BrokerReplicas,
+) -> None:
+    ends: list[tuple[int, TransactionEnd]] = []
+    coordinator = Led()
+    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
+        coordinator,
+        broker.manager.produce,
+        lambda: 0,
+        append_timeout_ms=1000,
+        on_transaction_end=lambda partition, end: ends.append((partition, end)),
+    )
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
+    led = coordinator.logs[0]
+    assert isinstance(led, LedPartition)
+    appended = [
+        asyncio.ensure_future(led.append(RECORDS)),
+        asyncio.ensure_future(led.append(RECORDS, WHO)),
+    ]
+    await asyncio.sleep(0)
+    broker.store.flush()
+    assert await asyncio.gather(*appended) == [0, 1]
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO, True, 3)))
+    await asyncio.sleep(0)
+    broker.store.flush()
+    assert await marked == errors_pb2.NONE
+    end = TransactionEnd(2, WHO.producer_id, committed=True)
+    assert ends == [(0, end)]
+    assert await everything(led) == [LogBatch(0, RECORDS), LogBatch(1, RECORDS, 7), end]
+
+
+async def test_a_fenced_producer_writes_nothing(broker: BrokerReplicas) -> None:
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
+    hosted = broker.hosted(TOPIC)
+    led = LedPartition(hosted, broker.manager.produce, timeout_ms=1, wall_clock_ms=lambda: 0)
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO, False, 3)))
+    await asyncio.sleep(0)
+    broker.store.flush()
+    assert await marked == errors_pb2.NONE
+    with pytest.raises(KafkaError) as refused:
+        await led.append(RECORDS, WHO._replace(producer_epoch=0))
+    assert refused.value.code == errors_pb2.INVALID_PRODUCER_EPOCH
+    assert hosted.log.log_end_offset == 1
+
+
+async def test_who_is_not_answered_in_time_knows_where_it_stands(led: LedPartition) -> None:
+    with pytest.raises(InDoubt) as doubt:
+        await led.append(RECORDS, WHO)
+    assert (doubt.value.code, doubt.value.place) == (errors_pb2.COORDINATOR_NOT_AVAILABLE, 1)

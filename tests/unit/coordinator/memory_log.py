@@ -1,0 +1,118 @@
+"""A partition of __consumer_offsets in memory, and whoever leads it."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+
+from broker.coordinator.appends import InDoubt
+from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.groups.basis import GroupLimits
+from broker.coordinator.groups.effects import JoinRequest, SyncRequest
+from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.errors import KafkaError
+from quorate_proto.v1 import errors_pb2
+
+IDS = itertools.count()
+
+
+class MemoryLog:
+    """It takes some time, and refuses when it is told to."""
+
+    def __init__(self) -> None:
+        self.entries: list[LogBatch | TransactionEnd] = []
+        self.refusal: int = 0
+        self.is_stuck = False
+        self.is_slow = False
+        """What transactions write is in the log, and nobody hears of it in time."""
+        self.delay_s = 0.01
+        self.leader_epoch = 0
+        self.in_order = asyncio.Lock()
+        """What stands first is committed first, and told of first."""
+
+    @property
+    def batches(self) -> list[LogBatch]:
+        return [entry for entry in self.entries if isinstance(entry, LogBatch)]
+
+    async def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None
+    ) -> int:
+        if self.refusal:
+            raise KafkaError(self.refusal, "the log takes nothing")
+        place = len(self.entries)
+        producer_id = None if transaction is None else transaction.producer_id
+        self.entries.append(LogBatch(place, list(records), producer_id))
+        is_slow = self.is_slow and transaction is not None
+        async with self.in_order:
+            await asyncio.sleep(3600 if self.is_stuck else self.delay_s)
+        if is_slow:
+            raise InDoubt(errors_pb2.COORDINATOR_NOT_AVAILABLE, "too few have it", place)
+        return place
+
+    def mark(self, producer_id: int, *, committed: bool) -> TransactionEnd:
+        """The transaction's coordinator has its marker written."""
+        end = TransactionEnd(len(self.entries), producer_id, committed)
+        self.entries.append(end)
+        return end
+
+    async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
+        for entry in tuple(self.entries):
+            await asyncio.sleep(0.01)
+            yield entry
+
+
+class Led:
+    """The log while nobody else leads it."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        log.leader_epoch += 1
+        self._log = log
+        self._leader_epoch = log.leader_epoch
+
+    async def append(
+        self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
+    ) -> int:
+        if self._leader_epoch != self._log.leader_epoch:
+            raise KafkaError(errors_pb2.NOT_COORDINATOR, "another leads")
+        return await self._log.append(records, transaction)
+
+    def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
+        return self._log.replay()
+
+
+class Place:
+    """A log, and whoever leads it."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.wall_ms = 1_000_000
+
+    def shard(self) -> GroupShard:
+        """A new leader that knows nothing yet."""
+        loop = asyncio.get_running_loop()
+        clock = ShardClock(lambda: int(loop.time() * 1000), lambda: self.wall_ms)
+        limits = GroupLimits(max_members=100, initial_delay_ms=0)
+        return GroupShard("__consumer_offsets-7", Led(self.log), limits, clock)
+
+    async def lead(self) -> GroupShard:
+        shard = self.shard()
+        await shard.load()
+        return shard
+
+
+def joining(member_id: str = "", **others: object) -> JoinRequest:
+    new_id = f"member-{next(IDS)}"
+    asked = JoinRequest(
+        0, member_id, new_id, None, "c", "h", 10_000, 60_000, "consumer", (("range", b"s"),), False
+    )
+    return asked._replace(**others)  # type: ignore[arg-type]
+
+
+async def join_alone(shard: GroupShard, group_id: str = "g", assignment: bytes = b"all") -> str:
+    """A group of one member, stable."""
+    joined = await shard.join(group_id, joining())
+    member = joined.member_id
+    request = SyncRequest(
+        0, member, None, joined.generation_id, None, None, ((member, assignment),)
+    )
+    assert (await shard.sync(group_id, request)).assignment == assignment
+    return member
