@@ -224,6 +224,10 @@ class PartitionProducers:
         for producer_id in expired:
             del self._by_id[producer_id]
 
+    def get(self, producer_id: int) -> Producer | None:
+        """None: it is not known; not the caller's to change."""
+        return self._by_id.get(producer_id)
+
     def items(self) -> Iterator[tuple[int, Producer]]:
         """Every producer that is known, by id; they are not the caller's to change."""
         return iter(self._by_id.items())

@@ -64,11 +64,16 @@ ALL_ROOM: Final[ReadRoom] = _AllRoom()
 
 @dataclass(frozen=True, slots=True)
 class ProduceEntry:
-    """Batches for one partition, and who has them written."""
+    """Batches for one partition, and who has them written.
+
+    ``transactional_id``: of their producer; its coordinator is asked before they begin a
+    transaction. None: it is not.
+    """
 
     tp: TopicPartition
     records: Bytes
     origin: Origin = Origin.CLIENT
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 
+from broker.errors import KafkaError
 from broker.log import LogStore, PartitionLog
 from broker.log.cleaner import Worker
 from broker.log.cleaner_process import CleanerProcess
@@ -37,10 +38,12 @@ from broker.replication.isr_writer import IsrWriter, MetadataReader, Transactor
 from broker.replication.limits import Limits
 from broker.replication.partition_table import PartitionTable
 from broker.replication.polling import Poll, Position
-from broker.replication.produce import Producing
+from broker.replication.produce import Producing, not_leader
+from broker.replication.producer_states import ProducerState, producer_states
 from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
+from broker.replication.verification import Verification
 from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -153,6 +156,8 @@ class ReplicaManager:
     async def close(self) -> None:
         """Stop fetching and serving; waiting produces fail. The log store is the caller's."""
         await self._commands.close()
+        if self._producing.verification is not None:
+            await self._producing.verification.close()
         await self._fetchers.close()
         for task in self._tasks:
             task.cancel()
@@ -207,6 +212,21 @@ class ReplicaManager:
     ) -> Coroutine[Any, Any, list[ProduceOutcome]]:
         """Append at the leader and wait as ``acks`` asks; appends happen before the first await."""
         return self._producing.produce(entries, acks, timeout_ms)
+
+    def verify_transactions(self, verification: Verification | None) -> None:
+        """Have coordinators asked before transactions begin here; None: not from now on."""
+        self._producing.verification = verification
+
+    async def producer_states(self, tp: TopicPartition) -> list[ProducerState]:
+        """The producers that a replica of this broker knows.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION: there is none here.
+        """
+        hosted = self.table.named(tp)
+        if hosted is None:
+            raise KafkaError(*not_leader(tp, hosted))
+        return await producer_states(hosted.log)
 
     def write_markers(
         self, entries: Sequence[MarkerEntry], timeout_ms: int

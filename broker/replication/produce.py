@@ -2,6 +2,8 @@
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from broker.errors import KafkaError
 from broker.log.admission import Origin
@@ -16,7 +18,8 @@ from broker.replication.api import (
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
-from broker.replication.waiters import PendingProduce
+from broker.replication.verification import Verification
+from broker.replication.waiters import OffsetWaiters, PendingProduce
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -29,11 +32,19 @@ def not_leader(tp: TopicPartition, hosted: HostedPartition | None) -> tuple[int,
     return errors_pb2.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {tp}: {leader} does"
 
 
+_HELD: Final = ProduceOutcome()
+
+
 class Producing:
-    """Appends before its first await, so that requests of one connection keep their order."""
+    """Appends before its first await, so that requests of one connection keep their order.
+
+    But for batches that would begin a transaction, and those behind them: see ``verification``.
+    """
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
+        self.verification: Verification | None = None
+        """None: transactions begin unasked."""
 
     async def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
@@ -88,10 +99,53 @@ class Producing:
             hosted.on_transaction_end(entry.marker, offset)
 
     def _append(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> None:
+        if entry.transactional_id is not None and self._is_held(entry, acks, pending):
+            return
+        outcome, waiters, needed = self._appended(entry, acks)
+        pending.outcomes.append(outcome)
+        if waiters is not None:
+            waiters.add(needed, pending, pending.expect())
+
+    def _is_held(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> bool:
+        """Whether it waits for the coordinator's word, see ``verification``."""
+        hosted = self._table.named(entry.tp)
+        if self.verification is None or hosted is None or not hosted.leads:
+            return False
+        asked = self.verification.needed(hosted, entry)
+        if asked is None:
+            return False
+        pending.outcomes.append(_HELD)
+        release = partial(self._release, entry, acks, pending, pending.expect())
+        self.verification.hold(hosted, asked, release)
+        return True
+
+    def _release(
+        self,
+        entry: ProduceEntry,
+        acks: int,
+        pending: PendingProduce,
+        position: int,
+        refusal: KafkaError | None,
+    ) -> None:
+        if not pending.is_open(position):
+            return  # Its time was up: the producer sends it again.
+        if refusal is not None:
+            pending.settle(position, refusal.code, refusal.message)
+            return
+        outcome, waiters, needed = self._appended(entry, acks)
+        pending.outcomes[position] = outcome
+        if waiters is not None:
+            waiters.add(needed, pending, position)
+        else:
+            pending.settle(position, outcome.error_code, outcome.error_message)
+
+    def _appended(
+        self, entry: ProduceEntry, acks: int
+    ) -> tuple[ProduceOutcome, OffsetWaiters | None, int]:
+        """What became of it, and where to wait for which offset before that is true."""
         hosted = self._table.named(entry.tp)
         if hosted is None or not hosted.leads:
-            pending.outcomes.append(ProduceOutcome(*not_leader(entry.tp, hosted)))
-            return
+            return ProduceOutcome(*not_leader(entry.tp, hosted)), None, 0
         replica = hosted.replica
         if acks == ACKS_ALL and not replica.has_enough_replicas:
             message = (
@@ -99,8 +153,7 @@ class Producing:
                 f"min.insync.replicas={replica.min_insync_replicas}"
             )
             hosted.traffic.produces_refused += 1
-            pending.outcomes.append(ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message))
-            return
+            return ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message), None, 0
         end_before = hosted.log.log_end_offset
         try:
             appended = hosted.log.append_as_leader(
@@ -108,18 +161,16 @@ class Producing:
             )
         except KafkaError as error:
             hosted.traffic.produces_refused += 1
-            pending.outcomes.append(ProduceOutcome(error.code, error.message))
-            return
-        pending.outcomes.append(
-            ProduceOutcome(
-                base_offset=appended.base_offset, log_start_offset=hosted.log.log_start_offset
-            )
+            return ProduceOutcome(error.code, error.message), None, 0
+        outcome = ProduceOutcome(
+            base_offset=appended.base_offset, log_start_offset=hosted.log.log_start_offset
         )
         needed = appended.last_offset + 1
         hosted.traffic.bytes_in += len(entry.records)
         # Not what was sent again: where a part of it was there already, that may be far below.
         hosted.traffic.records_in += hosted.log.log_end_offset - end_before
         if acks == ACKS_ALL and replica.high_watermark < needed:
-            hosted.waiting_for_commit.add(needed, pending, pending.expect())
-        elif acks == ACKS_LEADER and hosted.log.flushed_offset < needed:
-            hosted.waiting_for_flush.add(needed, pending, pending.expect())
+            return outcome, hosted.waiting_for_commit, needed
+        if acks == ACKS_LEADER and hosted.log.flushed_offset < needed:
+            return outcome, hosted.waiting_for_flush, needed
+        return outcome, None, 0

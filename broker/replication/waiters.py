@@ -32,6 +32,9 @@ class PendingProduce:
     def done(self) -> bool:
         return not self._open
 
+    def is_open(self, position: int) -> bool:
+        return position in self._open
+
     def settle(self, position: int, error_code: int, message: str | None) -> None:
         """Close one entry: as it is if ``error_code`` is NONE."""
         if position not in self._open:
