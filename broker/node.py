@@ -39,6 +39,7 @@ from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker.coordinator.group_shard import ShardClock
 from broker.coordinator.led_partition import told_of_leaderships
+from broker.coordinator.sure_leadership import SureLeadership
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
@@ -300,11 +301,22 @@ class BrokerNode:
             groups,
             self._replicas.produce,
             surroundings.wall_clock_ms,
+            self._sure_leadership().may_speak,
             append_timeout_ms=groups.settings.commit_timeout_ms,
             on_transaction_end=groups.end_transaction,
         )
         self._cache.on_gone = groups.partitions_gone
         return groups
+
+    def _sure_leadership(self) -> SureLeadership:
+        quorum = self._surroundings.quorum
+        return SureLeadership(
+            self._broker_id,
+            self._surroundings.now_ms,
+            lambda: quorum.last_keep_alive_ms + quorum.session_timeout_ms,
+            self._broker_epoch,
+            lambda: self._follower.image,
+        )
 
     def _cluster_metrics(self) -> Iterator[Sample]:
         controller = self._active_controller()

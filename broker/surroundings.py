@@ -50,6 +50,9 @@ class Quorum(Sessions, QuorumView, Protocol):
     last_keep_alive_ms: int
     """When the last answered keep-alive was sent, on the clock of ``Surroundings.now_ms``."""
 
+    session_timeout_ms: int
+    """The quorum ends the session when it has heard nothing for so long."""
+
     async def start(self, *, deadline_ms: int | None = None) -> None:
         """Open a session.
 

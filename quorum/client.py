@@ -59,7 +59,9 @@ class QuorumClient:
         self._loop = asyncio.get_running_loop()  # Asking each time takes a system call.
         self._directory = VoterDirectory(addresses, security)
         self._description = description
-        self._session_timeout_ms = session_timeout_ms
+        self._wanted_timeout_ms = session_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        """As the quorum has granted it."""
         self.cluster_id = cluster_id
         self.session_id = NO_SESSION
         self.last_keep_alive_ms = 0
@@ -109,6 +111,7 @@ class QuorumClient:
         started = time.monotonic()
         logged = started
         while True:
+            asked_ms = int(time.monotonic() * 1000)
             opened = await self._try_to_open()
             if opened is not None:
                 break
@@ -125,7 +128,8 @@ class QuorumClient:
             await asyncio.sleep(_PAUSE_S)
         self.session_id = SessionId(opened.session_id)
         self.cluster_id = opened.cluster_id
-        self.last_keep_alive_ms = int(time.monotonic() * 1000)
+        self.last_keep_alive_ms = asked_ms
+        self.session_timeout_ms = opened.timeout_ms
         log.info("session %s with cluster %s", self.session_id.hex(), self.cluster_id)
         work = self._work_with_leaders(self.session_id, opened.timeout_ms)
         self._task = asyncio.create_task(work, name="quorum-client")
@@ -136,7 +140,7 @@ class QuorumClient:
             return None
         request = pb.OpenSessionRequest(
             cluster_id=self.cluster_id,
-            timeout_ms=self._session_timeout_ms,
+            timeout_ms=self._wanted_timeout_ms,
             description=self._description,
         )
         stub = stub_of(self._directory.channel(leader))

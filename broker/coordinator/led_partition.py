@@ -9,6 +9,7 @@ from broker.coordinator.appends import InDoubt
 from broker.coordinator.batches import decode_batch, encode_batch
 from broker.coordinator.led_shards import LedLog
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.coordinator.sure_leadership import MaySpeak
 from broker.errors import KafkaError, error_name
 from broker.log import ColdRead
 from broker.log.admission import Origin
@@ -61,6 +62,7 @@ def told_of_leaderships(
     coordinator: Coordinator,
     produce: Producer,
     wall_clock_ms: Callable[[], int],
+    may_speak: MaySpeak,
     *,
     append_timeout_ms: int,
     on_transaction_end: Callable[[int, TransactionEnd], None] | None = None,
@@ -75,7 +77,11 @@ def told_of_leaderships(
         partition = hosted.tp.partition
         if hosted.leads:
             led = LedPartition(
-                hosted, produce, timeout_ms=append_timeout_ms, wall_clock_ms=wall_clock_ms
+                hosted,
+                produce,
+                may_speak,
+                timeout_ms=append_timeout_ms,
+                wall_clock_ms=wall_clock_ms,
             )
             coordinator.lead(partition, led)
         else:
@@ -95,6 +101,7 @@ class LedPartition:
         self,
         hosted: HostedPartition,
         produce: Producer,
+        may_speak: MaySpeak,
         *,
         timeout_ms: int,
         wall_clock_ms: Callable[[], int],
@@ -102,6 +109,7 @@ class LedPartition:
         self.leader_epoch: LeaderEpoch = hosted.replica.leader_epoch
         self._hosted = hosted
         self._produce = produce
+        self._may_speak = may_speak
         self._timeout_ms = timeout_ms
         self._wall_clock_ms = wall_clock_ms
 
@@ -110,6 +118,11 @@ class LedPartition:
         """Still, in the same epoch."""
         hosted = self._hosted
         return hosted.leads and hosted.replica.leader_epoch == self.leader_epoch
+
+    @property
+    def is_surely_led(self) -> bool:
+        """As ``led_shards.LedLog.is_surely_led``."""
+        return self.is_led and self._may_speak(self._hosted.tp, self.leader_epoch)
 
     async def append(
         self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None

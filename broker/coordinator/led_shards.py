@@ -27,6 +27,10 @@ class LedLog(CoordinatorLog, Protocol):
 
     leader_epoch: LeaderEpoch
 
+    @property
+    def is_surely_led(self) -> bool:
+        """Whether nobody else can have begun to lead it, so that what is remembered of it holds."""
+
 
 class Shard(Protocol):
     """What is coordinated by one partition, while this broker leads it in one epoch."""
@@ -66,7 +70,7 @@ class LedShards(Generic[S]):
         self._partition_count = partition_count
         self._new_shard = new_shard
         self._shards: dict[int, S] = {}
-        self._epochs: dict[int, LeaderEpoch] = {}
+        self._logs: dict[int, LedLog] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def lead(self, partition: int, log: LedLog) -> None:
@@ -74,17 +78,18 @@ class LedShards(Generic[S]):
 
         A log of a later epoch is read again: others may have written in between.
         """
-        if self._epochs.get(partition) == log.leader_epoch:
+        before = self._logs.get(partition)
+        if before is not None and before.leader_epoch == log.leader_epoch:
             return
         self.resign(partition)
         shard = self._new_shard(f"{self._topic}-{partition}", log)
         self._shards[partition] = shard
-        self._epochs[partition] = log.leader_epoch
+        self._logs[partition] = log
         self.spawn(self._load(partition, shard))
 
     def resign(self, partition: int) -> None:
         """This broker leads that partition no longer, if it ever did."""
-        self._epochs.pop(partition, None)
+        self._logs.pop(partition, None)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.end(errors_pb2.NOT_COORDINATOR)
@@ -114,11 +119,13 @@ class LedShards(Generic[S]):
                 f"{self._what} {name!r}: {self._topic} does not exist yet; "
                 "look for the coordinator",
             )
-        shard = self._shards.get(partition_of(name, count))
-        if shard is None:
+        partition = partition_of(name, count)
+        shard = self._shards.get(partition)
+        if shard is None or not self._logs[partition].is_surely_led:
             raise KafkaError(
                 errors_pb2.NOT_COORDINATOR,
-                f"{self._what} {name!r} is coordinated by another broker; look for it again",
+                f"{self._what} {name!r} is coordinated by another broker, or may be; look for it "
+                "again",
             )
         if shard.is_loading:
             raise KafkaError(

@@ -310,6 +310,7 @@ class FakeOffsetsLog:
     leader_epoch = FIRST_EPOCH
 
     def __init__(self) -> None:
+        self.is_surely_led = True
         self.entries: list[LogBatch | TransactionEnd] = []
         self.refusal: KafkaError | None = None
 

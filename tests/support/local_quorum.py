@@ -27,6 +27,7 @@ from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, Transa
 from tests.support.metadata import first_voter_set
 
 CLUSTER_ID = "local-cluster"
+SESSION_TIMEOUT_MS = 6_000
 
 
 class LocalQuorum:
@@ -117,6 +118,7 @@ class LocalQuorumClient:
         self.session_id = NO_SESSION
         self.cluster_id = CLUSTER_ID
         self.last_keep_alive_ms = 0.0
+        self.session_timeout_ms = SESSION_TIMEOUT_MS
         self.far_away_s = 0.0
         self.cut_off = False
         self.watch_may_go_on = asyncio.Event()
@@ -130,7 +132,9 @@ class LocalQuorumClient:
 
     async def start(self, *, deadline_ms: int | None = None) -> None:
         self._require_quorum()
-        self.session_id = self._quorum.open_session(self._description, timeout_ms=6_000)
+        self.session_id = self._quorum.open_session(
+            self._description, timeout_ms=self.session_timeout_ms
+        )
         self._lost = False
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ class SimulatedQuorumClient:
         self.session_id = NO_SESSION
         self.last_keep_alive_ms = 0
         self._quorum = quorum
-        self._timeout_ms = timeout_ms
+        self.session_timeout_ms = timeout_ms
         self._patience = patience
         self._lost_callbacks: list[Callable[[], None]] = []
         self._sequence = 0
@@ -105,10 +105,12 @@ class SimulatedQuorumClient:
 
     def _open_session(self, answer: Callable[[SessionId], None]) -> None:
         if self._quorum.leads:
-            answer(self._quorum.open_session(self._timeout_ms, f"broker {self.host.voter_id}"))
+            answer(
+                self._quorum.open_session(self.session_timeout_ms, f"broker {self.host.voter_id}")
+            )
 
     async def _keep_alive(self, session_id: SessionId) -> None:
-        interval_s = min(self._timeout_ms / 6, 1_000) / 1000
+        interval_s = min(self.session_timeout_ms / 6, 1_000) / 1000
         self._stream = stream = object()
         while self.session_id == session_id:
             sent_ms = self.now_ms()

@@ -9,8 +9,10 @@ from broker.coordinator.batches import encode_batch
 from broker.coordinator.led_partition import LedPartition, told_of_leaderships
 from broker.coordinator.led_shards import LedLog
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.coordinator.sure_leadership import MaySpeak
 from broker.errors import KafkaError
 from broker.log.control_batches import EndMarker
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 
@@ -24,9 +26,12 @@ async def led(broker: BrokerReplicas) -> LedPartition:
     await broker.lead(TOPIC, isr=(1, 2), replicas=(1, 2), is_init=True)
     await broker.produce(TOPIC, encode_batch(RECORDS, 0), acks=0)
     broker.store.flush()
-    return LedPartition(
-        broker.hosted(TOPIC), broker.manager.produce, timeout_ms=1, wall_clock_ms=lambda: 0
-    )
+    return led_partition(broker)
+
+
+def led_partition(broker: BrokerReplicas, may_speak: MaySpeak = lambda *_: True) -> LedPartition:
+    hosted, produce = broker.hosted(TOPIC), broker.manager.produce
+    return LedPartition(hosted, produce, may_speak, timeout_ms=1, wall_clock_ms=lambda: 0)
 
 
 async def everything(led: LedPartition) -> list[LogBatch | TransactionEnd]:
@@ -56,10 +61,8 @@ async def test_nobody_waits_for_what_is_committed(broker: BrokerReplicas) -> Non
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     await broker.produce(TOPIC, encode_batch(RECORDS, 0), acks=0)
     broker.store.flush()
-    hosted = broker.hosted(TOPIC)
-    led = LedPartition(hosted, broker.manager.produce, timeout_ms=1, wall_clock_ms=lambda: 0)
-    assert await everything(led) == [LogBatch(0, RECORDS)]
-    assert not hosted.fetch_waiters
+    assert await everything(led_partition(broker)) == [LogBatch(0, RECORDS)]
+    assert not broker.hosted(TOPIC).fetch_waiters
 
 
 class Led:
@@ -87,6 +90,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
         coordinator,
         broker.manager.produce,
         lambda: 0,
+        lambda *_: True,
         append_timeout_ms=1000,
         on_transaction_end=lambda partition, end: ends.append((partition, end)),
     )
@@ -112,7 +116,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
 async def test_a_fenced_producer_writes_nothing(broker: BrokerReplicas) -> None:
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     hosted = broker.hosted(TOPIC)
-    led = LedPartition(hosted, broker.manager.produce, timeout_ms=1, wall_clock_ms=lambda: 0)
+    led = led_partition(broker)
     marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO, False, 3)))
     await asyncio.sleep(0)
     broker.store.flush()
@@ -127,3 +131,19 @@ async def test_who_is_not_answered_in_time_knows_where_it_stands(led: LedPartiti
     with pytest.raises(InDoubt) as doubt:
         await led.append(RECORDS, WHO)
     assert (doubt.value.code, doubt.value.place) == (errors_pb2.COORDINATOR_NOT_AVAILABLE, 1)
+
+
+async def test_what_is_led_is_surely_led_while_the_broker_may_speak_for_it(
+    broker: BrokerReplicas, led: LedPartition
+) -> None:
+    asked: list[tuple[TopicPartition, int]] = []
+
+    def may_speak(tp: TopicPartition, epoch: int) -> bool:
+        asked.append((tp, epoch))
+        return False
+
+    assert led.is_surely_led
+    assert not led_partition(broker, may_speak).is_surely_led
+    assert asked == [(TopicPartition(TOPIC, 0), 0)]
+    await broker.command(TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2))
+    assert not led.is_surely_led
