@@ -6,6 +6,7 @@ from broker.kafka import (
     acls,
     client_quotas,
     cluster,
+    config_resources,
     configs,
     elections,
     features,
@@ -59,7 +60,7 @@ def api_table() -> Mapping[int, Api]:
         Api(
             key=2,
             min_version=1,
-            max_version=6,
+            max_version=11,
             first_flexible_version=6,
             handle=offsets.list_offsets,
         ),
@@ -367,6 +368,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=1,
             first_flexible_version=0,
             handle=cluster.describe_cluster,
+        ),
+        Api(
+            key=74,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=0,
+            handle=config_resources.list_config_resources,
         ),
         Api(
             key=75,

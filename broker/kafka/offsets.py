@@ -1,13 +1,20 @@
 """ListOffsets (2) and OffsetForLeaderEpoch (23): where a partition's log begins and ends."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.kafka import codec
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.replication.api import EARLIEST_TIMESTAMP_MS, Isolation, OffsetOutcome, isolation_of
+from broker.replication.api import (
+    EARLIEST_TIMESTAMP_MS,
+    LATEST_TIMESTAMP_MS,
+    MAX_TIMESTAMP_MS,
+    Isolation,
+    OffsetOutcome,
+    isolation_of,
+)
 from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -15,6 +22,21 @@ from quorate_proto.v1 import errors_pb2
 _UNCHECKED_EPOCH: Final = -1
 _UNKNOWN: Final = -1
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_REMOTE_STORAGE: Final = frozenset({_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
+"""Places in logs of which a part is in remote storage (KIP-405, KIP-1005, KIP-1023). None is: the
+whole log is local, nothing of it is tiered or waits for that."""
+
+_FIRST_VERSION_OF_PLACE: Final[Mapping[int, int]] = {
+    LATEST_TIMESTAMP_MS: 1,
+    EARLIEST_TIMESTAMP_MS: 1,
+    MAX_TIMESTAMP_MS: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Special timestamp → the first version in which it may be asked for."""
 
 
 async def list_offsets(
@@ -60,15 +82,15 @@ def _listed(
 ) -> Message:
     tp = TopicPartition(topic, partition["partition_index"])
     timestamp_ms = partition["timestamp"]
-    if timestamp_ms < EARLIEST_TIMESTAMP_MS:
+    epoch = partition.get("current_leader_epoch", _UNCHECKED_EPOCH)
+    if timestamp_ms < 0 and version < _FIRST_VERSION_OF_PLACE.get(timestamp_ms, version + 1):
         outcome = OffsetOutcome(errors_pb2.UNSUPPORTED_VERSION)
+    elif timestamp_ms in _REMOTE_STORAGE:
+        outcome = services.replicas.list_offset(tp, EARLIEST_TIMESTAMP_MS, epoch)
+        if timestamp_ms != _EARLIEST_LOCAL and not outcome.error_code:
+            outcome = OffsetOutcome()
     else:
-        outcome = services.replicas.list_offset(
-            tp,
-            timestamp_ms,
-            partition.get("current_leader_epoch", _UNCHECKED_EPOCH),
-            isolation,
-        )
+        outcome = services.replicas.list_offset(tp, timestamp_ms, epoch, isolation)
     return {
         "partition_index": tp.partition,
         "error_code": _code_known_to(version, outcome.error_code),

@@ -28,7 +28,7 @@ from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
-from broker.log.timestamps import first_record_at
+from broker.log.timestamps import first_of_greatest, first_record_at
 from broker.log.transactions import PartitionTransactions, take_note
 from broker.log.work import (
     ANY_SEGMENT,
@@ -397,6 +397,30 @@ class PartitionLog:
                 return found
             position += 1
         return None
+
+    def offset_of_max_timestamp(self, up_to_offset: int) -> tuple[int, int] | None:
+        """(offset, timestamp in ms) of the first record below ``up_to_offset`` with the greatest
+        timestamp; None: there is no record.
+
+        One batch is read, unless the greatest was in what the log has lost since (deleted records
+        with timestamps ahead of all that came later): then all of them.
+
+        Raises:
+            KafkaError: as ``offset_for_timestamp``.
+        """
+        index = self._index
+        end = index.first_at_or_after(up_to_offset)
+        if not end:
+            return None
+        first = index.first_with_timestamp(index.greatest_timestamp(end - 1))
+        start = self.log_start_offset
+        found = first_record_at(
+            b"".join(self._one(first)), index.greatest_timestamp(first), start, up_to_offset
+        )
+        if found is not None:
+            return found
+        everything = (b"".join(self._one(position)) for position in range(end))
+        return first_of_greatest(everything, start, up_to_offset)
 
     def note_flushed(self, batch: PendingBatch, segment: Segment) -> None:
         """A batch has reached the disk."""

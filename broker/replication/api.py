@@ -24,6 +24,9 @@ LATEST_TIMESTAMP_MS = -1
 EARLIEST_TIMESTAMP_MS = -2
 """ListOffsets: the first offset still in the log."""
 
+MAX_TIMESTAMP_MS = -3
+"""ListOffsets: the first record with the greatest timestamp (KIP-734)."""
+
 
 class Isolation(enum.IntEnum):
     """How far a consumer reads, as the wire has it (KIP-98)."""

@@ -11,6 +11,7 @@ from broker.replication.api import (
     ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
+    MAX_TIMESTAMP_MS,
     EpochEnd,
     FetchOutcome,
     FetchWant,
@@ -143,7 +144,8 @@ class Consuming:
         current_leader_epoch: int = -1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome:
-        """Latest (-1: as far as is read), earliest (-2), or the first at or after a timestamp.
+        """Latest (-1: as far as is read), earliest (-2), that of the greatest timestamp (-3), or
+        the first at or after a timestamp.
 
         OFFSET_NOT_AVAILABLE where the answer may lie beyond the watermark of a leader that does not
         know yet how much is committed: what a client was told once must not be taken back (C19).
@@ -162,9 +164,14 @@ class Consuming:
         if timestamp_ms == LATEST_TIMESTAMP_MS:
             offset = -1 if not_yet else end_offset
             return OffsetOutcome(not_yet, offset=offset, leader_epoch=epoch)
-        if timestamp_ms < 0:
+        if timestamp_ms == MAX_TIMESTAMP_MS:
+            if not_yet:
+                return OffsetOutcome(not_yet, leader_epoch=epoch)
+            found = partition_log.offset_of_max_timestamp(end_offset)
+        elif timestamp_ms < 0:
             return OffsetOutcome(errors_pb2.INVALID_REQUEST, leader_epoch=epoch)
-        found = partition_log.offset_for_timestamp(timestamp_ms, end_offset)
+        else:
+            found = partition_log.offset_for_timestamp(timestamp_ms, end_offset)
         if found is None:
             return OffsetOutcome(not_yet, leader_epoch=epoch)
         return OffsetOutcome(offset=found[0], timestamp_ms=found[1], leader_epoch=epoch)

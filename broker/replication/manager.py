@@ -285,7 +285,8 @@ class ReplicaManager:
         current_leader_epoch: int = -1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> OffsetOutcome:
-        """Latest (-1), earliest (-2), or the first offset at or after a timestamp."""
+        """Latest (-1), earliest (-2), that of the greatest timestamp (-3), or the first offset at
+        or after a timestamp."""
         return self._consuming.list_offset(tp, timestamp_ms, current_leader_epoch, isolation)
 
     def offset_for_leader_epoch(

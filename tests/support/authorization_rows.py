@@ -487,6 +487,14 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 CLUSTER_DENIED,
             ),
         ),
+        74: (
+            Row(
+                1,
+                {"resource_types": []},
+                (cluster(Op.DESCRIBE_CONFIGS), cluster(Op.ALTER_CONFIGS)),
+                CLUSTER_DENIED,
+            ),
+        ),
         75: (
             Row(
                 0,

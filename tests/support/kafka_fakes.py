@@ -27,6 +27,7 @@ from broker.replication.api import (
     ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
+    MAX_TIMESTAMP_MS,
     DeleteOutcome,
     DeleteWant,
     EpochEnd,
@@ -220,6 +221,8 @@ class FakeReplicas:
             return OffsetOutcome(offset=log.end_offset, leader_epoch=0)
         if timestamp_ms == EARLIEST_TIMESTAMP_MS:
             return OffsetOutcome(offset=0, leader_epoch=0)
+        if timestamp_ms == MAX_TIMESTAMP_MS:
+            timestamp_ms = max(batch.max_timestamp_ms for batch in log.batches)
         for batch in log.batches:
             if batch.max_timestamp_ms >= timestamp_ms:
                 return OffsetOutcome(

@@ -89,6 +89,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
     36: {"auth_bytes": b"n,,n=alice,r=abc"},
     2: {
         "replica_id": -1,
+        "timeout": 1234,
         "isolation_level": 1,
         "topics": [
             {"name": "t", "partitions": [{"partition_index": 3, "timestamp": -2}]},
@@ -258,6 +259,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "timeout": 1234,
     },
     55: {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 1}]}]},
+    74: {"resource_types": [2, 32]},
     75: {
         "topics": [{"name": "t"}, {"name": "u"}],
         "response_partition_limit": 7,

@@ -65,7 +65,7 @@ async def test_an_unserved_version_is_refused_where_the_response_can_say_so(
     ("key", "version", "told"),
     [
         (0, 13, "API key 0 .produce. version 13 is not served"),
-        (2, 11, "API key 2 .list_offsets. version 11"),
+        (2, 12, "API key 2 .list_offsets. version 12"),
         (3, 900, "API key 3 .metadata. version 900"),
         (3, -1, "version -1"),
         (4242, 0, "API key 4242"),

@@ -30,7 +30,7 @@ async def three_records(inside: FakeBrokerInside) -> None:
 
 
 @pytest.mark.usefixtures("three_records")
-@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("version", range(1, 12))
 @pytest.mark.parametrize(
     ("timestamp_ms", "offset", "found_ms"),
     [(-1, 3, -1), (-2, 0, -1), (1001, 0, 1002), (5000, -1, -1)],
@@ -45,6 +45,7 @@ async def test_earliest_latest_and_by_timestamp(
     values = {
         "replica_id": -1,
         "isolation_level": 0,
+        "timeout": 1000,
         "topics": [{"name": "t", "partitions": partitions}],
     }
     (topic,) = (await ask(LIST_OFFSETS, version, values)).topics
@@ -67,6 +68,7 @@ async def test_a_leader_that_needs_a_moment_says_so_in_words_the_client_knows(
     values = {
         "replica_id": -1,
         "isolation_level": 0,
+        "timeout": 1000,
         "topics": [{"name": "t", "partitions": [partition]}],
     }
     (topic,) = (await ask(LIST_OFFSETS, version, values)).topics
@@ -74,14 +76,36 @@ async def test_a_leader_that_needs_a_moment_says_so_in_words_the_client_knows(
 
 
 @pytest.mark.usefixtures("three_records")
-async def test_a_special_timestamp_that_is_not_served_says_so(ask: Ask) -> None:
+@pytest.mark.parametrize(
+    ("timestamp_ms", "first_version", "offset", "found_ms"),
+    [(-3, 7, 0, 1002), (-4, 8, 0, -1), (-5, 9, -1, -1), (-6, 11, -1, -1), (-7, 99, -1, -1)],
+)
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_kip_734_405_1005_1023_special_timestamps_from_their_versions_on(
+    ask: Ask, version: int, timestamp_ms: int, first_version: int, offset: int, found_ms: int
+) -> None:
+    """The greatest timestamp; and where what is local begins and what is in remote storage ends."""
     values = {
         "replica_id": -1,
         "isolation_level": 0,
-        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -3}]}],
+        "timeout": 1000,
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [
+                    {"partition_index": index, "timestamp": timestamp_ms} for index in (0, 9)
+                ],
+            }
+        ],
     }
-    (topic,) = (await ask(LIST_OFFSETS, 6, values)).topics
-    assert topic.partitions[0].error_code == errors_pb2.UNSUPPORTED_VERSION
+    (topic,) = (await ask(LIST_OFFSETS, version, values)).topics
+    known, unknown = topic.partitions
+    if version < first_version:
+        assert known.error_code == unknown.error_code == errors_pb2.UNSUPPORTED_VERSION
+        assert (known.offset, known.timestamp) == (-1, -1)
+    else:
+        assert (known.error_code, known.offset, known.timestamp) == (0, offset, found_ms)
+        assert unknown.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.usefixtures("three_records")

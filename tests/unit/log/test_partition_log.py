@@ -212,6 +212,34 @@ async def test_offset_for_timestamp_finds_the_record_in_its_batch(open_store: Op
     assert log.offset_for_timestamp(20_040, 19) is None
 
 
+async def test_kip_734_offset_of_the_greatest_timestamp(open_store: OpenStore) -> None:
+    log = open_store.create()
+    assert log.offset_of_max_timestamp(0) is None
+    for start in (1000, 9000, 5000, 20_000):
+        records = [Record(delta, start + abs(delta - 3) * -10) for delta in range(5)]
+        log.append_as_leader(encode_batch(records, codec="lz4"), EPOCH)
+    assert log.offset_of_max_timestamp(20) == (18, 20_000)
+    assert log.offset_of_max_timestamp(15) == (8, 9000)
+    assert log.offset_of_max_timestamp(5) == (3, 1000)
+    assert log.offset_of_max_timestamp(0) is None
+
+
+@pytest.mark.parametrize(
+    ("log_start", "greatest"), [(8, (8, 9000)), (9, (9, 8990)), (10, (13, 5000)), (14, (14, 4990))]
+)
+async def test_kip_734_records_that_are_deleted_have_no_timestamps(
+    open_store: OpenStore, log_start: int, greatest: tuple[int, int]
+) -> None:
+    """Not even where the greatest of all that were ever written is known no more."""
+    log = open_store.create()
+    for start in (30_000, 9000, 5000):
+        records = [Record(delta, start + abs(delta - 3) * -10) for delta in range(5)]
+        log.append_as_leader(encode_batch(records), EPOCH)
+    await open_store.until_flushed(log)
+    await log.start_at(log_start)
+    assert log.offset_of_max_timestamp(15) == greatest
+
+
 async def test_truncation_cuts_at_batches(open_store: OpenStore) -> None:
     log = open_store.create()
     for epoch in range(4):
