@@ -1,6 +1,7 @@
 """Faults with a Kafka error code, and the one table from the quorum's refusals to those codes."""
 
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
 
 from metadata_log.records import ResultCode
 from quorate_proto.v1 import errors_pb2
@@ -23,6 +24,24 @@ class KafkaError(Exception):
         super().__init__(f"{error_name(code)}: {message}")
         self.code = code
         self.message = message
+
+
+class RecordError(NamedTuple):
+    """One record for which a partition's records are refused (KIP-467).
+
+    ``place``: among the records of that partition in the request.
+    """
+
+    place: int
+    message: str
+
+
+class InvalidRecords(KafkaError):
+    """Records are refused because of some of them, which a client can then leave out."""
+
+    def __init__(self, code: int, message: str, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 CODE_OF_RESULT: Final[dict[ResultCode, int]] = {

@@ -180,7 +180,12 @@ def _append_partition(out: bytearray, version: int, index: int, outcome: Produce
         out += _INT64.pack(outcome.log_start_offset)
     if version >= 8:
         flexible = version >= FIRST_FLEXIBLE_VERSION
-        _append_array_length(out, 0, flexible)
+        _append_array_length(out, len(outcome.record_errors), flexible)
+        for record_error in outcome.record_errors:
+            out += _INT32.pack(record_error.place)
+            _append_string(out, record_error.message, flexible)
+            if flexible:
+                out.append(0)
         _append_string(out, outcome.error_message, flexible)
         if flexible:
             out.append(0)

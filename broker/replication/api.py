@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from broker.errors import InvalidRecords, KafkaError, RecordError
 from broker.log.aborted_transactions import AbortedTransaction
 from broker.log.admission import Origin
 from broker.log.control_batches import EndMarker
@@ -89,13 +90,23 @@ class MarkerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProduceOutcome:
-    """What became of one ``ProduceEntry``. ``base_offset`` is -1 with any error."""
+    """What became of one ``ProduceEntry``. ``base_offset`` is -1 with any error.
+
+    ``record_errors``: the records that all of them were refused for, where it was for some.
+    """
 
     error_code: int = errors_pb2.NONE
     error_message: str | None = None
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
+
+
+def refused(error: KafkaError) -> ProduceOutcome:
+    """Of an entry that its log did not take."""
+    records = error.record_errors if isinstance(error, InvalidRecords) else ()
+    return ProduceOutcome(error.code, error.message, record_errors=records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from broker.replication.api import (
     MarkerEntry,
     ProduceEntry,
     ProduceOutcome,
+    refused,
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
@@ -161,7 +162,7 @@ class Producing:
             )
         except KafkaError as error:
             hosted.traffic.produces_refused += 1
-            return ProduceOutcome(error.code, error.message), None, 0
+            return refused(error), None, 0
         outcome = ProduceOutcome(
             base_offset=appended.base_offset, log_start_offset=hosted.log.log_start_offset
         )

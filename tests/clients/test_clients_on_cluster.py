@@ -11,6 +11,7 @@ from confluent_kafka.admin._config import (
     ConfigResource,
     ConfigSource,
 )
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 import quorate.client
@@ -54,6 +55,43 @@ def test_all_records_acknowledged_by_all_replicas_are_consumed_in_order(client: 
     client.produce(topic, sent)
     assert client.end_offsets(topic, PARTITIONS) == dict.fromkeys(range(PARTITIONS), 300)
     assert client.consume(topic, {p: len(items) for p, items in sent.items()}) == sent
+
+
+def test_kip_467_a_client_learns_which_records_of_a_batch_were_at_fault(
+    cluster: RunningCluster,
+) -> None:
+    """A compacted topic takes no record without a key; the others of its batch are told apart."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    compacted = NewTopic("compacted", 1, 3, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])["compacted"].result(PATIENCE_S)
+    told: dict[bytes | None, int] = {}
+
+    def delivered(
+        error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
+        told[message.value()] = 0 if error is None else error.code()
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 500})
+    for number in range(5):
+        key = None if number in (1, 4) else b"k"
+        producer.produce("compacted", b"%d" % number, key=key, on_delivery=delivered)
+    assert producer.flush(PATIENCE_S) == 0
+    at_fault = confluent_kafka.KafkaError.INVALID_RECORD
+    with_it = confluent_kafka.KafkaError._INVALID_DIFFERENT_RECORD
+    assert told == {b"0": with_it, b"1": at_fault, b"2": with_it, b"3": with_it, b"4": at_fault}
+
+
+def test_kip_734_the_offset_of_the_greatest_timestamp(cluster: RunningCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("timed", 1, 3)])["timed"].result(PATIENCE_S)
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for timestamp_ms in (1_000, 3_000, 2_000):
+        producer.produce("timed", b"v", timestamp=timestamp_ms)
+    assert producer.flush(PATIENCE_S) == 0
+    tp = confluent_kafka.TopicPartition("timed", 0)
+    greatest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    found = admin.list_offsets({tp: greatest})[tp].result(PATIENCE_S)
+    assert (found.offset, found.timestamp) == (1, 3_000)
 
 
 def refusal(cluster: RunningCluster, topic: str, replication_factor: int) -> str | None:

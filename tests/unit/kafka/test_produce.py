@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from broker.errors import RecordError
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
 from broker.kafka.requests import CloseConnection
@@ -39,6 +40,24 @@ async def test_every_partition_gets_its_outcome_in_every_version(
     (entries, acks, timeout_ms) = inside.replicas.produced[0]
     assert [entry.tp for entry in entries] == [("t", 0), ("t", 1)]
     assert (acks, timeout_ms) == (-1, 1500)
+
+
+@pytest.mark.parametrize("version", range(3, 11))
+async def test_kip_467_the_records_at_fault_are_named(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    inside.metadata.add_topic("t", 2)
+    at_fault = (RecordError(0, "no key"), RecordError(7, "no value"))
+    inside.replicas.errors[TopicPartition("t", 0)] = ProduceOutcome(
+        errors_pb2.INVALID_RECORD, "2 of 9 records", record_errors=at_fault
+    )
+    response = await ask(PRODUCE, version, producing(record_batch(9), record_batch(1)))
+    bad, good = response.responses[0].partition_responses
+    assert (bad.error_code, good.error_code, good.base_offset) == (errors_pb2.INVALID_RECORD, 0, 0)
+    if version >= 8:
+        told = [(one.batch_index, one.batch_index_error_message) for one in bad.record_errors]
+        assert told == list(at_fault)
+        assert (bad.error_message, good.record_errors) == ("2 of 9 records", ())
 
 
 async def test_records_are_a_writable_view_of_the_frame(inside: FakeBrokerInside) -> None:

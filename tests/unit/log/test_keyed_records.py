@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import KafkaError
+from broker.errors import InvalidRecords, KafkaError
 from broker.log.keyed_records import MOST_BYTES, MOST_RECORDS
 from broker.log.record_batch import HEADER_BYTES
 from quorate_proto.v1 import errors_pb2
@@ -25,10 +25,17 @@ async def refusal_of(folder: Path, records: bytes) -> KafkaError:
 
 
 @pytest.mark.parametrize("codec", list(CODECS))
-async def test_a_record_without_a_key_is_refused(tmp_path: Path, codec: str) -> None:
-    good = encode_batch([Record(0, key=b"a")], codec=codec)
-    bad = encode_batch([Record(0, key=b"a"), Record(1, key=None)], codec=codec)
-    assert "record 1 of a batch has no key" in (await refusal_of(tmp_path, good + bad)).message
+async def test_kip_467_records_without_a_key_are_refused_and_named(
+    tmp_path: Path, codec: str
+) -> None:
+    """By their places among all that were sent, whatever batch they are in."""
+    first = [Record(0, key=b"a"), Record(1, key=None)]
+    second = [Record(0, key=None), Record(1, key=b""), Record(2, key=None)]
+    sent = encode_batch(first, codec=codec) + encode_batch(second, codec=codec)
+    refused = await refusal_of(tmp_path, sent)
+    assert isinstance(refused, InvalidRecords)
+    assert [one.place for one in refused.record_errors] == [1, 2, 4]
+    assert "3 of 5 records have no key" in refused.message
 
 
 async def test_records_with_keys_are_taken(tmp_path: Path) -> None:
