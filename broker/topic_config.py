@@ -71,6 +71,16 @@ def _always(name: str, value: T, doc: str) -> TopicKey[T]:
     )
 
 
+def _of_kafkas_files(name: str, default: T, at_least: int | None, what: str) -> TopicKey[T]:
+    """A key about files that Kafka keeps per partition. Here partitions share segments, and nothing
+    waits for one to end: retention and compaction go batch by batch. What it is made small for
+    happens at any value, so it is taken, and shown, and has nothing to do.
+    """
+    doc = f"{what}: of Kafka's files. Here partitions share segments, which nothing waits for."
+    kind = type(default)
+    return TopicKey(ConfigKey(name=name, type=kind, doc=doc, default=default, at_least=at_least))
+
+
 TOPIC_MIN_INSYNC_REPLICAS: Final = _over(
     "min.insync.replicas", MIN_INSYNC_REPLICAS, "Smallest ISR at which acks=all is accepted."
 )
@@ -140,6 +150,13 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     _always("message.timestamp.type", "CreateTime", "Records keep their producer's timestamps."),
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
+    _of_kafkas_files("segment.bytes", 1 << 30, 14, "Size of a segment"),
+    _of_kafkas_files("segment.ms", 7 * 24 * 3_600_000, 1, "Age at which a segment ends"),
+    _of_kafkas_files("segment.jitter.ms", 0, 0, "What segment.ms varies by"),
+    _of_kafkas_files("segment.index.bytes", 10 << 20, 4, "Size of a segment's index"),
+    _of_kafkas_files("index.interval.bytes", 4096, 0, "How often an index has an entry"),
+    _of_kafkas_files("file.delete.delay.ms", 60_000, 0, "How long a deleted file stays"),
+    _of_kafkas_files("preallocate", False, None, "Whether segments are allocated ahead"),
 )
 
 TOPIC_KEYS: Final = {topic_key.key.name: topic_key for topic_key in _KEYS}

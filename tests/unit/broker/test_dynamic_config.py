@@ -173,6 +173,34 @@ def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(
         TOPIC_SPEC.parse({key: refused})
 
 
+@pytest.mark.parametrize(
+    ("key", "accepted", "refused"),
+    [
+        ("segment.bytes", "1048576", "0"),
+        ("segment.ms", "100", "0"),
+        ("segment.jitter.ms", "0", "-1"),
+        ("segment.index.bytes", "51200", "3"),
+        ("index.interval.bytes", "0", "-1"),
+        ("file.delete.delay.ms", "0", "soon"),
+        ("preallocate", "true", "maybe"),
+    ],
+)
+def test_f3_what_kafka_asks_of_its_own_files_is_taken_in_its_ranges(
+    key: str, accepted: str, refused: str
+) -> None:
+    """Kafka Streams sets segment.bytes of the topics it makes."""
+    TOPIC_SPEC.parse({key: accepted})
+    with pytest.raises(ConfigError, match=f"{key}={refused}: must be"):
+        TOPIC_SPEC.parse({key: refused})
+
+
+@pytest.mark.parametrize("key", ["flush.messages", "flush.ms"])
+def test_f3_when_to_flush_is_the_brokers_to_say(key: str) -> None:
+    """Taken and not obeyed, it would promise durability that ``log.flush=os`` has not."""
+    with pytest.raises(ConfigError, match=f"unknown topic configuration key '{key}'"):
+        TOPIC_SPEC.parse({key: "1"})
+
+
 def test_f3_a_topic_is_compacted_as_configured() -> None:
     cluster = Cluster()
     cluster.log.create_topic("t", (1,))
