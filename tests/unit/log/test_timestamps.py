@@ -1,4 +1,4 @@
-"""The first record at or after a timestamp, and that of the greatest, whatever the batch is compressed with."""
+"""Records found by their timestamps, whatever the batch is compressed with."""
 
 import pytest
 
