@@ -1,6 +1,7 @@
 """Consumer groups by confluent-kafka: what they committed, and how far behind they are."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -9,6 +10,7 @@ import click
 
 from quorate.cli.kafka_errors import Troubles
 
+K = TypeVar("K")
 T = TypeVar("T")
 Description = Any
 """confluent-kafka's ``ConsumerGroupDescription``, which it does not export."""
@@ -95,6 +97,43 @@ class Groups:
             if tp.offset >= 0
         }
 
+    def committed_by_each(self, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]:
+        """What each group has committed; those that cannot be told are left out: they come and go,
+        and so do their coordinators."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        # librdkafka takes one group at a time: all are asked before any answer is waited for.
+        asked = {
+            group_id: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
+            )[group_id]
+            for group_id in group_ids
+        }
+        return {
+            group_id: {
+                (tp.topic, tp.partition): tp.offset
+                for tp in found.topic_partitions or ()
+                if tp.offset >= 0
+            }
+            for group_id, found in self._answered(asked).items()
+        }
+
+    def known_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """As ``latest``, without those that cannot be told: topics are deleted, leaders move."""
+        return {
+            one: found.offset
+            for one, found in self._answered(self._ask_offsets(partitions, "latest")).items()
+        }
+
+    def _answered(self, asked: "Mapping[K, Future[T]]") -> dict[K, T]:
+        from confluent_kafka import KafkaException
+
+        found = {}
+        for key, future in asked.items():
+            with contextlib.suppress(KafkaException, TimeoutError):
+                found[key] = future.result(self._timeout_s + 1)
+        return found
+
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Where logs begin."""
         return self._offsets(partitions, "earliest")
@@ -110,6 +149,14 @@ class Groups:
     def _offsets(
         self, partitions: Iterable[Partition], kind: str, *of: int
     ) -> dict[Partition, int]:
+        return {
+            tp: self._result(future, f"offsets of {tp[0]}").offset
+            for tp, future in self._ask_offsets(partitions, kind, *of).items()
+        }
+
+    def _ask_offsets(
+        self, partitions: Iterable[Partition], kind: str, *of: int
+    ) -> "dict[Partition, Future[Any]]":
         from confluent_kafka import TopicPartition
         from confluent_kafka import admin as kafka_admin
 
@@ -118,10 +165,7 @@ class Groups:
         if not asked:
             return {}
         futures = self._admin.list_offsets(asked, request_timeout=self._timeout_s)
-        return {
-            (tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}").offset
-            for tp, future in futures.items()
-        }
+        return {(tp.topic, tp.partition): future for tp, future in futures.items()}
 
     def partitions_of(self, topic: str) -> list[Partition]:
         found = self._admin.list_topics(topic, timeout=self._timeout_s).topics[topic]

@@ -2,15 +2,25 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from quorate.cli.admin import open_admin
-from quorate.cli.options import admin_options, json_option, print_json, timeout_option
+from quorate.cli.options import (
+    admin_options,
+    given_grpc_servers,
+    json_option,
+    kafka_options,
+    print_json,
+    resolve_bootstrap,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
+    from quorate.cli.top_groups import GroupLook
     from quorate.cli.top_view import Look
     from quorate.client.admin import AdminClient
 
@@ -34,6 +44,13 @@ _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
     show_default=True,
     help="Show so many of the busiest topics.",
 )
+@click.option(
+    "--groups",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Show so many of the consumer groups that are the farthest behind; 0: ask for none.",
+)
 @timeout_option(10_000)
 @json_option
 def top(
@@ -42,10 +59,11 @@ def top(
     interval: float,
     count: int | None,
     topics: int,
+    groups: int,
     timeout_ms: int,
     as_json: bool,
 ) -> None:
-    """Show traffic, leaders and trouble of every broker, live; Ctrl-C ends it.
+    """Show traffic and trouble of every broker, and how far groups are behind; Ctrl-C ends it.
 
     Rates are of the time between two looks. With --json, one line per look.
 
@@ -54,20 +72,22 @@ def top(
       quorate top --bootstrap-server 127.0.0.1:9092
       quorate top --count 1 --interval 5 --json
     """
-    from quorate.cli import top_view
+    from quorate.cli import top_groups, top_view
 
+    look_at_groups = _group_looks(bootstrap_server, data, timeout_ms, wanted=groups)
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
-        before = _look(admin)
+        before, groups_before = _look(admin), look_at_groups()
         while count is None or count > 0:
             time.sleep(interval)
-            status, after = admin.cluster_status(), _look(admin)
+            status, after, groups_after = admin.cluster_status(), _look(admin), look_at_groups()
             brokers = top_view.broker_rates(status, before, after)
             busiest = top_view.topic_rates(before, after, topics)
+            behind = top_groups.group_rates(groups_before, groups_after, groups)
             if as_json:
-                print_json(top_view.as_document(status, brokers, busiest))
+                print_json(top_view.as_document(status, brokers, busiest, behind))
             else:
-                _show(top_view.lines(status, brokers, busiest))
-            before = after
+                _show(top_view.lines(status, brokers, busiest, behind, groups_after))
+            before, groups_before = after, groups_after
             count = None if count is None else count - 1
 
 
@@ -75,6 +95,30 @@ def _look(admin: "AdminClient") -> "Look":
     from quorate.cli.top_view import Look
 
     return Look.of(time.monotonic(), admin.metrics())
+
+
+def _group_looks(
+    bootstrap_server: str | None, data: Path | None, timeout_ms: int, *, wanted: int
+) -> "Callable[[], GroupLook]":
+    """Groups are asked for over the Kafka wire; why that fails is shown, and the rest, too."""
+    from quorate.cli.group_admin import Groups
+    from quorate.cli.top_groups import GroupLook, look
+
+    if not wanted:
+        return lambda: GroupLook(time.monotonic())
+    if given_grpc_servers():
+        unknown = "shown with --bootstrap-server only"
+        return lambda: GroupLook(time.monotonic(), trouble=unknown)
+    bootstrap = resolve_bootstrap(bootstrap_server, data)
+    reads = Groups({"bootstrap.servers": bootstrap, **kafka_options()}, timeout_ms)
+
+    def look_at_groups() -> GroupLook:
+        try:
+            return look(time.monotonic(), reads)
+        except click.ClickException as error:
+            return GroupLook(time.monotonic(), trouble=error.message)
+
+    return look_at_groups
 
 
 def _show(lines: list[str]) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from quorate.cli import top_groups
+from quorate.cli.top_groups import GroupLook, GroupRates
 from quorate.client.results import ClusterStatus, Metric
 
 Key = tuple[int, str, tuple[tuple[str, str], ...]]
@@ -121,7 +123,10 @@ class _Rates:
 
 
 def as_document(
-    status: ClusterStatus, brokers: Sequence[BrokerRates], topics: Sequence[TopicRates]
+    status: ClusterStatus,
+    brokers: Sequence[BrokerRates],
+    topics: Sequence[TopicRates],
+    groups: Sequence[GroupRates],
 ) -> dict[str, Any]:
     """What scripts get."""
     return {
@@ -131,11 +136,16 @@ def as_document(
         "under_replicated_partitions": len(status.under_replicated_partitions),
         "brokers": [asdict(one) for one in brokers],
         "topics": [asdict(one) for one in topics],
+        "groups": [asdict(one) for one in groups],
     }
 
 
 def lines(
-    status: ClusterStatus, brokers: Sequence[BrokerRates], topics: Sequence[TopicRates]
+    status: ClusterStatus,
+    brokers: Sequence[BrokerRates],
+    topics: Sequence[TopicRates],
+    groups: Sequence[GroupRates],
+    seen: GroupLook,
 ) -> list[str]:
     """What people see."""
     controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
@@ -150,6 +160,9 @@ def lines(
         *_table(_HEAD, [_broker_row(one) for one in brokers]),
         "",
         *_table(_TOPIC_HEAD, [_topic_row(one) for one in topics]),
+        "",
+        *_table(top_groups.HEAD, [top_groups.row(one) for one in groups], words=2),
+        *([f"groups: {seen.trouble}"] if seen.trouble else []),
         *(f"alert: {alert}" for alert in status.alerts),
     ]
 
@@ -173,13 +186,13 @@ def _topic_row(one: TopicRates) -> tuple[str, ...]:
     return (one.topic, *rates)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, figures to the right."""
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
+    """The first columns, ``words`` of them, to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            cell.ljust(width) if column < words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in (head, *rows)
     ]
