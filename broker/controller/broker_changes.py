@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence, Set
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from typing import Final, TypeVar
 
 from broker.control.ports import Images
 from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS
@@ -23,6 +23,8 @@ from quorate_proto.v1 import control_pb2, errors_pb2
 from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 RETRY_INTERVAL_MS: Final = 100
 """Between two attempts to write while the quorum is away."""
@@ -81,34 +83,28 @@ class BrokerChanges:
         self, request: control_pb2.ControlledShutdownRequest
     ) -> control_pb2.ControlledShutdownResponse:
         """Move the leaderships of a broker that wants to stop (scenario 11, B3)."""
-        try:
+
+        async def move() -> control_pb2.ControlledShutdownResponse:
             answer = await self._events.run(Priority.BROKERS, lambda: self._move_leaders(request))
             self._publisher.publish()
             await self._publisher.drained(PUBLISH_TIMEOUT_MS)
-        except LeftOffice:
-            code = errors_pb2.NOT_CONTROLLER
-        except QuorumError as error:
-            log.warning("broker %d has to wait with its stop: %s", request.broker_id, error)
-            code = errors_pb2.REQUEST_TIMED_OUT
-        else:
             return answer
-        return control_pb2.ControlledShutdownResponse(error_code=code)
+
+        what = f"broker {request.broker_id} has to wait with its stop"
+        return await _answered(move, control_pb2.ControlledShutdownResponse, what)
 
     async def report_replicas(
         self, request: control_pb2.ReportReplicasRequest
     ) -> control_pb2.ReportReplicasResponse:
         """Take replicas out of ISRs that rely on what they cannot do: full disks, damaged logs."""
-        try:
+
+        async def take_out() -> control_pb2.ReportReplicasResponse:
             answer = await self._events.run(Priority.BROKERS, lambda: self._take_out(request))
             self._publisher.publish()
-        except LeftOffice:
-            code = errors_pb2.NOT_CONTROLLER
-        except QuorumError as error:
-            log.warning("replicas of broker %d have to wait: %s", request.broker_id, error)
-            code = errors_pb2.REQUEST_TIMED_OUT
-        else:
             return answer
-        return control_pb2.ReportReplicasResponse(error_code=code)
+
+        what = f"replicas of broker {request.broker_id} have to wait"
+        return await _answered(take_out, control_pb2.ReportReplicasResponse, what)
 
     async def _take_out(
         self, request: control_pb2.ReportReplicasRequest
@@ -196,6 +192,22 @@ class BrokerChanges:
         staying = self.staying(image)
         remaining = broker_manager.remaining_leaderships(image, leaving, staying)
         return control_pb2.ControlledShutdownResponse(remaining_partitions=remaining)
+
+
+async def _answered(
+    attempt: Callable[[], Awaitable[Answer]], refusal: Callable[..., Answer], what: str
+) -> Answer:
+    """What came of ``attempt``; in the end of a tenure or without a quorum, a code to retry on.
+
+    ``what`` waits, as the log is told.
+    """
+    try:
+        return await attempt()
+    except LeftOffice:
+        return refusal(error_code=errors_pb2.NOT_CONTROLLER)
+    except QuorumError as error:
+        log.warning("%s: %s", what, error)
+        return refusal(error_code=errors_pb2.REQUEST_TIMED_OUT)
 
 
 def _changed(
