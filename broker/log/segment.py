@@ -36,8 +36,6 @@ from broker.log.segment_contents import (
 from broker.log.segment_file import SegmentFile
 from broker.log.segment_files import (
     UNFINISHED,
-    allocate_lock_file,
-    lock_file,
     remove_segment_files,
     segment_id_of,
     segment_name,
@@ -56,6 +54,7 @@ from broker.log.stored_batches import verify
 from broker.log.system_errors import refuse_without_access
 from broker.log.work import PendingBatch
 from quorum.data_folder import sync_folder
+from quorum.lmdb_lock_file import allocate_lock_file, lock_file
 
 log = logging.getLogger(__name__)
 

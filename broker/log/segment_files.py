@@ -1,18 +1,16 @@
 """Names of segments in the log folder, and what a crash may leave there."""
 
-import os
 import re
 from pathlib import Path
 from typing import Final
+
+from quorum.lmdb_lock_file import lock_file
 
 UNFINISHED: Final = ".creating"
 """Ends the name of a segment until it is whole and synced."""
 
 SET_ASIDE: Final = ".damaged"
 """Ends the name of a segment that was set aside."""
-
-_LOCK_FILE_BYTES: Final = 8192
-"""What LMDB makes of it, with its own number of readers; a larger one is taken as it is."""
 
 _NAME: Final = re.compile(r"segment-(\d{10})\.mdb")
 
@@ -42,23 +40,3 @@ def remove_unfinished_segments(directory: Path) -> None:
     """Remove what a crash left of segments that never got their name."""
     for path in directory.glob(f"segment-*{UNFINISHED}*"):
         path.unlink(missing_ok=True)
-
-
-def lock_file(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
-
-
-def allocate_lock_file(path: Path) -> None:
-    """Have the blocks of the lock file that LMDB maps beside the environment ``path``.
-
-    LMDB leaves it sparse and writes it through its map: on a full disk that is a SIGBUS, which
-    ends the process. Called before every open.
-
-    Raises:
-        OSError: there is no room.
-    """
-    descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.posix_fallocate(descriptor, 0, _LOCK_FILE_BYTES)
-    finally:
-        os.close(descriptor)

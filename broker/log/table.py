@@ -26,11 +26,12 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.log.segment_contents import FooterPlace
-from broker.log.segment_files import UNFINISHED, allocate_lock_file, lock_file
+from broker.log.segment_files import UNFINISHED
 from broker.log.system_errors import refuse_without_access
 from broker.log.work import PartitionRow, Truncation
 from quorate_proto.v1 import errors_pb2
 from quorum.data_folder import sync_folder
+from quorum.lmdb_lock_file import allocate_lock_file, lock_file
 
 FILE_NAME: Final = "store.mdb"
 FORMAT: Final = 1

@@ -17,6 +17,7 @@ import lmdb
 from crc32c import crc32c
 
 from quorum.data_folder import REPLACE, sync_folder
+from quorum.lmdb_lock_file import allocate_lock_file, lock_file
 from quorum.raft.journal import (
     Change,
     Entry,
@@ -27,7 +28,7 @@ from quorum.raft.journal import (
     Stored,
 )
 from quorum.raft.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
-from quorum.raft.lmdb_roots import MAP_BYTES, check_roots
+from quorum.raft.lmdb_roots import MAP_BYTES, check_roots, why_not_opened
 
 JOURNAL_FILE: Final = "journal.lmdb"
 FORMAT: Final = 4
@@ -74,10 +75,7 @@ class LmdbStore:
             self._entries_db = self._env.open_db(_ENTRIES, create=False)
             self._meta_db = self._env.open_db(_META_DB, create=False)
         except (lmdb.Error, OSError) as error:
-            raise JournalError(
-                f"cannot open journal {path}: {error}. Let this user read and write it, or, if it "
-                f"is damaged: {REPLACE}"
-            ) from error
+            raise JournalError(why_not_opened(path, error)) from error
 
     def load(self) -> Stored | None:
         """As ``JournalStore.load``."""
@@ -236,6 +234,7 @@ def _decode_meta(path: Path, raw: bytes) -> tuple[Meta, int, int]:
 
 
 def _open(path: Path) -> lmdb.Environment:
+    allocate_lock_file(path)
     return lmdb.open(
         str(path),
         subdir=False,
@@ -258,6 +257,6 @@ def _create(path: Path) -> None:
         nothing = Meta(0, None, first=1, commit_index=1)
         txn.put(_META_KEY, _encode_meta(nothing, last=0, written_by=txn.id()), db=meta_db)
     env.close()
-    scratch.with_name(f"{scratch.name}-lock").unlink()
+    lock_file(scratch).unlink()
     scratch.replace(path)
     sync_folder(path.parent)

@@ -10,6 +10,7 @@ Damage further down cannot be told by looking; some of it ends the process that 
 LMDB reads by memory map. ``require_readable`` lets a child process go first.
 """
 
+import errno
 import faulthandler
 import os
 import resource
@@ -21,6 +22,7 @@ from typing import Final
 import lmdb
 
 from quorum.data_folder import REPLACE
+from quorum.lmdb_lock_file import allocate_lock_file
 from quorum.raft.journal import JournalCorrupt, JournalError
 
 MAP_BYTES: Final = 64 << 30
@@ -77,8 +79,9 @@ def require_readable(path: Path) -> None:
     """
     try:
         check_roots(path)  # LMDB would begin afresh in a file of no bytes.
+        allocate_lock_file(path)  # A full disk would end the child as damage does.
     except OSError as error:
-        raise JournalError(f"cannot read journal {path}: {error.strerror}") from error
+        raise JournalError(why_not_opened(path, error)) from error
     child = os.fork()
     if child == 0:
         _touch_everything(path)
@@ -88,6 +91,19 @@ def require_readable(path: Path) -> None:
             f"journal {path} is damaged or truncated: reading it ends the process with "
             f"{signal.Signals(os.WTERMSIG(status)).name}. {REPLACE}"
         )
+
+
+def why_not_opened(path: Path, error: Exception) -> str:
+    """What to do about it."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"cannot open journal {path}: {error}. Free space on its disk, then start this voter "
+            "again: what it acknowledged is in the journal"
+        )
+    return (
+        f"cannot open journal {path}: {error}. Let this user read and write it, or, if it is "
+        f"damaged: {REPLACE}"
+    )
 
 
 def _touch_everything(path: Path) -> None:

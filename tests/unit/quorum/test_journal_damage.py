@@ -1,11 +1,14 @@
 """Damage to the journal's file: found when the voter starts, whatever byte it hit (P10)."""
 
+import errno
 import os
 import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import lmdb
 import pytest
 
 from quorum.raft.journal import Entry, JournalCorrupt, JournalError
@@ -164,6 +167,39 @@ def test_p10_damage_that_would_end_the_voter_ends_a_child_instead(path: Path) ->
     os.truncate(path, 4 * PAGE)
     with pytest.raises(JournalCorrupt, match="SIGBUS"):
         require_readable(path)
+
+
+def test_lock_files_have_blocks_before_lmdb_maps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written through a map, a hole in one ends the voter on a full disk, and the child that looks
+    for damage: the voter would be told to give up a journal that is whole."""
+    opened_with: list[int] = []
+    real_open = lmdb.open
+
+    def noting(path: str, **options: Any) -> lmdb.Environment:  # noqa: ANN401 - LMDB's own
+        opened_with.append(os.stat(path + "-lock").st_blocks * 512)
+        return real_open(path, **options)
+
+    monkeypatch.setattr(lmdb, "open", noting)
+    path = tmp_path / "journal.lmdb"
+    LmdbJournal(path).close()
+    assert len(opened_with) == 2, "when it is made and when it is used"
+    assert min(opened_with) >= 8192
+    (tmp_path / "journal.lmdb-lock").unlink()
+    require_readable(path)
+    assert os.stat(tmp_path / "journal.lmdb-lock").st_blocks * 512 >= 8192
+
+
+def test_a_full_disk_is_not_taken_for_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for attempt in (require_readable, LmdbJournal):
+        with pytest.raises(JournalError, match="Free space on its disk, then start") as refused:
+            attempt(path)
+        assert not isinstance(refused.value, JournalCorrupt)
 
 
 def test_journal_is_created_whole_or_not_at_all(
