@@ -25,9 +25,12 @@ from broker.control.metadata_view import add_metadata_view_to_server
 from broker.control.ports import ActiveController
 from broker.control.service import BrokerControlService, add_broker_control_to_server
 from broker.coordinator.commit_service import GroupOffsetsService
-from broker.coordinator.group_coordinator import GroupCoordinator
 from broker.coordinator.outside_commits import OutsideCommits
-from broker.coordinator.producer_ids import ProducerIds
+from broker.coordinator.transactions_service import (
+    TransactionsService,
+    add_transactions_to_server,
+)
+from broker.coordinators import Coordinators
 from broker.dynamic_config import LiveConfiguration
 from broker.grpc_listener import GrpcListener
 from broker.kafka.fetch_sessions import FetchSessions
@@ -99,7 +102,7 @@ class Doors:
     metrics: Metrics
     token_keys: TokenKeys
     authorizer: Authorizer
-    groups: GroupCoordinator
+    coordinators: Coordinators
     controller: Callable[[], ActiveController | None]
     forwarder: ControllerForwarder
 
@@ -111,9 +114,8 @@ class Doors:
         """
         surroundings = self.surroundings
         config_reads = ConfigReads(lambda: self.follower.image, self.live, self.authorizer)
-        producer_ids = ProducerIds(self.forwarder)
         memory = ClientMemory.of(self.config)
-        services = self._kafka_services(config_reads, producer_ids, memory)
+        services = self._kafka_services(config_reads, memory)
         self.metrics.add(services.figures.samples)
         self.metrics.add(services.fetch_sessions.samples)
         kafka = surroundings.kafka_listener(services)
@@ -147,9 +149,7 @@ class Doors:
             raise taken(METRICS_LISTENER.name, listener) from error
         on_stop(endpoint.stop)
 
-    def _kafka_services(
-        self, config_reads: ConfigReads, producer_ids: ProducerIds, memory: ClientMemory
-    ) -> KafkaServices:
+    def _kafka_services(self, config_reads: ConfigReads, memory: ClientMemory) -> KafkaServices:
         return KafkaServices(
             config=self.live,
             broker_id=self.broker_id,
@@ -157,8 +157,9 @@ class Doors:
             replicas=self.replicas,
             metadata=self.cache,
             forwarder=self.forwarder,
-            producer_ids=producer_ids,
-            groups=self.groups,
+            producer_ids=self.coordinators.producer_ids,
+            groups=self.coordinators.groups,
+            transactions=self.coordinators.transactions,
             authorizer=self.authorizer,
             fetch_sessions=FetchSessions.of(self.config, self.surroundings.now_ms),
             features=self._features_in_force,
@@ -185,6 +186,10 @@ class Doors:
         add_admin_to_server(server, admin)
         add_controller_duty_to_server(server, ControllerDutyService(self.controller))
         add_replication_to_server(server, self.replicas)
+        transactions = TransactionsService(
+            self.replicas, self.follower, self.coordinators.transactions
+        )
+        add_transactions_to_server(server, transactions)
 
     def _serve_clients(
         self, server: grpc.aio.Server, admin: AdminService, services: KafkaServices
@@ -213,7 +218,7 @@ class Doors:
             return await topics.why_missing(services, context, GROUPS)
 
         return GroupOffsetsService(
-            OutsideCommits(self.groups, self.surroundings.wall_clock_ms),
+            OutsideCommits(self.coordinators.groups, self.surroundings.wall_clock_ms),
             self.cache,
             self.authorizer.rights_of_caller,
             why_missing,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
-from uuid import UUID
 
 from broker.config.node import (
     BROKER_ID,
@@ -36,11 +35,10 @@ from broker.controller.administration import Means
 from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
-from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
-from broker.coordinator.group_shard import ShardClock
-from broker.coordinator.led_partition import told_of_leaderships
+from broker.coordinator.marker_sender import MarkerSender
 from broker.coordinator.sure_leadership import SureLeadership
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.transaction_peers import PeerMarkers, WatchedLeaders
+from broker.coordinators import Coordinators
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
@@ -66,6 +64,7 @@ from metadata_log.configuration import Configuration
 from metadata_log.draft import Changes
 from metadata_log.image import Image
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, TopicIdPartition
+from quorate_proto.v1 import admin_pb2
 from quorum.metrics.family import Metrics, Sample
 
 UNREGISTERED: Final = BrokerEpoch(-1)
@@ -106,8 +105,11 @@ class BrokerNode:
             lambda: self._follower.image.acls, AuthorizerSettings.of(config)
         )
         self._replicas = self._replica_manager()
-        self._groups = self._group_coordinator()
-        self._metrics.add(lambda: group_samples(self._groups, self._replicas.table.high_watermark))
+        self._forwarder: ControllerForwarder | None = None
+        self._coordinators = coordinators = self._new_coordinators()
+        self._metrics.add(
+            lambda: group_samples(coordinators.groups, self._replicas.table.high_watermark)
+        )
 
     async def start(self) -> None:
         """Come up and register; what was started is stopped again if a later step fails.
@@ -154,14 +156,14 @@ class BrokerNode:
         )
         store.on_room = lambda has_room: self._on_room(store, has_room)
         store.on_damaged = self._on_damaged
-        self._groups.start()
-        on_stop(self._groups.close)
         await self._replicas.start(store)
         on_stop(self._replicas.close)
         on_stop(self._stop_adopting)
         on_stop(self._channels.close)
         await self._follower.start()
         on_stop(self._follower.close)
+        self._coordinators.start()
+        on_stop(self._coordinators.close)
         self._follower.subscribe(self._on_configs)
         image = await self._follower.wait_for(await self._quorum.read_offset())
         await self._replicas.adopt_image(image, log_may_be_lost=store.log_may_be_lost)
@@ -196,6 +198,7 @@ class BrokerNode:
             bridge=bridge,
             clock_ms=self._surroundings.now_ms,
         )
+        self._forwarder = forwarder
         doors = Doors(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch,
@@ -209,7 +212,7 @@ class BrokerNode:
             metrics=self._metrics,
             token_keys=self._token_keys,
             authorizer=self._authorizer,
-            groups=self._groups,
+            coordinators=self._coordinators,
             controller=self._active_controller,
             forwarder=forwarder,
         )
@@ -289,24 +292,28 @@ class BrokerNode:
             trouble=lambda: Trouble(replicas.table.store.is_full, replicas.damaged()),
         )
 
-    def _group_coordinator(self) -> GroupCoordinator:
-        surroundings = self._surroundings
-        groups = GroupCoordinator(
-            GroupSettings.of(self._config),
-            ShardClock(surroundings.now_ms, surroundings.wall_clock_ms),
-            self._cache.partition_count,
-            lambda: str(UUID(bytes=surroundings.random_bytes(ID_BYTES))),
+    def _new_coordinators(self) -> Coordinators:
+        markers = PeerMarkers(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            images=self._follower,
+            channels=self._channels,
+            local=self._replicas,
         )
-        self._replicas.table.on_leadership[OFFSETS_TOPIC] = told_of_leaderships(
-            groups,
-            self._replicas.produce,
-            surroundings.wall_clock_ms,
-            self._sure_leadership().may_speak,
-            append_timeout_ms=groups.settings.commit_timeout_ms,
-            on_transaction_end=groups.end_transaction,
+        return Coordinators(
+            self._config,
+            self._surroundings,
+            metadata=self._cache,
+            replicas=self._replicas,
+            markers=MarkerSender(WatchedLeaders(self._follower, self._quorum), markers),
+            id_blocks=self,
+            may_speak=self._sure_leadership().may_speak,
         )
-        self._cache.on_gone = groups.partitions_gone
-        return groups
+
+    async def allocate_producer_ids(self) -> admin_pb2.AllocateProducerIdsResponse:
+        """For the coordinators; clients ask for ids once the doors are open."""
+        assert self._forwarder is not None
+        return await self._forwarder.allocate_producer_ids()
 
     def _sure_leadership(self) -> SureLeadership:
         quorum = self._surroundings.quorum

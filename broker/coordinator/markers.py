@@ -21,4 +21,9 @@ class MarkerSender(Protocol):
         """The partitions that have theirs, committed, or need none: they are deleted.
 
         It may take as long as a leader is away; what is missing may be sent again.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED: a partition has
+                heard of a newer epoch of the producer, or of a newer coordinator: it is for others
+                to end the transaction.
         """

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.config.coordinator import (
     TRANSACTION_ABORT_TIMED_OUT_INTERVAL_MS,
@@ -14,10 +14,14 @@ from broker.coordinator.led_shards import LedLog, LedShards
 from broker.coordinator.markers import MarkerSender
 from broker.coordinator.topics import TRANSACTIONS_TOPIC
 from broker.coordinator.transaction_shard import TransactionShard
-from broker.coordinator.transactions.transaction import Transaction
+from broker.coordinator.transactions.transaction import ProducerEpoch, Transaction
 from broker.errors import KafkaError
 from metadata_log.configuration import Values
+from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+
+APPEND_TIMEOUT_MS: Final = 30_000
+"""How long a change waits for all replicas in sync; Kafka's request.timeout.ms."""
 
 
 class TransactionSettings(NamedTuple):
@@ -45,12 +49,12 @@ class TransactionCoordinator:
         self,
         settings: TransactionSettings,
         *,
-        partition_count: Callable[[], int],
+        partition_count: Callable[[str], int],
         markers: MarkerSender,
         new_producer_id: Callable[[], Awaitable[int]],
         wall_ms: Callable[[], int],
     ) -> None:
-        """``partition_count``: of __transaction_state; 0: there is none yet.
+        """``partition_count``: of a topic, as far as this broker knows; 0: there is none.
 
         ``new_producer_id``: an id that nobody has had; may raise KafkaError.
         """
@@ -59,7 +63,7 @@ class TransactionCoordinator:
         self._shards = LedShards(
             "transactional id",
             TRANSACTIONS_TOPIC,
-            partition_count,
+            lambda: partition_count(TRANSACTIONS_TOPIC),
             lambda name, log: TransactionShard(
                 name, log, markers=markers, new_producer_id=new_producer_id, wall_ms=wall_ms
             ),
@@ -106,13 +110,40 @@ class TransactionCoordinator:
                 f"be from 1 to {self.settings.max_timeout_ms} (transaction.max.timeout.ms)",
             )
 
+    def verify_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, tp: TopicPartition
+    ) -> int:
+        """Whether ``tp`` is in the transaction that is open now (KIP-890): an error code of
+        ``decisions.verify``, or of ``shard_of``."""
+        producer = ProducerEpoch(producer_id, producer_epoch)
+        try:
+            shard = self.shard_of(transactional_id)
+        except KafkaError as error:
+            return error.code
+        return shard.verify(transactional_id, producer, {tp})[tp]
+
     @property
     def is_loading(self) -> bool:
         """Whether there may be transactional ids here that it cannot tell of yet."""
         return self._shards.is_loading
 
-    def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """Of all transactional ids that are coordinated here; they may come and go meanwhile."""
+    def find(self, transactional_id: str) -> Transaction:
+        """What is in force.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, and as ``shard_of``.
+        """
+        found = self.shard_of(transactional_id).transaction(transactional_id)
+        if found is None:
+            raise KafkaError(
+                errors_pb2.TRANSACTIONAL_ID_NOT_FOUND,
+                f"transactional id {transactional_id!r} is unknown: nobody has used it, or not for "
+                "longer than transactional.id.expiration.ms",
+            )
+        return found
+
+    def all(self) -> Iterator[tuple[str, Transaction]]:
+        """The transactional ids that are coordinated here; they may come and go meanwhile."""
         for shard in self._shards:
             yield from shard
 

@@ -256,10 +256,24 @@ class TransactionShard:
         self._spawn(self._complete(known, known.transaction))
 
     async def _complete(self, known: _Known, transaction: Transaction) -> None:
+        try:
+            await self._send_markers(known.transactional_id, transaction)
+        except KafkaError as error:
+            # Whoever ends it now knows more than is known here.
+            _log.error("%s: %s is not ended here: %s", self.name, known.transactional_id, error)
+            return
+        while True:
+            decision = decisions.complete(transaction, self._wall_ms())
+            if not await _code_of(self._write(known, decision.transaction)):
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    async def _send_markers(self, transactional_id: str, transaction: Transaction) -> None:
+        """Raises: KafkaError: as ``MarkerSender.send``."""
         missing = set(transaction.partitions)
         while missing:
             missing -= await self._markers.send(
-                known.transactional_id,
+                transactional_id,
                 self._coordinator_epoch,
                 transaction.producer_id,
                 transaction.epoch,
@@ -268,11 +282,6 @@ class TransactionShard:
             )
             if missing:
                 await asyncio.sleep(_RETRY_S)
-        while True:
-            decision = decisions.complete(transaction, self._wall_ms())
-            if not await _code_of(self._write(known, decision.transaction)):
-                return
-            await asyncio.sleep(_RETRY_S)
 
     async def _settle(self, transactional_id: str) -> None:
         """Give what is decided a moment to become complete."""

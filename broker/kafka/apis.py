@@ -29,6 +29,7 @@ from broker.kafka import (
     tokens,
     topic_partitions,
     topics,
+    transactions,
 )
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
 from broker.kafka.metadata import MetadataApi
@@ -178,6 +179,27 @@ def api_table() -> Mapping[int, Api]:
             max_version=4,
             first_flexible_version=4,
             handle=offsets.offset_for_leader_epoch,
+        ),
+        Api(
+            key=24,
+            min_version=0,
+            max_version=3,
+            first_flexible_version=3,
+            handle=transactions.add_partitions_to_txn,
+        ),
+        Api(
+            key=25,
+            min_version=0,
+            max_version=3,
+            first_flexible_version=3,
+            handle=transactions.add_offsets_to_txn,
+        ),
+        Api(
+            key=26,
+            min_version=0,
+            max_version=3,
+            first_flexible_version=3,
+            handle=transactions.end_txn,
         ),
         Api(
             key=28,

@@ -1,26 +1,24 @@
-"""FindCoordinator (10): who coordinates a consumer group.
+"""FindCoordinator (10): who coordinates a consumer group, or a producer's transactions.
 
-The leader of the partition of __consumer_offsets that the group belongs to by its name.
+The leader of the partition of the coordinators' topic that the group, or the transactional id,
+belongs to by its name.
 """
 
 from typing import Final
 
-from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
+from broker.coordinator.topics import partition_of
 from broker.kafka import codec
 from broker.kafka.codec import Message
-from broker.kafka.internal_topics import InternalTopics
-from broker.kafka.producers import no_transactions
+from broker.kafka.internal_topics import GROUPS, KINDS, InternalTopics
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.security.authorizer import Rights
 from broker.told_metadata import endpoints_at
-from metadata_log.acls import AclOperation, ResourceType
+from metadata_log.acls import AclOperation
 from metadata_log.types import NO_BROKER, BrokerId
 from quorate_proto.v1 import errors_pb2
 
 _FIRST_BATCHED_VERSION: Final = 4
-_GROUP: Final = 0
-_TRANSACTION: Final = 1
 
 
 class FindCoordinatorApi:
@@ -32,7 +30,7 @@ class FindCoordinatorApi:
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: Message
     ) -> Buffers:
-        key_type = request.get("key_type", _GROUP)
+        key_type = request.get("key_type", GROUPS)
         batched = context.version >= _FIRST_BATCHED_VERSION
         keys = request["coordinator_keys"] if batched else [request["key"]]
         rights = services.authorizer.rights_of(context)
@@ -54,9 +52,8 @@ class FindCoordinatorApi:
 
 def _may_look(rights: Rights, key_type: int, key: str) -> bool:
     """Whether this client may have a topic created by asking; strangers may not."""
-    if key_type == _TRANSACTION:
-        return rights.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-    return key_type == _GROUP and rights.may_group(AclOperation.DESCRIBE, key)
+    kind = KINDS.get(key_type)
+    return kind is not None and rights.may(AclOperation.DESCRIBE, kind.resource_type, key)
 
 
 def _coordinator(
@@ -68,21 +65,18 @@ def _coordinator(
     missing: str | None,
 ) -> Message:
     """``missing``: why there is no topic of the coordinators."""
-    if key_type not in (_GROUP, _TRANSACTION):
+    kind = KINDS.get(key_type)
+    if kind is None:
         message = f"key type {key_type} of {key!r}: 0 (group) and 1 (transaction) are served"
         return _nobody(errors_pb2.INVALID_REQUEST, message)
-    if key_type == _TRANSACTION:
-        refusal = no_transactions(key)
-        return _nobody(refusal.code, refusal.message)
-    if not rights.may_group(AclOperation.DESCRIBE, key):
-        reason = rights.refusal(AclOperation.DESCRIBE, ResourceType.GROUP, key)
-        return _nobody(errors_pb2.GROUP_AUTHORIZATION_FAILED, reason)
+    if not rights.may(AclOperation.DESCRIBE, kind.resource_type, key):
+        return _nobody(kind.denied, rights.refusal(AclOperation.DESCRIBE, kind.resource_type, key))
     if missing is not None:
         return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, missing)
-    leader = _leader(services, key)
+    leader = _leader(services, kind.topic, key)
     known = endpoints_at(services.metadata.brokers, listener)
     if leader not in known:
-        message = f"group {key!r}: its partition of {OFFSETS_TOPIC} has no leader now; try again"
+        message = f"{kind.what} {key!r}: its partition of {kind.topic} has no leader now; try again"
         return _nobody(errors_pb2.COORDINATOR_NOT_AVAILABLE, message)
     return {
         "error_code": errors_pb2.NONE,
@@ -93,12 +87,12 @@ def _coordinator(
     }
 
 
-def _leader(services: KafkaServices, group_id: str) -> BrokerId:
+def _leader(services: KafkaServices, topic_name: str, key: str) -> BrokerId:
     """-1: there is none, or nobody has told of the topic yet."""
-    topic = services.metadata.topics.get(OFFSETS_TOPIC)
+    topic = services.metadata.topics.get(topic_name)
     if topic is None:
         return NO_BROKER
-    return topic.partitions[partition_of(group_id, len(topic.partitions))].leader
+    return topic.partitions[partition_of(key, len(topic.partitions))].leader
 
 
 def _nobody(error_code: int, message: str) -> Message:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from broker.config.coordinator import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
+    TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
 )
@@ -20,7 +21,12 @@ from broker.errors import error_name
 from broker.kafka.auto_create import Creations
 from broker.kafka.requests import RequestContext
 from broker.kafka.services import KafkaServices
-from broker.topic_config import TOPIC_CLEANUP_POLICY
+from broker.topic_config import (
+    TOPIC_CLEANUP_POLICY,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_UNCLEAN_LEADER_ELECTION,
+)
+from metadata_log.acls import ResourceType
 from metadata_log.configuration import ConfigKey
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -32,20 +38,40 @@ _LOOK_INTERVAL_S: Final = 0.02
 """UpdateMetadata follows the controller's answer closely."""
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """One of the coordinators. ``what`` it coordinates, each with rights of its own.
+
+    ``min_isr``: of its topic, where that is not left to the cluster's default.
+    """
+
+    what: str
+    resource_type: ResourceType
+    denied: int
     topic: str
     partitions: ConfigKey[int]
     replication_factor: ConfigKey[int]
+    min_isr: ConfigKey[int] | None = None
 
 
 GROUPS: Final = 0
 TRANSACTIONS: Final = 1
-KINDS: Final[Mapping[int, _Kind]] = {
-    GROUPS: _Kind(OFFSETS_TOPIC, OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR),
-    TRANSACTIONS: _Kind(
+KINDS: Final[Mapping[int, Kind]] = {
+    GROUPS: Kind(
+        "group",
+        ResourceType.GROUP,
+        errors_pb2.GROUP_AUTHORIZATION_FAILED,
+        OFFSETS_TOPIC,
+        OFFSETS_TOPIC_NUM_PARTITIONS,
+        OFFSETS_TOPIC_REPLICATION_FACTOR,
+    ),
+    TRANSACTIONS: Kind(
+        "transactional id",
+        ResourceType.TRANSACTIONAL_ID,
+        errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         TRANSACTIONS_TOPIC,
         TRANSACTION_STATE_LOG_NUM_PARTITIONS,
         TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        TRANSACTION_STATE_LOG_MIN_ISR,
     ),
 }
 """By FindCoordinator's key type."""
@@ -79,11 +105,19 @@ class InternalTopics:
         return None
 
 
-def _new_topic(services: KafkaServices, kind: _Kind) -> admin_pb2.NewTopic:
+def _new_topic(services: KafkaServices, kind: Kind) -> admin_pb2.NewTopic:
     live = max(1, len(services.metadata.brokers))
+    replicas = min(services.config[kind.replication_factor], live)
+    configs = {TOPIC_CLEANUP_POLICY.key.name: "compact"}
+    if kind.min_isr is not None:
+        # What was decided must not be lost, whatever the cluster's defaults are.
+        configs[TOPIC_MIN_INSYNC_REPLICAS.key.name] = str(
+            min(services.config[kind.min_isr], replicas)
+        )
+        configs[TOPIC_UNCLEAN_LEADER_ELECTION.key.name] = "false"
     return admin_pb2.NewTopic(
         name=kind.topic,
         num_partitions=services.config[kind.partitions],
-        replication_factor=min(services.config[kind.replication_factor], live),
-        configs={TOPIC_CLEANUP_POLICY.key.name: "compact"},
+        replication_factor=replicas,
+        configs=configs,
     )

@@ -12,9 +12,9 @@ from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.errors import error_name
 from broker.kafka.codec import append_uvarint
 from broker.kafka.cursor import Cursor
-from broker.kafka.producers import no_transactions
 from broker.kafka.requests import Buffers, CloseConnection, RequestContext
 from broker.kafka.services import KafkaServices
+from broker.log.admission import Origin
 from broker.replication.api import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -22,7 +22,8 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
-from metadata_log.acls import AclOperation
+from broker.security.authorizer import Rights
+from metadata_log.acls import AclOperation, ResourceType
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -36,6 +37,7 @@ _APPENDED: Final = struct.Struct(">ihqqq3s")
 _NOTHING_SAID: Final = b"\x01\x00\x00"
 """Of a flexible version: no record errors, a message that is null, no tagged fields."""
 _NULL_STRING: Final = -1
+_AS_TRANSACTION: Final = AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
 _NOT_AUTHORIZED: Final = ProduceOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 _INTERNAL: Final = ProduceOutcome(
     errors_pb2.INVALID_TOPIC_EXCEPTION, "coordinators alone write to their topics"
@@ -94,15 +96,19 @@ async def _produce(
     services: KafkaServices, context: RequestContext, request: ProduceRequest
 ) -> list[ProduceOutcome]:
     """One outcome per partition, in the order of the request."""
-    refusal = _refusal(request)
+    rights = services.authorizer.rights_of(context)
+    refusal = _refusal(request, rights)
     count = sum([len(partitions) for _, partitions in request.topics])
     if refusal is not None:
         return [refusal] * count
-    rights = services.authorizer.rights_of(context)
     allowed = rights.topics(AclOperation.WRITE, (topic for topic, _ in request.topics))
     writable = allowed - INTERNAL_TOPICS
+    owner = request.transactional_id
+    origin = Origin.CLIENT if owner is None else Origin.TRANSACTIONAL_CLIENT
     entries = [
-        ProduceEntry(TopicPartition(topic, index), records if records is not None else b"")
+        ProduceEntry(
+            TopicPartition(topic, index), records if records is not None else b"", origin, owner
+        )
         for topic, partitions in request.topics
         if topic in writable
         for index, records in partitions
@@ -121,15 +127,18 @@ async def _produce(
     ]
 
 
-def _refusal(request: ProduceRequest) -> ProduceOutcome | None:
+def _refusal(request: ProduceRequest, rights: Rights) -> ProduceOutcome | None:
     if request.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ProduceOutcome(
             errors_pb2.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1"
         )
-    if request.transactional_id is not None:
-        refusal = no_transactions(request.transactional_id)
-        return ProduceOutcome(refusal.code, refusal.message)
-    return None
+    transactional_id = request.transactional_id
+    if transactional_id is None or rights.may(*_AS_TRANSACTION, transactional_id):
+        return None
+    return ProduceOutcome(
+        errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        rights.refusal(*_AS_TRANSACTION, transactional_id),
+    )
 
 
 def _tell_by_closing(request: ProduceRequest, outcomes: list[ProduceOutcome]) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from broker.client_memory import ClientMemory
 from broker.control.changes import A, Change, Q
 from broker.coordinator.group_coordinator import GroupCoordinator
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.kafka.fetch_sessions import FetchSessions
 from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
@@ -157,6 +158,7 @@ class KafkaServices:
     forwarder: Forwarder
     producer_ids: ProducerIdSource
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     authorizer: Authorizer
     fetch_sessions: FetchSessions
     features: Callable[[], FeaturesInForce] = FeaturesInForce

@@ -37,9 +37,3 @@ def test_compressed_batches_pass_through(wire: str, codec: str) -> None:
         producer.produce("packed", value, partition=0)
     assert producer.flush(30) == 0
     assert Confluent(wire).consume("packed", {0: 200}) == {0: values}
-
-
-def test_a_transactional_producer_gives_up_at_once_and_says_why(wire: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": wire, "transactional.id": "pay"})
-    with pytest.raises(confluent_kafka.KafkaException, match="this cluster has no transactions"):
-        producer.init_transactions(30)

@@ -19,11 +19,12 @@ TOPIC: Final = "t"
 
 NEW_TOPIC: Final = "new"
 GROUP: Final = "g"
-TRANSACTIONAL_ID: Final = "x"
+TRANSACTIONAL_ID: Final = "pay"
 WHO: Final = "User:alice"
 
 TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED: Final = errors_pb2.GROUP_AUTHORIZATION_FAILED
+TRANSACTION_DENIED: Final = errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -117,9 +118,31 @@ def _configuring(resource_type: int, name: str, operation: int | None = None) ->
     return {"resources": [resource], "validate_only": False}
 
 
+_PRODUCER: Final = {
+    "transactional_id": TRANSACTIONAL_ID,
+    "producer_id": 7,
+    "producer_epoch": 0,
+}
+_ADDING: Final = {
+    "v3_and_below_transactional_id": TRANSACTIONAL_ID,
+    "v3_and_below_producer_id": 7,
+    "v3_and_below_producer_epoch": 0,
+    "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
+}
+
+
 ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
     {
-        0: (Row(9, producing(record_batch()), (topic(Op.WRITE),), TOPIC_DENIED),),
+        0: (
+            Row(9, producing(record_batch()), (topic(Op.WRITE),), TOPIC_DENIED),
+            Row(
+                9,
+                producing(record_batch(), transactional_id=TRANSACTIONAL_ID),
+                (transactional_id(Op.WRITE),),
+                TRANSACTION_DENIED,
+                also=(topic(Op.WRITE),),
+            ),
+        ),
         1: (Row(12, fetching(), (topic(Op.READ),), TOPIC_DENIED),),
         2: (
             Row(
@@ -273,6 +296,12 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 (group(Op.DESCRIBE), group(Op.READ)),
                 GROUP_DENIED,
             ),
+            Row(
+                4,
+                {"key_type": 1, "coordinator_keys": [TRANSACTIONAL_ID]},
+                (transactional_id(Op.DESCRIBE), transactional_id(Op.WRITE)),
+                TRANSACTION_DENIED,
+            ),
         ),
         19: (
             Row(
@@ -328,6 +357,17 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 (cluster(Op.IDEMPOTENT_WRITE), topic(Op.WRITE, "any")),
                 CLUSTER_DENIED,
             ),
+            Row(
+                4,
+                {
+                    "transactional_id": TRANSACTIONAL_ID,
+                    "transaction_timeout": 1_000,
+                    "producer_id": -1,
+                    "producer_epoch": -1,
+                },
+                (transactional_id(Op.WRITE),),
+                TRANSACTION_DENIED,
+            ),
         ),
         23: (
             Row(
@@ -345,6 +385,46 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
                 },
                 (topic(Op.DESCRIBE),),
                 TOPIC_DENIED,
+            ),
+        ),
+        24: (
+            Row(
+                3,
+                _ADDING,
+                (transactional_id(Op.WRITE),),
+                TRANSACTION_DENIED,
+                also=(topic(Op.WRITE),),
+            ),
+            Row(
+                3,
+                _ADDING,
+                (topic(Op.WRITE),),
+                TOPIC_DENIED,
+                also=(transactional_id(Op.WRITE),),
+            ),
+        ),
+        25: (
+            Row(
+                3,
+                {**_PRODUCER, "group_id": GROUP},
+                (transactional_id(Op.WRITE),),
+                TRANSACTION_DENIED,
+                also=(group(Op.READ),),
+            ),
+            Row(
+                3,
+                {**_PRODUCER, "group_id": GROUP},
+                (group(Op.READ),),
+                GROUP_DENIED,
+                also=(transactional_id(Op.WRITE),),
+            ),
+        ),
+        26: (
+            Row(
+                3,
+                {**_PRODUCER, "committed": True},
+                (transactional_id(Op.WRITE),),
+                TRANSACTION_DENIED,
             ),
         ),
         29: (Row(3, _ANY_ACL, (cluster(Op.DESCRIBE), cluster(Op.ALTER)), CLUSTER_DENIED),),

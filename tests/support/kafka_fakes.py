@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,12 @@ from broker.control.changes import A, Change, Q
 from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker.coordinator.group_shard import ShardClock
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.coordinator.transaction_coordinator import (
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from broker.coordinator.transactions.transaction import ProducerEpoch
 from broker.errors import KafkaError
 from broker.kafka.fetch_sessions import FetchSessions
 from broker.kafka.server import KafkaServer
@@ -291,7 +297,8 @@ class FakeMetadata:
         self.controller_id = BROKER
         self.brokers: dict[BrokerId, FakeBroker] = {}
         self.topics: dict[str, FakeTopic] = {}
-        self.on_added: Callable[[str, int], None] = lambda name, partitions: None
+        self.on_added: dict[str, Callable[[int], None]] = {}
+        """By topic: told of the number of its partitions."""
 
     def changed(self) -> None:
         self.brokers = dict(self.brokers)
@@ -300,15 +307,22 @@ class FakeMetadata:
         topic = FakeTopic(TopicId(uuid4().bytes), (FakePartition(),) * partitions)
         self.topics[name] = topic
         self.changed()
-        self.on_added(name, partitions)
+        told = self.on_added.get(name)
+        if told is not None:
+            told(partitions)
         return topic
+
+    def partition_count(self, name: str) -> int:
+        """0: there is no such topic."""
+        topic = self.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return next((n for n, topic in self.topics.items() if topic.topic_id == topic_id), None)
 
 
 class FakeOffsetsLog:
-    """A partition of __consumer_offsets in memory, led for ever; every append is committed."""
+    """A partition of a coordinators' topic in memory, led for ever; every append is committed."""
 
     leader_epoch = FIRST_EPOCH
 
@@ -334,22 +348,59 @@ class FakeOffsetsLog:
 def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
     """Coordinates every group, from the moment that __consumer_offsets is there."""
 
-    def partition_count(name: str) -> int:
-        topic = metadata.topics.get(name)
-        return 0 if topic is None else len(topic.partitions)
-
-    def on_added(name: str, partitions: int) -> None:
-        if name == OFFSETS_TOPIC:
-            for partition in range(partitions):
-                groups.lead(partition, FakeOffsetsLog())
-
     def now_ms() -> int:
         return int(asyncio.get_running_loop().time() * 1000)
 
     clock = ShardClock(now_ms, lambda: 1_700_000_000_000)
-    groups = GroupCoordinator(GroupSettings.of(config), clock, partition_count, lambda: uuid4().hex)
-    metadata.on_added = on_added
+    groups = GroupCoordinator(
+        GroupSettings.of(config), clock, metadata.partition_count, lambda: uuid4().hex
+    )
+    metadata.on_added[OFFSETS_TOPIC] = partial(_lead_all, groups)
     return groups
+
+
+class FakeMarkers:
+    """Every partition has its marker at once; ``sent`` remembers."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, ProducerEpoch, bool, frozenset[TopicPartition]]] = []
+
+    async def send(
+        self,
+        transactional_id: str,
+        coordinator_epoch: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        partitions: Collection[TopicPartition],
+    ) -> frozenset[TopicPartition]:
+        done = frozenset(partitions)
+        producer = ProducerEpoch(producer_id, producer_epoch)
+        self.sent.append((transactional_id, producer, committed, done))
+        return done
+
+
+def fake_transactions(
+    metadata: FakeMetadata,
+    config: Values,
+    markers: FakeMarkers,
+    new_producer_id: Callable[[], Awaitable[int]],
+) -> TransactionCoordinator:
+    """Coordinates every transactional id, from the moment that __transaction_state is there."""
+    transactions = TransactionCoordinator(
+        TransactionSettings.of(config),
+        partition_count=metadata.partition_count,
+        markers=markers,
+        new_producer_id=new_producer_id,
+        wall_ms=lambda: 1_700_000_000_000,
+    )
+    metadata.on_added[TRANSACTIONS_TOPIC] = partial(_lead_all, transactions)
+    return transactions
+
+
+def _lead_all(coordinator: GroupCoordinator | TransactionCoordinator, partitions: int) -> None:
+    for partition in range(partitions):
+        coordinator.lead(partition, FakeOffsetsLog())
 
 
 class FakeForwarder:
@@ -564,6 +615,7 @@ class FakeBrokerInside:
     quorum: FakeQuorum
     services: KafkaServices
     server: KafkaServer
+    markers: FakeMarkers
 
     async def start(self) -> Endpoint:
         """Listens on a free port and advertises it."""
@@ -592,6 +644,8 @@ def fake_broker(
     config = BROKER_SPEC.parse(values)
     quorum = FakeQuorum()
     memory = ClientMemory.of(config)
+    producer_ids = FakeProducerIds()
+    markers = FakeMarkers()
     services = KafkaServices(
         config=config,
         broker_id=BROKER,
@@ -599,8 +653,9 @@ def fake_broker(
         replicas=replicas,
         metadata=metadata,
         forwarder=forwarder,
-        producer_ids=FakeProducerIds(),
+        producer_ids=producer_ids,
         groups=fake_groups(metadata, config),
+        transactions=fake_transactions(metadata, config, markers, producer_ids.take),
         authorizer=Authorizer(lambda: image().acls, AuthorizerSettings.of(config)),
         fetch_sessions=FetchSessions.of(
             config, lambda: int(asyncio.get_running_loop().time() * 1000)
@@ -614,5 +669,5 @@ def fake_broker(
         memory=memory,
     )
     return FakeBrokerInside(
-        metadata, replicas, forwarder, configs, quorum, services, KafkaServer(services)
+        metadata, replicas, forwarder, configs, quorum, services, KafkaServer(services), markers
     )

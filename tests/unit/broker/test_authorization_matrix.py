@@ -17,7 +17,7 @@ import pytest
 from broker.config_description import ConfigReads
 from broker.control.changes import CHANGES, A, Change, Q
 from broker.control.guards import GUARDS, guarded
-from broker.coordinator.topics import OFFSETS_TOPIC
+from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.dynamic_config import LiveConfiguration
 from broker.errors import KafkaError
 from broker.kafka import codec
@@ -75,6 +75,7 @@ class Asked:
         )
         inside.metadata.add_topic(TOPIC)
         inside.metadata.add_topic(OFFSETS_TOPIC)
+        inside.metadata.add_topic(TRANSACTIONS_TOPIC)
         forwarder: Any = GuardedForwarder(inside)
         config: Any = inside.services.config
         live = LiveConfiguration(lambda: log.image, config, BROKER)
@@ -102,7 +103,7 @@ class Asked:
 
     async def codes(self, key: int, row: Row) -> set[int]:
         api = api_table()[key]
-        while self.services.groups.is_loading:
+        while self.services.groups.is_loading or self.services.transactions.is_loading:
             await asyncio.sleep(0)
         raw = memoryview(bytearray(request_body(key, row.version, row.request)))
         body = api.decode_body(row.version, Cursor(raw))

@@ -205,6 +205,14 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "timeout": 99,
     },
     22: {"transactional_id": None, "transaction_timeout": 5},
+    24: {
+        "v3_and_below_transactional_id": "pay",
+        "v3_and_below_producer_id": 7,
+        "v3_and_below_producer_epoch": 1,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0, 2]}],
+    },
+    25: {"transactional_id": "pay", "producer_id": 7, "producer_epoch": 1, "group_id": "g"},
+    26: {"transactional_id": "pay", "producer_id": 7, "producer_epoch": 1, "committed": True},
     23: {
         "replica_id": -1,
         "topics": [

@@ -57,14 +57,25 @@ async def test_f4_a_small_cluster_gets_as_many_replicas_as_it_has_brokers(
     assert inside.forwarder.creations[0].topics[0].replication_factor == replicas
 
 
-async def test_f4_transactions_have_a_topic_though_they_are_refused(
-    inside: FakeBrokerInside, ask: Ask
+@pytest.mark.parametrize(("brokers", "min_isr"), [(1, "1"), (3, "2")])
+async def test_f4_the_topic_of_transactions_loses_nothing_that_was_decided(
+    inside: FakeBrokerInside, ask: Ask, brokers: int, min_isr: str
 ) -> None:
+    for number in range(2, brokers + 1):
+        inside.metadata.brokers[BrokerId(number)] = FakeBroker(
+            Endpoint("127.0.0.1", 9092 + number), Endpoint("127.0.0.1", 9192 + number)
+        )
     answer = await ask(FIND_COORDINATOR, 4, find("a", key_type=TRANSACTION))
-    assert [one.error_code for one in answer.coordinators] == [
-        errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    ]
-    assert "__transaction_state" in inside.metadata.topics
+    assert [one.error_code for one in answer.coordinators] == [0]
+    (creation,) = inside.forwarder.creations
+    (topic,) = creation.topics
+    assert (topic.name, topic.num_partitions) == ("__transaction_state", 50)
+    assert topic.replication_factor == brokers
+    assert dict(topic.configs) == {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": min_isr,
+        "unclean.leader.election.enable": "false",
+    }
 
 
 async def test_f4_a_key_of_another_kind_creates_nothing(inside: FakeBrokerInside, ask: Ask) -> None:

@@ -176,14 +176,6 @@ async def test_kip_360_an_id_and_its_epoch_come_together(ask: Ask, half: dict[st
     assert (response.error_code, response.producer_id) == (errors_pb2.INVALID_REQUEST, -1)
 
 
-@pytest.mark.parametrize("version", range(5))
-async def test_a_transactional_producer_is_refused_for_good(ask: Ask, version: int) -> None:
-    values = {"transactional_id": "pay", "transaction_timeout": 1000}
-    response = await ask(INIT_PRODUCER_ID, version, values)
-    assert response.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert response.producer_id == -1
-
-
 async def test_no_producer_ids_at_the_moment_is_worth_a_retry(inside: FakeBrokerInside) -> None:
     class Exhausted:
         async def take(self) -> int:
@@ -212,12 +204,3 @@ async def test_a_broker_that_clients_cannot_see_coordinates_nothing(
     assert response.error_code == errors_pb2.COORDINATOR_NOT_AVAILABLE
     assert response.node_id == NO_BROKER
     assert "'g'" in response.error_message
-
-
-@pytest.mark.parametrize("version", range(1, 5))
-async def test_nobody_coordinates_transactions(ask: Ask, version: int) -> None:
-    values = {"key": "pay", "key_type": 1, "coordinator_keys": ["pay"]}
-    response = await ask(FIND_COORDINATOR, version, values)
-    found = response.coordinators[0] if version >= 4 else response
-    assert found.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "transactional.id=pay" in found.error_message

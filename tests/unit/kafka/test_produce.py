@@ -103,16 +103,6 @@ async def test_any_other_acks_is_refused_and_nothing_appended(
     assert inside.replicas.produced == []
 
 
-async def test_transactional_batches_are_refused_with_the_id(
-    inside: FakeBrokerInside, ask: Ask
-) -> None:
-    response = await ask(PRODUCE, 9, producing(record_batch(), transactional_id="pay"))
-    (outcome,) = response.responses[0].partition_responses
-    assert outcome.error_code == errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "transactional.id=pay" in outcome.error_message
-    assert inside.replicas.produced == []
-
-
 async def test_a_corrupt_batch_is_refused_and_nothing_appended(
     inside: FakeBrokerInside, ask: Ask
 ) -> None:

@@ -1,0 +1,187 @@
+"""Transactions of unmodified clients: committed, aborted, fenced, timed out, coordinators lost."""
+
+import time
+from collections.abc import Callable
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
+from quorate.testing import RunningCluster
+from quorate.testing.pytest_plugin import ClusterFactory
+from tests.support.kafka_clients import PATIENCE_S, Confluent
+from tests.support.whole_cluster import wait_until_whole
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+]
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
+    return module_quorate_cluster(
+        brokers=3, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
+    )
+
+
+@pytest.fixture
+def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
+    """A topic of this test alone."""
+    name = request.node.originalname.removeprefix("test_")
+    Confluent(cluster.bootstrap).create(name, PARTITIONS, replication_factor=3)
+    return str(name)
+
+
+def producer(
+    cluster: RunningCluster, transactional_id: str, **more: str | int
+) -> confluent_kafka.Producer:
+    found = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "linger.ms": 0,
+            **{key.replace("_", "."): value for key, value in more.items()},
+        }
+    )
+    found.init_transactions(PATIENCE_S)
+    return found
+
+
+def write(found: confluent_kafka.Producer, topic: str, name: str) -> set[bytes]:
+    """One record for each partition; all are in the log on return."""
+    values = [f"{name}-{partition}".encode() for partition in range(PARTITIONS)]
+    for partition, value in enumerate(values):
+        found.produce(topic, value, partition=partition)
+    assert found.flush(PATIENCE_S) == 0
+    return set(values)
+
+
+def read(cluster: RunningCluster, topic: str, isolation: str = "read_committed") -> set[bytes]:
+    """Everything up to the end of each partition, as it is shown at that isolation level."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "nobody",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    values: list[bytes] = []
+    ended: set[int] = set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline_s, f"{topic}: partitions {ended} alone came to an end"
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            value = message.value()
+            assert value is not None
+            values.append(value)
+        elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+            partition = message.partition()
+            assert partition is not None
+            ended.add(partition)
+    consumer.close()
+    assert len(values) == len(set(values)), "nothing twice"
+    return set(values)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S} s: {what}"
+
+
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+    cluster: RunningCluster, topic: str
+) -> None:
+    found = producer(cluster, "pay")
+    written = {}
+    for name, commit in (("first", True), ("second", False), ("third", True)):
+        found.begin_transaction()
+        written[name] = write(found, topic, name)
+        if name == "first":
+            assert read(cluster, topic) == set(), "not before it is committed"
+        (found.commit_transaction if commit else found.abort_transaction)(PATIENCE_S)
+    until(
+        lambda: read(cluster, topic) == written["first"] | written["third"],
+        "markers in all partitions",
+    )
+    assert read(cluster, topic, "read_uncommitted") == set().union(*written.values())
+
+
+def test_a_newer_producer_shuts_the_older_one_out(cluster: RunningCluster, topic: str) -> None:
+    old = producer(cluster, "fenced")
+    old.begin_transaction()
+    write(old, topic, "old")
+    new = producer(cluster, "fenced")
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        old.commit_transaction(PATIENCE_S)
+    error = refused.value.args[0]
+    assert error.fatal()
+    assert error.code() == confluent_kafka.KafkaError._FENCED
+    new.begin_transaction()
+    values = write(new, topic, "new")
+    new.commit_transaction(PATIENCE_S)
+    until(lambda: read(cluster, topic) == values, "the newer one's alone")
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(cluster: RunningCluster, topic: str) -> None:
+    found = producer(cluster, "slow", transaction_timeout_ms=1_000)
+    found.begin_transaction()
+    write(found, topic, "late")
+    after = Confluent(cluster.bootstrap)
+    after.produce(topic, {partition: [b"%d" % partition] for partition in range(PARTITIONS)})
+    until(lambda: read(cluster, topic) == {b"0", b"1", b"2"}, "nobody waits for it any more")
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        found.commit_transaction(PATIENCE_S)
+    assert refused.value.args[0].code() in (
+        confluent_kafka.KafkaError._FENCED,
+        confluent_kafka.KafkaError.INVALID_PRODUCER_EPOCH,
+    )
+
+
+def test_a_lost_coordinator_loses_no_transaction(cluster: RunningCluster, topic: str) -> None:
+    """Its coordinator is killed while a transaction is open, and another goes on with it."""
+    found = producer(cluster, "survivor")
+    found.begin_transaction()
+    written = write(found, topic, "open")
+    wait_until_whole(cluster)
+    killed = coordinator_of(cluster, "survivor")
+    cluster.kill_broker(killed)
+    try:
+        found.commit_transaction(PATIENCE_S)
+        assert coordinator_of(cluster, "survivor") != killed
+        until(lambda: read(cluster, topic) == written, "committed by the next coordinator")
+    finally:
+        cluster.restart_broker(killed)
+        wait_until_whole(cluster)
+
+
+def coordinator_of(cluster: RunningCluster, transactional_id: str) -> int:
+    with cluster.admin() as admin:
+        partitions = admin.describe_topics([TRANSACTIONS_TOPIC])[0].partitions
+    return partitions[partition_of(transactional_id, len(partitions))].leader
+
+
+async def test_transactions_of_aiokafka(cluster: RunningCluster, topic: str) -> None:
+    found = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="aio")
+    await found.start()
+    try:
+        async with found.transaction():
+            await found.send_and_wait(topic, b"committed", partition=0)
+        await found.begin_transaction()
+        await found.send_and_wait(topic, b"aborted", partition=0)
+        await found.abort_transaction()
+    finally:
+        await found.stop()
+    until(lambda: read(cluster, topic) == {b"committed"}, "what was committed alone")
