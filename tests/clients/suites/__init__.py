@@ -1,0 +1,9 @@
+"""The test suites of Kafka's clients, run against clusters of ours.
+
+Nothing is fetched: each suite is run from a checkout that is given.
+
+    python -m tests.clients.suites kafka-python PATH
+    python -m tests.clients.suites librdkafka PATH      # built, with its tests/test-runner
+
+docs/CLIENTS.md says what came of it, and with which versions.
+"""

@@ -1,0 +1,55 @@
+"""``python -m tests.clients.suites SUITE CHECKOUT``: runs it and prints what became of it."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from tests.clients.suites import kafka_python, librdkafka
+from tests.clients.suites.cases import Case, judge, table
+from tests.clients.suites.clusters import suite_cluster
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.clients.suites")
+    parser.add_argument("suite", choices=["kafka-python", "librdkafka"])
+    parser.add_argument("source", type=Path, help="its checkout; librdkafka's is built")
+    parser.add_argument("--only", default="", help="tests whose name contains this")
+    parser.add_argument("--full", action="store_true", help="librdkafka: not its quick mode")
+    given = parser.parse_args()
+    source = given.source.resolve()
+    if given.suite == "kafka-python":
+        ended_well = _kafka_python(source)
+    else:
+        names = [name for name in librdkafka.test_names(source) if given.only in name]
+        ended_well = _librdkafka(source, names, quick=not given.full)
+    sys.exit(0 if ended_well else 1)
+
+
+def _kafka_python(source: Path) -> bool:
+    ended_well = True
+    for brokers, known in ((3, kafka_python.ASKS_FOR_ONE_BROKER), (1, {})):
+        with suite_cluster(brokers, kafka_python.CONFIG) as cluster:
+            cases = kafka_python.run(source, cluster.bootstrap)
+        ended_well &= _told(f"kafka-python, {brokers} broker(s)", cases, known)
+    return ended_well
+
+
+def _librdkafka(source: Path, names: Sequence[str], *, quick: bool) -> bool:
+    cases = []
+    with suite_cluster(3, librdkafka.CONFIG) as cluster:
+        for case in librdkafka.run(source, cluster.bootstrap, names, quick=quick):
+            cases.append(case)
+            click.echo(f"{case.result:7}  {case.name}  {case.reason[:90]}")
+    return _told("librdkafka, 3 brokers", cases, librdkafka.KNOWN)
+
+
+def _told(title: str, cases: Sequence[Case], known: Mapping[str, str]) -> bool:
+    click.echo(table(title, cases, known))
+    return not judge(cases, known).unexpected
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Clusters as these suites expect them: as Kafka's own test fixtures configure brokers."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.config.listeners import ADVERTISED_LISTENERS
+from broker.config.log import LOG_DIR
+from broker.config.node import BROKER_ID
+from quorate.cluster.certificates import make_certificates
+from quorate.cluster.layout import Node, plan_cluster, write_config
+from quorate.cluster.local import LocalCluster
+from quorate.cluster.settings import check_settings
+from quorum.security_config import BROKER_SECURITY
+
+
+@contextmanager
+def suite_cluster(brokers: int, config: Mapping[str, object]) -> Iterator[LocalCluster]:
+    """Brokers count from 0, and say in their configuration where clients reach them."""
+    folder = Path(tempfile.mkdtemp(prefix="quorate-suite-")).resolve()
+    settings = check_settings(config)
+    planned = plan_cluster(
+        folder, voters=1, brokers=brokers, port=0, settings=settings, cluster_id="suites"
+    )
+    nodes = [_counted_from_0(node) if node.kind == "broker" else node for node in planned]
+    cluster = LocalCluster(folder, nodes, progress=lambda message: None, attached=True)
+    try:
+        make_certificates(folder, nodes)
+        for node in nodes:
+            write_config(node)
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop(graceful=False)
+        shutil.rmtree(folder)
+
+
+def _counted_from_0(node: Node) -> Node:
+    number = node.id - 1
+    keystore = Path(str(node.config[BROKER_SECURITY.keystore.name]))
+    changed = {
+        BROKER_ID.name: number,
+        LOG_DIR.name: str(node.folder / f"broker-{number}"),
+        BROKER_SECURITY.keystore.name: str(keystore.with_name(f"broker-{number}.pem")),
+        ADVERTISED_LISTENERS.name: f"PLAINTEXT://{node.kafka_address}",
+    }
+    return Node(node.kind, number, {**node.config, **changed}, node.folder)

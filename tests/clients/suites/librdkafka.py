@@ -1,0 +1,123 @@
+"""librdkafka's tests against a broker, each in a process of its own.
+
+Those that need none (``-l``) say nothing about brokers and are left out.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.clients.suites.cases import Case, Result
+
+KAFKA_VERSION: Final = "4.0.0"
+"""Before share groups (KIP-932): 4.2 has them."""
+
+CONFIG: Final[Mapping[str, object]] = {
+    "auto.create.topics.enable": True,
+    "num.partitions": 4,
+    "default.replication.factor": 3,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": True,
+}
+"""As in the suite's default scenario."""
+
+_NAME: Final = re.compile(r"^ *_TEST\((0\d{3}_\w+),", re.MULTILINE)
+_TEST_TIMEOUT_S: Final = 600
+_STATES: Final[Mapping[str, Result]] = {
+    "PASSED": "passed",
+    "FAILED": "failed",
+    "SKIPPED": "skipped",
+}
+_LOCAL: Final = "Filtered due to negative test flags"
+
+KNOWN: Final[Mapping[str, str]] = {}
+"""Test → why it fails, where the fault is not ours."""
+
+_TOOLS: Final = {
+    "kafka-acls.sh": 'exec {cli} acls "$@"\n',
+    "kafka-topics.sh": (
+        'for word in "$@"; do\n'
+        "  shift\n"
+        '  case "$word" in --create|--alter|--delete) verb=${{word#--}};; '
+        '*) set -- "$@" "$word";; esac\n'
+        "done\n"
+        'exec {cli} topics "$verb" "$@"\n'
+    ),
+}
+"""What the tests call of Kafka's command line, in terms of ours."""
+
+
+def test_names(source: Path) -> list[str]:
+    """All tests of the checkout, in its order; not those from 8000 on, which are run by hand."""
+    return list(dict.fromkeys(_NAME.findall((source / "tests" / "test.c").read_text())))
+
+
+def run(
+    source: Path, bootstrap: str, names: Iterable[str], *, quick: bool = True
+) -> Iterator[Case]:
+    """Runs tests of a checkout that has been built, and tells of each when it has ended.
+
+    ``quick``: with fewer messages, and without the tests that shape sockets (``-Q -E``).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _write_tools(Path(folder))
+        config = Path(folder) / "test.conf"
+        config.write_text(f"bootstrap.servers={bootstrap}\n")
+        environment = dict(os.environ)
+        environment |= {
+            "RDKAFKA_TEST_CONF": str(config),
+            "TEST_KAFKA_VERSION": KAFKA_VERSION,
+            "KAFKA_PATH": folder,
+            "BROKERS": bootstrap,
+            "LD_LIBRARY_PATH": f"{source / 'src'}{os.pathsep}{source / 'src-cpp'}",
+        }
+        for name in names:
+            report = Path(folder) / "report.json"
+            case = _run_one(source, name, report, environment, ["-Q", "-E"] if quick else [])
+            if case is not None:
+                yield case
+
+
+def _run_one(
+    source: Path, name: str, report: Path, environment: Mapping[str, str], options: Iterable[str]
+) -> Case | None:
+    """None: it needs no broker."""
+    report.unlink(missing_ok=True)
+    try:
+        subprocess.run(
+            ["./test-runner", "-L", "-p1", "-r", *options],
+            cwd=source / "tests",
+            env={**environment, "TESTS": name, "TEST_REPORT": str(report)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TEST_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Case(name, "failed", f"did not end in {_TEST_TIMEOUT_S} s")
+    if not report.exists():
+        return Case(name, "failed", "the test's process died")
+    return case_of(name, json.loads(report.read_text()))
+
+
+def case_of(name: str, report: Mapping[str, Any]) -> Case | None:
+    """Of the test runner's report in JSON. None: the test needs no broker."""
+    found = report["tests"].get(name, {"state": "FAILED", "extra": "not in the report"})
+    if found["extra"] == _LOCAL:
+        return None
+    return Case(name, _STATES.get(found["state"], "failed"), found["extra"].strip())
+
+
+def _write_tools(folder: Path) -> None:
+    cli = f"{sys.executable} -m quorate.cli.main"
+    (folder / "bin").mkdir()
+    for name, script in _TOOLS.items():
+        tool = folder / "bin" / name
+        tool.write_text("#!/bin/sh\n" + script.format(cli=cli))
+        tool.chmod(0o755)
