@@ -55,6 +55,10 @@ async def describe_log_dirs(
             "results": [],
         }
         return [codec.encode_response("describe_log_dirs", context.version, refused)]
+    # Kafka takes a folder offline for what is served as far as it goes here: the code makes tools
+    # look, and what there is, is told all the same.
+    troubled = services.replicas.storage_is_troubled()
+    code = errors_pb2.KAFKA_STORAGE_ERROR if troubled else errors_pb2.NONE
     folder = _folder(services)
     wanted = _wanted(request["topics"])
     sizes = [
@@ -62,7 +66,7 @@ async def describe_log_dirs(
         for one in services.replicas.log_sizes()
         if wanted is None or one.tp.partition in wanted.get(one.tp.topic, ())
     ]
-    total_bytes, usable_bytes, code = _UNKNOWN, _UNKNOWN, errors_pb2.NONE
+    total_bytes, usable_bytes = _UNKNOWN, _UNKNOWN
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, folder)
         total_bytes, usable_bytes = usage.total, usage.free

@@ -94,6 +94,8 @@ class Replicas(Protocol):
 
     def log_sizes(self) -> Iterable[LogSize]: ...
 
+    def storage_is_troubled(self) -> bool: ...
+
 
 class Forwarder(Protocol):
     """Changes, carried out by the controller: here, or one hop away (F2)."""

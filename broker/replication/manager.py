@@ -307,6 +307,10 @@ class ReplicaManager:
             behind = hosted.replica.high_watermark - hosted.log.log_end_offset
             yield LogSize(hosted.tp, hosted.log.size_bytes, max(0, behind))
 
+    def storage_is_troubled(self) -> bool:
+        """Whether the log folder is full, or a log in it cannot be read."""
+        return self.table.store.is_full or any(hosted.is_damaged for hosted in self.table)
+
     # -- the controller --------------------------------------------------------------------------
 
     async def apply_leader_and_isr(

@@ -99,6 +99,7 @@ class FakeReplicas:
         self.waiters: dict[TopicPartition, Waiters] = {}
         self.looked_at: list[TopicPartition] = []
         """What polls looked at, in order."""
+        self.is_troubled = False
 
     def _log(self, tp: TopicPartition) -> FakeLog | None:
         topic = self._topics.topics.get(tp.topic)
@@ -242,6 +243,9 @@ class FakeReplicas:
         self.asked_to_delete.append((list(wants), timeout_ms))
         unknown = DeleteOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
         return [self.deletions.get(want.tp, unknown) for want in wants]
+
+    def storage_is_troubled(self) -> bool:
+        return self.is_troubled
 
     def log_sizes(self) -> list[LogSize]:
         return [

@@ -116,6 +116,18 @@ async def test_d3_the_log_folder_is_described_partition_by_partition(
     assert [one.partition_index for one in result.topics[0].partitions] == [2]
 
 
+async def test_d3_a_folder_that_is_full_or_damaged_is_said_to_be_with_all_it_has(
+    inside: FakeBrokerInside, ask: Ask
+) -> None:
+    inside.metadata.add_topic("t", 3)
+    await produce(inside, TopicPartition("t", 1), 1)
+    inside.replicas.is_troubled = True
+    (result,) = (await ask(LOG_DIRS, 4, {"topics": None})).results
+    assert result.error_code == errors_pb2.KAFKA_STORAGE_ERROR
+    assert [topic.name for topic in result.topics] == ["t"]
+    assert result.usable_bytes > 0
+
+
 async def test_d3_a_folder_that_cannot_be_looked_at_is_said_to_be(
     inside: FakeBrokerInside, ask: Ask, tmp_path: Path
 ) -> None:
