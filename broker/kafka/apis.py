@@ -54,7 +54,7 @@ def api_table() -> Mapping[int, Api]:
             max_version=12,
             first_flexible_version=fetch_request.FIRST_FLEXIBLE_VERSION,
             decode=fetch_request.decode,
-            handle=fetch.handle,
+            handle=fetch.FetchApi().handle,
             answer_bytes_max=fetch.answer_bytes_max,
             abandonable=True,
         ),

@@ -1,18 +1,22 @@
 """Fetch (1): a consumer's long poll, within a fetch session or naming all its partitions."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.config.listeners import FETCH_MAX_BYTES
 from broker.kafka.fetch_answer import encode
 from broker.kafka.fetch_request import FINAL_EPOCH, FetchRequest
 from broker.kafka.fetch_session import FIRST_EPOCH, FetchSession, SessionOwner, by_topic
+from broker.kafka.rack_mates import RackMates
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
 from broker.replication.api import FetchOutcome, FetchWant, isolation_of
 from broker.replication.polling import Position
 from metadata_log.acls import AclOperation
+from metadata_log.types import BrokerId
 from quorate_proto.v1 import errors_pb2
+
+Near: TypeAlias = frozenset[BrokerId] | None
 
 _NOT_AUTHORIZED: Final = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 
@@ -22,33 +26,41 @@ def answer_bytes_max(services: KafkaServices, request: FetchRequest) -> int:
     return max(0, min(request.max_bytes, services.config[FETCH_MAX_BYTES]))
 
 
-async def handle(
-    services: KafkaServices, context: RequestContext, request: FetchRequest
-) -> Buffers:
-    sessions = services.fetch_sessions
-    owner = SessionOwner(context.principal, context.client_host)
-    named = sessions.find(request.session_id, owner)
-    if request.session_epoch not in (FINAL_EPOCH, FIRST_EPOCH):
-        return await _in_session(services, context, request, named)
-    if named is not None:
-        sessions.close(named)
-    begun: FetchSession | None = None
-    if request.session_epoch == FIRST_EPOCH:
-        begun = sessions.open(owner, sum(len(wants) for _, wants in request.topics))
-    if begun is None:
-        return await _without_session(services, context, request)
-    try:
-        return await _in_session(services, context, request, begun)
-    except BaseException:
-        # Its client does not know of it.
-        sessions.close(begun)
-        raise
+class FetchApi:
+    """Of one listener."""
+
+    def __init__(self) -> None:
+        self._rack_mates = RackMates()
+
+    async def handle(
+        self, services: KafkaServices, context: RequestContext, request: FetchRequest
+    ) -> Buffers:
+        near = self._rack_mates.of(services, context, request.rack)
+        sessions = services.fetch_sessions
+        owner = SessionOwner(context.principal, context.client_host)
+        named = sessions.find(request.session_id, owner)
+        if request.session_epoch not in (FINAL_EPOCH, FIRST_EPOCH):
+            return await _in_session(services, context, request, near, named)
+        if named is not None:
+            sessions.close(named)
+        begun: FetchSession | None = None
+        if request.session_epoch == FIRST_EPOCH:
+            begun = sessions.open(owner, sum(len(wants) for _, wants in request.topics))
+        if begun is None:
+            return await _without_session(services, context, request, near)
+        try:
+            return await _in_session(services, context, request, near, begun)
+        except BaseException:
+            # Its client does not know of it.
+            sessions.close(begun)
+            raise
 
 
 async def _in_session(
     services: KafkaServices,
     context: RequestContext,
     request: FetchRequest,
+    near: Near,
     session: FetchSession | None,
 ) -> Buffers:
     if session is None:
@@ -71,6 +83,7 @@ async def _in_session(
                 max_bytes=max_bytes,
                 room=context.lease,
                 isolation=isolation_of(request.isolation_level),
+                near=near,
             )
         if session.poll.is_closed:
             context.lease.keep(0)
@@ -80,12 +93,12 @@ async def _in_session(
 
 
 async def _without_session(
-    services: KafkaServices, context: RequestContext, request: FetchRequest
+    services: KafkaServices, context: RequestContext, request: FetchRequest, near: Near
 ) -> Buffers:
     rights = services.authorizer.rights_of(context)
     readable = rights.topics(AclOperation.READ, (topic for topic, _ in request.topics))
     wants = [want for topic, wants in request.topics if topic in readable for want in wants]
-    remaining = iter(await _fetch(services, context, request, wants))
+    remaining = iter(await _fetch(services, context, request, near, wants))
     topics = [
         (
             topic,
@@ -103,6 +116,7 @@ async def _fetch(
     services: KafkaServices,
     context: RequestContext,
     request: FetchRequest,
+    near: Near,
     wants: Sequence[FetchWant],
 ) -> Sequence[FetchOutcome]:
     if not wants:
@@ -115,6 +129,7 @@ async def _fetch(
         max_bytes=max_bytes,
         room=context.lease,
         isolation=isolation_of(request.isolation_level),
+        near=near,
     )
 
 

@@ -16,7 +16,6 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _PARTITION: Final = struct.Struct(">ihqq")
 _THROTTLE_CODE_SESSION: Final = struct.Struct(">ihi")
-_NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
 _PRODUCER_FIRST_OFFSET: Final = struct.Struct(">qq")
 _READ_COMMITTED: Final = 1
 _NULL: Final = -1
@@ -85,7 +84,7 @@ def _append_partition(
     else:
         _append_length(out.small, _NULL, flexible)
     if version >= 11:
-        out.small += _NO_PREFERRED_REPLICA
+        out.small += _INT32.pack(outcome.preferred_read_replica)
     _append_length(out.small, outcome.size, flexible)
     out.append_records(outcome)
     if flexible:

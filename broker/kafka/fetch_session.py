@@ -113,7 +113,7 @@ class FetchSession:
             if outcome.size:
                 served.append(position)
                 is_news = True
-            elif outcome.error_code != errors_pb2.NONE:
+            elif outcome.error_code != errors_pb2.NONE or outcome.preferred_read_replica >= 0:
                 waiting.append(position)
                 position.told = None
                 is_news = True

@@ -4,7 +4,7 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -63,6 +63,7 @@ class Replicas(Protocol):
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> list[FetchOutcome]: ...
 
     async def poll(
@@ -74,6 +75,7 @@ class Replicas(Protocol):
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> dict[Position, FetchOutcome]: ...
 
     def list_offset(

@@ -134,6 +134,8 @@ class FetchOutcome:
     size: int = 0
     last_stable_offset: int = -1
     aborted_transactions: Sequence[AbortedTransaction] = field(default=())
+    preferred_read_replica: int = -1
+    """The broker to read from instead; there are no records then. -1: this one."""
 
 
 @dataclass(frozen=True, slots=True)

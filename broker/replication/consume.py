@@ -1,8 +1,8 @@
 """Consuming: long polls below the high watermark, and offsets by time (C16, C19)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
 from broker.errors import KafkaError
 from broker.log import ColdRead
@@ -21,12 +21,14 @@ from broker.replication.api import (
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
+from broker.replication.partition.effects import Role
+from broker.replication.partition.preferred_replica import preferred_replica
 from broker.replication.partition_table import PartitionTable
 from broker.replication.polling import Poll, Position
 from broker.replication.produce import not_leader
 from broker.replication.turns import ReadTurns
 from broker.replication.waiters import Wakeup
-from metadata_log.types import LeaderEpoch, TopicPartition
+from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _PARTITION_BYTES_MAX: Final = 8 << 20
@@ -35,8 +37,18 @@ _PARTITION_BYTES_MAX: Final = 8 << 20
 _NOT_LOOKED_AT: Final = FetchOutcome()
 
 
+class _Terms(NamedTuple):
+    """What holds for all positions of a fetch; as in ``Consuming.poll``."""
+
+    min_bytes: int
+    max_bytes: int
+    room: ReadRoom
+    isolation: Isolation
+    near: Set[BrokerId] | None
+
+
 class Consuming:
-    """Reads for consumers: only from the leader, only what is committed."""
+    """Reads for consumers: only what is committed, from leaders unless they ask otherwise."""
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
@@ -51,6 +63,7 @@ class Consuming:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> list[FetchOutcome]:
         """One outcome per want, in order; as ``poll``, but for no longer than this."""
         if not wants:
@@ -65,6 +78,7 @@ class Consuming:
                 max_bytes=max_bytes,
                 room=room,
                 isolation=isolation,
+                near=near,
             )
         finally:
             poll.close(positions)
@@ -79,18 +93,21 @@ class Consuming:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> dict[Position, FetchOutcome]:
         """The outcome of every position that has news; ``room`` is kept for the bytes of all.
 
         Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
-        any error; else when enough was committed or ``max_wait_ms`` have passed.
+        any error; else when enough was committed or ``max_wait_ms`` have passed. ``near``: brokers
+        that the reader is sent to where it can (KIP-392); None: it reads from leaders alone.
         """
+        terms = _Terms(min_bytes, max_bytes, room, isolation, near)
         deadline_ms = self._table.now_ms() + max_wait_ms
         found: dict[Position, FetchOutcome] = {}
         wakeup = poll.wakeup = Wakeup()
         try:
             while True:
-                enough = await self._look(poll, found, min_bytes, max_bytes, room, isolation)
+                enough = await self._look(poll, found, terms)
                 left_ms = deadline_ms - self._table.now_ms()
                 if enough or left_ms <= 0 or poll.is_closed:
                     break
@@ -103,15 +120,7 @@ class Consuming:
         self._count(found)
         return found
 
-    async def _look(
-        self,
-        poll: Poll,
-        found: dict[Position, FetchOutcome],
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom,
-        isolation: Isolation,
-    ) -> bool:
+    async def _look(self, poll: Poll, found: dict[Position, FetchOutcome], terms: _Terms) -> bool:
         """Whether ``found`` is enough, once it has what is new.
 
         What had records is read again: there may be room for others now, or less for these. They
@@ -120,14 +129,14 @@ class Consuming:
         looked_at = {position: None for position, outcome in found.items() if outcome.size}
         looked_at.update(poll.take_news())
         if not looked_at:
-            return min_bytes <= 0
+            return terms.min_bytes <= 0
         found.update(dict.fromkeys(looked_at, _NOT_LOOKED_AT))
         for position in looked_at:
             # First, so that nothing is missed that happens while others are read.
             hosted = self._table.named(position.want.tp)
             position.watch(None if hosted is None else hosted.fetch_waiters)
         wants = [position.want for position in looked_at]
-        outcomes, enough = await self._read(wants, min_bytes, max_bytes, room, isolation)
+        outcomes, enough = await self._read(wants, terms)
         found.update(zip(looked_at, outcomes, strict=True))
         return enough
 
@@ -193,16 +202,11 @@ class Consuming:
         return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
     async def _read(
-        self,
-        wants: Sequence[FetchWant],
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom,
-        isolation: Isolation,
+        self, wants: Sequence[FetchWant], terms: _Terms
     ) -> tuple[list[FetchOutcome], bool]:
         """As ``_read_now``, once what is on the disk alone was loaded."""
         cold: list[ColdRead] = []
-        found = await self._read_now(wants, min_bytes, max_bytes, room, isolation, cold)
+        found = await self._read_now(wants, terms, cold)
         if not cold:
             return found
         loads = [one.load() for one in cold]
@@ -211,16 +215,10 @@ class Consuming:
         del found
         cold.clear()
         await asyncio.gather(*loads)
-        return await self._read_now(wants, min_bytes, max_bytes, room, isolation)
+        return await self._read_now(wants, terms)
 
     async def _read_now(
-        self,
-        wants: Sequence[FetchWant],
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom,
-        isolation: Isolation,
-        cold: list[ColdRead] | None = None,
+        self, wants: Sequence[FetchWant], terms: _Terms, cold: list[ColdRead] | None = None
     ) -> tuple[list[FetchOutcome], bool]:
         """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more.
 
@@ -228,52 +226,74 @@ class Consuming:
         """
         outcomes: list[FetchOutcome] = []
         size = 0
-        failed = False
-        room_bytes = room.reserve(max_bytes)
+        must_be_told = False
+        room_bytes = terms.room.reserve(terms.max_bytes)
         for want in wants:
             if self._turns.is_over:
                 await self._turns.wait()
             try:
-                outcome = self._read_one(want, room_bytes - size, isolation, wait=cold is None)
+                outcome = self._read_one(want, room_bytes - size, terms, wait=cold is None)
             except ColdRead as one:
                 assert cold is not None
                 cold.append(one)
                 size += one.size
                 continue
             size += outcome.size
-            failed = failed or outcome.error_code != errors_pb2.NONE
+            if outcome.error_code != errors_pb2.NONE or outcome.preferred_read_replica >= 0:
+                must_be_told = True
             outcomes.append(outcome)
-        room.keep(size)
-        as_much_as_fits = room_bytes < max_bytes and (size > 0 or room_bytes == 0)
-        return outcomes, failed or size >= min_bytes or as_much_as_fits
+        terms.room.keep(size)
+        as_much_as_fits = room_bytes < terms.max_bytes and (size > 0 or room_bytes == 0)
+        return outcomes, must_be_told or size >= terms.min_bytes or as_much_as_fits
 
-    def _read_one(
-        self, want: FetchWant, room: int, isolation: Isolation, *, wait: bool
-    ) -> FetchOutcome:
-        hosted, code = self._led(want.tp, want.current_leader_epoch)
+    def _read_one(self, want: FetchWant, room: int, terms: _Terms, *, wait: bool) -> FetchOutcome:
+        hosted, code = self._readable(want, terms.near)
         if hosted is None:
             return FetchOutcome(code)
         partition_log, high_watermark = hosted.log, hosted.replica.high_watermark
         start = partition_log.log_start_offset
         code = check_fetch_offset(want.fetch_offset, start, partition_log.log_end_offset)
         if code != errors_pb2.NONE:
+            if not hosted.leads and want.fetch_offset > partition_log.log_end_offset:
+                code = errors_pb2.OFFSET_NOT_AVAILABLE
             return FetchOutcome(code, high_watermark, start)
         stable = hosted.last_stable_offset
-        end_offset = end_of_reads(hosted, isolation)
+        if terms.near and hosted.leads:
+            preferred = preferred_replica(hosted.replica, want.fetch_offset, terms.near)
+            if preferred is not None:
+                return FetchOutcome(
+                    high_watermark=high_watermark,
+                    log_start_offset=start,
+                    last_stable_offset=stable,
+                    preferred_read_replica=preferred,
+                )
+        end_offset = end_of_reads(hosted, terms.isolation)
         if want.fetch_offset >= end_offset or room <= 0:
             return FetchOutcome(errors_pb2.NONE, high_watermark, start, (), 0, stable)
         try:
             max_bytes = min(want.max_bytes, room, _PARTITION_BYTES_MAX)
             read = partition_log.read(want.fetch_offset, max_bytes, end_offset, wait=wait)
         except KafkaError as error:
-            return FetchOutcome(error.code, high_watermark, start)
+            # Whatever is wrong with a follower's log, its leader may have what is asked for.
+            code = error.code if hosted.leads else errors_pb2.OFFSET_NOT_AVAILABLE
+            return FetchOutcome(code, high_watermark, start)
         self._turns.took(read.size)
         aborted: Sequence[AbortedTransaction] = ()
-        if isolation is Isolation.READ_COMMITTED:
+        if terms.isolation is Isolation.READ_COMMITTED:
             aborted = partition_log.transactions.aborted(want.fetch_offset, read.next_offset)
         return FetchOutcome(
             errors_pb2.NONE, high_watermark, start, read.chunks, read.size, stable, aborted
         )
+
+    def _readable(
+        self, want: FetchWant, near: Set[BrokerId] | None
+    ) -> tuple[HostedPartition, int] | tuple[None, int]:
+        """The partition, if it is led here; or followed, for who reads from followers."""
+        hosted = self._table.named(want.tp)
+        if near is None or hosted is None or hosted.replica.role is not Role.FOLLOWER:
+            return self._led(want.tp, want.current_leader_epoch)
+        code = check_leader_epoch(want.current_leader_epoch, hosted.replica.leader_epoch)
+        return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
 
 def end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:

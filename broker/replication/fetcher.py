@@ -389,7 +389,7 @@ class ReplicaFetcher:
             if not following.held:
                 self._changed[following.tip] = following
         following.failures = 0
-        hosted.replica.follow_high_watermark(high_watermark, hosted.log.log_end_offset)
+        hosted.follow_high_watermark(high_watermark)
         hosted.log.transactions.settle(hosted.replica.high_watermark)
         self.follow_log_start(following)
 
@@ -409,6 +409,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             log.warning("%s cannot begin at %d: %s", hosted.tp, offset, error)
             return
+        hosted.wake_fetches()
         if following.phase is Phase.FETCHING and self._followings.get(following.tip) is following:
             self.position_changed(following)
 

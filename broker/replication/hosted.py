@@ -114,6 +114,13 @@ class HostedPartition:
         self.fail_produces(error_code, message)
         self.waiting_for_flush.fail(error_code, message)
 
+    def follow_high_watermark(self, leader_high_watermark: int) -> None:
+        """Of a follower: the leader has told its own; who reads here may read further."""
+        before = self.replica.high_watermark
+        self.replica.follow_high_watermark(leader_high_watermark, self.log.log_end_offset)
+        if self.replica.high_watermark != before:
+            self.wake_fetches()
+
     def log_start_moved(self) -> None:
         """Followers are told at once where the log begins now, readers when they ask."""
         self.wake_fetches()

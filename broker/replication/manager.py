@@ -247,6 +247,7 @@ class ReplicaManager:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> list[FetchOutcome]:
         """Committed records for consumers, by long poll (C16)."""
         return await self._consuming.fetch(
@@ -256,6 +257,7 @@ class ReplicaManager:
             max_bytes=max_bytes,
             room=room,
             isolation=isolation,
+            near=near,
         )
 
     async def poll(
@@ -267,6 +269,7 @@ class ReplicaManager:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> dict[Position, FetchOutcome]:
         """As ``fetch``, of those positions of a session that have news."""
         return await self._consuming.poll(
@@ -276,6 +279,7 @@ class ReplicaManager:
             max_bytes=max_bytes,
             room=room,
             isolation=isolation,
+            near=near,
         )
 
     def list_offset(

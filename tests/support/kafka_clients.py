@@ -182,6 +182,22 @@ class KafkaPython:
         return got
 
     @contextlib.contextmanager
+    def in_rack(self, rack: str, topic: str, partitions: int) -> "Iterator[kafka.KafkaConsumer]":
+        """A reader of everything, without a group, that looks often who leads."""
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            client_rack=rack,
+            auto_offset_reset="none",
+            metadata_max_age_ms=1_000,
+        )
+        consumer.assign([kafka.TopicPartition(topic, p) for p in range(partitions)])
+        consumer.seek_to_beginning()
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    @contextlib.contextmanager
     def in_group(self, group_id: str, topic: str) -> "Iterator[kafka.KafkaConsumer]":
         """A member of a group; without a committed offset it begins at the end."""
         consumer = kafka.KafkaConsumer(

@@ -3,7 +3,15 @@
 import asyncio
 import dataclasses
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -100,6 +108,9 @@ class FakeReplicas:
         self.looked_at: list[TopicPartition] = []
         """What polls looked at, in order."""
         self.is_troubled = False
+        self.near: list[Set[BrokerId] | None] = []
+        """Of each fetch, in order."""
+        self.preferred_read_replica = -1
 
     def _log(self, tp: TopicPartition) -> FakeLog | None:
         topic = self._topics.topics.get(tp.topic)
@@ -146,7 +157,9 @@ class FakeReplicas:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> list[FetchOutcome]:
+        self.near.append(near)
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         while True:
             has_room = room.reserve(max_bytes) > 0 or max_bytes == 0
@@ -180,7 +193,9 @@ class FakeReplicas:
         max_bytes: int,
         room: ReadRoom = ALL_ROOM,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        near: Set[BrokerId] | None = None,
     ) -> dict[Position, FetchOutcome]:
+        self.near.append(near)
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         found: dict[Position, FetchOutcome] = {}
         wakeup = poll.wakeup = Wakeup()
@@ -203,6 +218,9 @@ class FakeReplicas:
             return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
         if not 0 <= want.fetch_offset <= log.end_offset:
             return FetchOutcome(errors_pb2.OFFSET_OUT_OF_RANGE, log.end_offset, 0)
+        if self.preferred_read_replica >= 0:
+            preferred = self.preferred_read_replica
+            return FetchOutcome(high_watermark=9, preferred_read_replica=preferred)
         chunks: list[bytes | memoryview] = []
         size = 0
         for batch in log.batches if has_room else ():
