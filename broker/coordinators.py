@@ -49,7 +49,7 @@ class Coordinators:
             new_producer_id=self.producer_ids.take,
             wall_ms=surroundings.wall_clock_ms,
         )
-        self._markers = markers
+        self.markers = markers
         replicas.table.on_leadership[OFFSETS_TOPIC] = told_of_leaderships(
             self.groups,
             replicas.produce,
@@ -75,5 +75,5 @@ class Coordinators:
     async def close(self) -> None:
         """Whoever waits looks for other coordinators."""
         await self.transactions.close()
-        self._markers.close()
+        self.markers.close()
         await self.groups.close()

@@ -50,6 +50,7 @@ from broker.metrics.cluster import cluster_samples
 from broker.metrics.compaction import compaction_samples
 from broker.metrics.groups import group_samples
 from broker.metrics.replicas import replica_samples, store_samples
+from broker.metrics.transactions import transaction_samples
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import may_be_deleted
 from broker.security.authorizer import Authorizer, AuthorizerSettings
@@ -109,6 +110,11 @@ class BrokerNode:
         self._coordinators = coordinators = self._new_coordinators()
         self._metrics.add(
             lambda: group_samples(coordinators.groups, self._replicas.table.high_watermark)
+        )
+        self._metrics.add(
+            lambda: transaction_samples(
+                coordinators.transactions, coordinators.markers, surroundings.wall_clock_ms()
+            )
         )
 
     async def start(self) -> None:

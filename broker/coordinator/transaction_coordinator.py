@@ -59,7 +59,8 @@ class TransactionCoordinator:
         ``new_producer_id``: an id that nobody has had; may raise KafkaError.
         """
         self.settings = settings
-        self.wall_ms = wall_ms
+        self.timed_out = 0
+        """Transactions that were aborted because they were open for too long."""
         self._shards = LedShards(
             "transactional id",
             TRANSACTIONS_TOPIC,
@@ -153,7 +154,7 @@ class TransactionCoordinator:
         while True:
             await asyncio.sleep(self.settings.abort_interval_ms / 1000)
             for shard in self._shards:
-                shard.abort_overdue()
+                self.timed_out += shard.abort_overdue()
 
     async def _forget_expired_for_ever(self) -> None:
         while True:

@@ -169,9 +169,10 @@ class TransactionShard:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def abort_overdue(self) -> None:
-        """Have what has been open for too long aborted."""
+    def abort_overdue(self) -> int:
+        """Have what has been open for too long aborted; how many those are."""
         now_ms = self._wall_ms()
+        aborted = 0
         for known in tuple(self._known.values()):
             if known.transaction is None or known.is_busy:
                 continue
@@ -186,6 +187,8 @@ class TransactionShard:
                     known.transaction.timeout_ms,
                 )
                 self._write(known, decision.transaction)
+                aborted += 1
+        return aborted
 
     async def forget_expired(self, expiration_ms: int) -> None:
         """Forget, durably, ids that nobody has used for so long."""

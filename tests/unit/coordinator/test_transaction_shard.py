@@ -165,11 +165,11 @@ async def test_what_is_open_for_too_long_is_aborted(
     shard = await world.lead()
     producer = await opened(shard)
     await asyncio.sleep(59)
-    shard.abort_overdue()
+    assert shard.abort_overdue() == 0
     assert state_of(shard) is State.ONGOING
     await asyncio.sleep(2)
-    shard.abort_overdue()
-    shard.abort_overdue()
+    assert shard.abort_overdue() == 1
+    assert shard.abort_overdue() == 0
     await asyncio.sleep(1)
     assert state_of(shard) is State.COMPLETE_ABORT
     code = await shard.end_transaction("pay", producer, commit=True)

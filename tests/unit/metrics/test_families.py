@@ -8,7 +8,7 @@ import pytest
 
 from broker.controller.quota_requests import QUEUED
 from broker.kafka import fetch_sessions
-from broker.metrics import clients, cluster, compaction, groups, replicas
+from broker.metrics import clients, cluster, compaction, groups, replicas, transactions
 from broker.quota import controller_mutations
 from quorum.metrics import voter
 from quorum.metrics.family import Family, Kind
@@ -18,6 +18,7 @@ MODULES = (
     cluster,
     compaction,
     groups,
+    transactions,
     replicas,
     fetch_sessions,
     controller_mutations,
