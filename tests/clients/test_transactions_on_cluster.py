@@ -10,7 +10,7 @@ import pytest
 from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
-from tests.support.kafka_clients import PATIENCE_S, Confluent
+from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [
@@ -25,7 +25,11 @@ PARTITIONS = 3
 @pytest.fixture(scope="module")
 def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
     return module_quorate_cluster(
-        brokers=3, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
+        brokers=3,
+        config={
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+            "group.initial.rebalance.delay.ms": 0,
+        },
     )
 
 
@@ -185,3 +189,71 @@ async def test_transactions_of_aiokafka(cluster: RunningCluster, topic: str) -> 
     finally:
         await found.stop()
     until(lambda: read(cluster, topic) == {b"committed"}, "what was committed alone")
+
+
+def test_transactions_of_kafka_python(cluster: RunningCluster, topic: str) -> None:
+    found = KafkaPython(cluster.bootstrap).transactional("python")
+    try:
+        found.init_transactions()
+        for value, end in (
+            (b"committed", found.commit_transaction),
+            (b"aborted", found.abort_transaction),
+            (b"also", found.commit_transaction),
+        ):
+            found.begin_transaction()
+            found.send(topic, value, partition=0).get(PATIENCE_S)
+            end()
+    finally:
+        found.close()
+    until(lambda: read(cluster, topic) == {b"committed", b"also"}, "what was committed alone")
+
+
+def test_what_is_consumed_counts_with_what_was_made_of_it(
+    cluster: RunningCluster, topic: str
+) -> None:
+    """Consume, transform, produce: offsets and records are committed together, or neither is."""
+    source = f"{topic}_source"
+    Confluent(cluster.bootstrap).create(source, 1, replication_factor=3)
+    Confluent(cluster.bootstrap).produce(source, {0: [b"a", b"b", b"c", b"d"]})
+    found = producer(cluster, "copier")
+    made: list[bytes] = []
+    for commit in (False, True, True):
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "copiers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.subscribe([source])
+        taken = [message.value() for message in _take(consumer, 2)]
+        found.begin_transaction()
+        for value in taken:
+            assert value is not None
+            found.produce(topic, value.upper(), partition=0)
+        found.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()),
+            consumer.consumer_group_metadata(),
+            PATIENCE_S,
+        )
+        if commit:
+            found.commit_transaction(PATIENCE_S)
+            made += [value.upper() for value in taken if value]
+        else:
+            found.abort_transaction(PATIENCE_S)
+        consumer.close()
+    assert made == [b"A", b"B", b"C", b"D"], "what was aborted was consumed again"
+    until(lambda: read(cluster, topic) == set(made), "each once")
+
+
+def _take(consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+    taken: list[confluent_kafka.Message] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(taken) < count:
+        assert time.monotonic() < deadline_s, f"{len(taken)} of {count} records"
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            taken.append(message)
+    return taken

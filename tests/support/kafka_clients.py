@@ -151,6 +151,12 @@ class KafkaPython:
         finally:
             producer.close()
 
+    def transactional(self, transactional_id: str) -> kafka.KafkaProducer:
+        """A producer, for the caller to close."""
+        return kafka.KafkaProducer(
+            bootstrap_servers=self._bootstrap, transactional_id=transactional_id, acks="all"
+        )
+
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         consumer = kafka.KafkaConsumer(bootstrap_servers=self._bootstrap)
         try:
