@@ -80,16 +80,20 @@ def test_pytests_report_is_read() -> None:
     ]
 
 
-def test_librdkafkas_report_is_read() -> None:
-    def case(state: str, extra: str = "") -> Case | None:
-        return librdkafka.case_of("0001_x", {"tests": {"0001_x": {"state": state, "extra": extra}}})
-
-    assert case("PASSED") == Case("0001_x", "passed")
-    assert case("FAILED", "test.c:1 ") == Case("0001_x", "failed", "test.c:1")
-    assert case("SKIPPED", "no RapidJSON") == Case("0001_x", "skipped", "no RapidJSON")
-    assert case("SKIPPED", "Filtered due to negative test flags") is None
-    absent = librdkafka.case_of("0002_y", {"tests": {}})
-    assert absent == Case("0002_y", "failed", "not in the report")
+def test_librdkafkas_summary_is_read() -> None:
+    summary = """[0001_x / 0.1s] a line of \x1b[36mone\x1b[0m
+| <MAIN>                  |     PASSED |   0.201s |
+\x1b[32m| 0001_x                  |     PASSED |   0.201s |
+\x1b[0m| 0002_y                  |     FAILED |   1.2s | do_it:7: test.c:1 |
+| 0003_z                  |    SKIPPED |   0.000s | no RapidJSON
+| 0004_local              |    SKIPPED |   0.000s | Filtered due to negative test flags
+"""
+    assert librdkafka.case_of("0001_x", summary) == Case("0001_x", "passed")
+    assert librdkafka.case_of("0002_y", summary) == Case("0002_y", "failed", "do_it:7: test.c:1 |")
+    assert librdkafka.case_of("0003_z", summary) == Case("0003_z", "skipped", "no RapidJSON")
+    assert librdkafka.case_of("0004_local", summary) is None
+    died = librdkafka.case_of("0005_w", summary)
+    assert died == Case("0005_w", "failed", "its process ended without a summary")
 
 
 def test_librdkafkas_tests_are_found_in_its_source(tmp_path: Path) -> None:

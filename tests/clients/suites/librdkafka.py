@@ -3,7 +3,6 @@
 Those that need none (``-l``) say nothing about brokers and are left out.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests.clients.suites.cases import Case, Result
 
@@ -34,6 +33,10 @@ _STATES: Final[Mapping[str, Result]] = {
     "FAILED": "failed",
     "SKIPPED": "skipped",
 }
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_SUMMARY: Final = re.compile(
+    r"^\| (\w+) +\| +(PASSED|FAILED|SKIPPED) \| +[0-9.]+s \| *(.*?) *$", re.MULTILINE
+)
 _LOCAL: Final = "Filtered due to negative test flags"
 
 KNOWN: Final[Mapping[str, str]] = {}
@@ -78,40 +81,36 @@ def run(
             "LD_LIBRARY_PATH": f"{source / 'src'}{os.pathsep}{source / 'src-cpp'}",
         }
         for name in names:
-            report = Path(folder) / "report.json"
-            case = _run_one(source, name, report, environment, ["-Q", "-E"] if quick else [])
+            case = _run_one(source, name, environment, ["-Q", "-E"] if quick else [])
             if case is not None:
                 yield case
 
 
 def _run_one(
-    source: Path, name: str, report: Path, environment: Mapping[str, str], options: Iterable[str]
+    source: Path, name: str, environment: Mapping[str, str], options: Iterable[str]
 ) -> Case | None:
     """None: it needs no broker."""
-    report.unlink(missing_ok=True)
     try:
-        subprocess.run(
-            ["./test-runner", "-L", "-p1", "-r", *options],
+        ended = subprocess.run(
+            ["./test-runner", "-L", "-p1", *options],
             cwd=source / "tests",
-            env={**environment, "TESTS": name, "TEST_REPORT": str(report)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            env={**environment, "TESTS": name},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             timeout=_TEST_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return Case(name, "failed", f"did not end in {_TEST_TIMEOUT_S} s")
-    if not report.exists():
-        return Case(name, "failed", "the test's process died")
-    return case_of(name, json.loads(report.read_text()))
+    return case_of(name, ended.stdout.decode(errors="replace"))
 
 
-def case_of(name: str, report: Mapping[str, Any]) -> Case | None:
-    """Of the test runner's report in JSON. None: the test needs no broker."""
-    found = report["tests"].get(name, {"state": "FAILED", "extra": "not in the report"})
-    if found["extra"] == _LOCAL:
-        return None
-    return Case(name, _STATES.get(found["state"], "failed"), found["extra"].strip())
+def case_of(name: str, output: str) -> Case | None:
+    """From the summary at the end of what the test runner says. None: the test needs no broker."""
+    for found, state, reason in _SUMMARY.findall(_COLOURS.sub("", output)):
+        if found == name:
+            return None if reason == _LOCAL else Case(name, _STATES[state], reason)
+    return Case(name, "failed", "its process ended without a summary")
 
 
 def _write_tools(folder: Path) -> None:
