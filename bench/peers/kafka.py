@@ -6,7 +6,9 @@ import shutil
 import socket
 import subprocess
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bench.peers.contender import NODES, Unavailable
@@ -62,10 +64,17 @@ def find_kafka() -> KafkaInstallation:
 
 
 class KafkaBrokers:
-    """Defaults of the distribution, but for addresses, and deleted data, which goes at once."""
+    """Defaults of the distribution, but for addresses, deleted data, which goes at once, and
+    ``settings``."""
 
-    def __init__(self, folder: Path, installation: KafkaInstallation) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        installation: KafkaInstallation,
+        settings: Mapping[str, str | int] = MappingProxyType({}),
+    ) -> None:
         self._java, self._class_path, _ = installation
+        self._settings = settings
         self._nodes = NodeProcesses(folder)
         ports = free_ports(2 * len(NODES))
         self._client_ports = dict(zip(NODES, ports, strict=False))
@@ -121,6 +130,7 @@ class KafkaBrokers:
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self._nodes.folder / f"data-{node}",
             "log.segment.delete.delay.ms": 100,
+            **self._settings,
         }
         path = self._nodes.folder / f"node-{node}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

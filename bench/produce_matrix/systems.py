@@ -1,8 +1,9 @@
 """The contestants: three brokers of each, on this machine, alone with their own defaults."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
@@ -17,6 +18,9 @@ QUORATE: Final = "quorate"
 KAFKA: Final = "Kafka"
 BROKERS: Final = 3
 _TIMEOUT_S: Final = 60.0
+
+Settings = Mapping[str, str | int]
+NO_SETTINGS: Final[Settings] = MappingProxyType({})
 
 
 class System(NamedTuple):
@@ -55,17 +59,20 @@ class System(NamedTuple):
 
 
 @contextmanager
-def quorate(flush: Flush) -> Iterator[System]:
+def quorate(flush: Flush, settings: Settings = NO_SETTINGS) -> Iterator[System]:
     """Three brokers and three voters."""
-    with running_cluster(brokers=BROKERS, voters=3, config={"log.flush": flush}) as cluster:
+    config = {"log.flush": flush, **settings}
+    with running_cluster(brokers=BROKERS, voters=3, config=config) as cluster:
         processes = [pid for of_kind in pids(cluster).values() for pid in of_kind]
         yield System(QUORATE, cluster.bootstrap, processes)
 
 
 @contextmanager
-def kafka(folder: Path, installation: KafkaInstallation) -> Iterator[System]:
+def kafka(
+    folder: Path, installation: KafkaInstallation, settings: Settings = NO_SETTINGS
+) -> Iterator[System]:
     """Three brokers that are controllers too."""
-    brokers = KafkaBrokers(folder, installation)
+    brokers = KafkaBrokers(folder, installation, settings)
     try:
         brokers.start()
         system = System(KAFKA, brokers.bootstrap, brokers.pids)

@@ -1,11 +1,15 @@
 """What is known of a group, who is who in it, and until when."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.coordinator.groups.effects import Effect, Persist, Reply, syncing_failed
 from broker.coordinator.groups.members import NEVER_MS, Member, Members
 from quorate_proto.v1 import errors_pb2
+
+_MEMBERS_PER_MS: Final = 100
+"""A large group looks at all its members at most once in a millisecond per so many of them: 10,000
+that die together have 10,000 deadlines, and each look at them all takes a millisecond, too."""
 
 
 class GroupState(StrEnum):
@@ -53,7 +57,8 @@ class GroupBasis:
         self._attempt = 0
         self._writing: dict[int, _Writing] = {}
         self.next_deadline_ms = NEVER_MS
-        """``expire`` has nothing to do before; never too late, perhaps too early."""
+        """``expire`` has nothing to do before; perhaps too early, and too late by no more than a
+        millisecond per ``_MEMBERS_PER_MS``."""
 
     def take_back(self, member: Member, now_ms: int) -> None:
         """A member as the log has it: nobody knows yet whether it is still there."""
@@ -106,10 +111,11 @@ class GroupBasis:
     def _wake_by(self, deadline_ms: int) -> None:
         self.next_deadline_ms = min(self.next_deadline_ms, deadline_ms)
 
-    def _look_ahead(self) -> None:
-        self.next_deadline_ms = min(
+    def _look_ahead(self, now_ms: int) -> None:
+        next_ms = min(
             self._join_deadline_ms,
             self._sync_deadline_ms,
             min(self.members.pending.values(), default=NEVER_MS),
             min((m.deadline_ms for m in self.members if m.is_new or not m.waits), default=NEVER_MS),
         )
+        self.next_deadline_ms = max(next_ms, now_ms + len(self.members) // _MEMBERS_PER_MS)

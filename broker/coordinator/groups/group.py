@@ -175,19 +175,19 @@ class ConsumerGroup(Joining):
         late_ids = [each for each, until_ms in self.members.pending.items() if until_ms <= now_ms]
         for member_id in late_ids:
             del self.members.pending[member_id]
-        silent = [each for each in self.members if each.deadline_ms <= now_ms]
-        silent = [each for each in silent if each.is_new or not each.waits]
+        late = (each for each in self.members if each.deadline_ms <= now_ms)
+        silent = {each.member_id: each for each in late if each.is_new or not each.waits}
         if self._sync_deadline_ms <= now_ms:
             self._sync_deadline_ms = NEVER_MS
-            unsynced = (self.members.get(member_id) for member_id in self._unsynced)
-            silent += [each for each in unsynced if each is not None and each not in silent]
-        for member in silent:
+            unsynced = map(self.members.get, self._unsynced)
+            silent.update((each.member_id, each) for each in unsynced if each is not None)
+        for member in silent.values():
             effects += self._remove(member)
         if late_ids or silent:
             effects += self._somebody_left(now_ms)
         if self.state is GroupState.PREPARING_REBALANCE and self._join_deadline_ms <= now_ms:
             effects += self._join_time_is_up(now_ms)
-        self._look_ahead()
+        self._look_ahead(now_ms)
         return tuple(effects)
 
     def _remove(self, member: Member) -> list[Effect]:

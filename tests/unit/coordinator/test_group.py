@@ -342,3 +342,18 @@ def test_ten_thousand_members_agree() -> None:
     leader = world.joined(tokens[0])
     world.assign([member.member_id for member in leader.members])
     assert len(world.answers) == 20_000
+
+
+def test_a_large_group_does_not_look_at_all_its_members_for_each_that_dies() -> None:
+    world = World()
+    members = world.stable(1000)
+    for number, member_id in enumerate(members):
+        member = world.group.members.get(member_id)
+        assert member is not None
+        member.deadline_ms = world.now_ms + SESSION_MS + number
+    looks = 0
+    while world.state() is not GroupState.EMPTY:
+        world.now_ms = max(world.now_ms, world.group.next_deadline_ms)
+        world.carry_out(world.group.expire(world.now_ms))
+        looks += 1
+    assert looks < 500
