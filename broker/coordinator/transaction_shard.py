@@ -1,4 +1,10 @@
-"""The transactional ids of one partition of __transaction_state, while this broker leads it."""
+"""The transactional ids of one partition of __transaction_state, while this broker leads it.
+
+What is in the log is in force, with one exception. Once all its markers are committed, a
+transaction is complete before the log says so: its producer may go on at once. Should this broker
+fail now, the next one sends the markers again, and nothing has been written since: for that the log
+would have to say that the producer's next transaction has begun.
+"""
 
 import asyncio
 import logging
@@ -35,14 +41,14 @@ _TOLD_AT_ONCE: Final = frozenset(
 
 @dataclass(slots=True)
 class _Known:
-    """``transaction`` as the log has it; None: nothing yet. ``is_busy``: its next state is being
-    written, and nobody knows which of them will be in force."""
+    """``transaction`` is in force; None: nothing yet. ``is_busy``: its next state is being written,
+    and nobody knows which of them will be."""
 
     transactional_id: str
     transaction: Transaction | None = None
     is_busy: bool = False
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and replaced, whenever it has become complete."""
+    """Set, and replaced, whenever nothing is to be completed any more."""
 
 
 class TransactionShard:
@@ -229,11 +235,15 @@ class TransactionShard:
     def _write(self, known: _Known, transaction: Transaction | None) -> "asyncio.Future[int]":
         """Have it in the log, then in force, even if whoever asked is gone. None: a tombstone."""
         known.is_busy = True
-        value = None if transaction is None else log_format.encode(transaction)
-        record = LogRecord(log_format.encode_key(known.transactional_id), value)
-        outcome = self._appends.append([record])
+        outcome = self._append(known.transactional_id, transaction)
         outcome.add_done_callback(partial(self._written, known, transaction))
         return outcome
+
+    def _append(
+        self, transactional_id: str, transaction: Transaction | None
+    ) -> "asyncio.Future[int]":
+        value = None if transaction is None else log_format.encode(transaction)
+        return self._appends.append([LogRecord(log_format.encode_key(transactional_id), value)])
 
     def _written(
         self, known: _Known, transaction: Transaction | None, outcome: "asyncio.Future[int]"
@@ -258,16 +268,20 @@ class TransactionShard:
             return
         self._spawn(self._complete(known, known.transaction))
 
-    async def _complete(self, known: _Known, transaction: Transaction) -> None:
+    async def _complete(self, known: _Known, prepared: Transaction) -> None:
         try:
-            await self._send_markers(known.transactional_id, transaction)
+            await self._send_markers(known.transactional_id, prepared)
         except KafkaError as error:
             # Whoever ends it now knows more than is known here.
             _log.error("%s: %s is not ended here: %s", self.name, known.transactional_id, error)
             return
-        while True:
-            decision = decisions.complete(transaction, self._wall_ms())
-            if not await _code_of(self._write(known, decision.transaction)):
+        complete = decisions.complete(prepared, self._wall_ms()).transaction
+        known.transaction = complete
+        self._go_on(known)
+        while known.transaction is complete and not known.is_busy:
+            # Whatever is written next says the same, and more.
+            outcome = self._append(known.transactional_id, complete)
+            if not await _code_of(outcome):
                 return
             await asyncio.sleep(_RETRY_S)
 

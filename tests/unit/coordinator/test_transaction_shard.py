@@ -96,16 +96,44 @@ async def test_an_open_transaction_goes_on_with_the_next_coordinator(world: Worl
     assert await shard.end_transaction("pay", producer, commit=True) == 0
 
 
-async def test_the_completion_is_tried_until_the_log_has_it(world: World) -> None:
+async def test_a_producer_goes_on_once_the_markers_are_written(world: World) -> None:
+    """Whether the log says that its transaction is complete or not: that is tried until it does."""
     shard = await world.lead()
     producer = await opened(shard)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     world.log.fate = lambda: "refused"
     await asyncio.sleep(10)
-    assert state_of(shard) is State.PREPARE_COMMIT
+    assert state_of(shard) is State.COMPLETE_COMMIT
+    assert world.last_state("pay") is State.PREPARE_COMMIT
     world.log.fate = lambda: "taken"
     await asyncio.sleep(1)
+    assert world.last_state("pay") is State.COMPLETE_COMMIT
+
+
+async def test_a_late_completion_does_not_undo_what_follows(world: World) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    assert await shard.end_transaction("pay", producer, commit=True) == 0
+    world.log.fate = lambda: "refused"
+    await asyncio.sleep(1)
+    world.log.fate = lambda: "taken"
+    assert await shard.add_partitions("pay", producer, {A}) == 0
+    await asyncio.sleep(60)
+    assert state_of(shard) is State.ONGOING
+    assert world.last_state("pay") is State.ONGOING
+
+
+async def test_whoever_takes_over_sends_markers_again_if_nothing_followed(world: World) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    assert await shard.end_transaction("pay", producer, commit=True) == 0
+    world.log.fate = lambda: "refused"
+    await asyncio.sleep(1)
+    world.log.fate = lambda: "taken"
+    shard = await world.lead()
+    await asyncio.sleep(1)
     assert state_of(shard) is State.COMPLETE_COMMIT
+    assert world.partitions.sent == 2 * [(A, producer, True), (B, producer, True)]
 
 
 async def test_while_something_is_written_others_are_to_come_again(world: World) -> None:

@@ -11,7 +11,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionOwner
 from broker.coordinator.transaction_shard import TransactionShard
 from broker.coordinator.transactions import log_format
-from broker.coordinator.transactions.transaction import ProducerEpoch, Transaction
+from broker.coordinator.transactions.transaction import (
+    ProducerEpoch,
+    Transaction,
+    TransactionState,
+)
 from broker.errors import KafkaError
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -162,6 +166,11 @@ class World:
             new_producer_id=self._new_producer_id,
             wall_ms=self.wall_ms,
         )
+
+    def last_state(self, transactional_id: str) -> TransactionState | None:
+        """As the log has it."""
+        found = dict(self.log.states()).get(transactional_id)
+        return None if found is None else found.state
 
     def wall_ms(self) -> int:
         return WALL_MS + int(asyncio.get_running_loop().time() * 1000)
