@@ -18,7 +18,10 @@ from broker.config.node import (
     INTER_BROKER_PROTOCOL_VERSION,
     QUORUM_CONNECT_TIMEOUT_MS,
 )
-from broker.config.producers import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
+from broker.config.producers import (
+    PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+)
 from broker.config.replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
@@ -36,6 +39,7 @@ from broker.controller.bridge import Bridge
 from broker.controller.election import ControllerElector, draw_ids
 from broker.controller.transport import GrpcControlTransport
 from broker.coordinator.marker_sender import MarkerSender
+from broker.coordinator.partition_verifier import PartitionVerifier
 from broker.coordinator.sure_leadership import SureLeadership
 from broker.coordinator.transaction_peers import PeerMarkers, WatchedLeaders
 from broker.coordinators import Coordinators
@@ -53,6 +57,7 @@ from broker.metrics.replicas import replica_samples, store_samples
 from broker.metrics.transactions import transaction_samples
 from broker.replication.manager import ReplicaManager, ReplicationOptions
 from broker.replication.strays import may_be_deleted
+from broker.replication.verification import Verification
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.token_config import (
     DELEGATION_TOKEN_SECRET_KEY,
@@ -306,7 +311,7 @@ class BrokerNode:
             channels=self._channels,
             local=self._replicas,
         )
-        return Coordinators(
+        coordinators = Coordinators(
             self._config,
             self._surroundings,
             metadata=self._cache,
@@ -315,6 +320,18 @@ class BrokerNode:
             id_blocks=self,
             may_speak=self._sure_leadership().may_speak,
         )
+        verifier = PartitionVerifier(
+            broker_id=self._broker_id,
+            images=self._follower,
+            channels=self._channels,
+            local=lambda batch: coordinators.transactions.verify_partition(*batch),
+        )
+        self._replicas.verify_transactions(
+            Verification(
+                verifier.verify, lambda: self._live[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+            )
+        )
+        return coordinators
 
     async def allocate_producer_ids(self) -> admin_pb2.AllocateProducerIdsResponse:
         """For the coordinators; clients ask for ids once the doors are open."""

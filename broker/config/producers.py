@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey
+from metadata_log.configuration import ConfigKey, Update
 
 PRODUCER_ID_EXPIRATION_MS: Final = ConfigKey(
     name="producer.id.expiration.ms",
@@ -18,4 +18,13 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = ConfigKey(
     default=600_000,
     at_least=1,
     doc="How often a broker looks for producers to forget.",
+)
+TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = ConfigKey(
+    name="transaction.partition.verification.enable",
+    type=bool,
+    default=True,
+    doc="Whether a leader asks the coordinator before a transaction begins in a partition. Without "
+    "it a batch that was held up may begin one that nobody ends: readers of what is committed get "
+    "no further.",
+    update=Update.CLUSTER_WIDE,
 )

@@ -139,6 +139,17 @@ class LedShards(Generic[S]):
         """Whether there may be something here that it cannot tell of yet."""
         return any(shard.is_loading for shard in self._shards.values())
 
+    def answering(self) -> Iterator[tuple[int, S]]:
+        """Partitions of which this broker can tell everything now, and is sure to lead."""
+        for partition, shard in tuple(self._shards.items()):
+            if not shard.is_loading and self._logs[partition].is_surely_led:
+                yield partition, shard
+
+    @property
+    def partition_count(self) -> int:
+        """Of the topic; 0: there is none yet."""
+        return self._partition_count()
+
     def __iter__(self) -> Iterator[S]:
         """Those that are loaded; partitions may come and go between any two of them."""
         return (shard for shard in tuple(self._shards.values()) if not shard.is_loading)

@@ -81,11 +81,6 @@ class PartitionVerifier:
         if code != errors_pb2.NONE:
             raise refusal(batch, code)
 
-    def close(self) -> None:
-        """Whoever waits is cancelled."""
-        for requests in self._requests.values():
-            requests.close()
-
     def _coordinator(self, transactional_id: str) -> BrokerId:
         topic = self._images.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:

@@ -128,6 +128,15 @@ class TransactionCoordinator:
         """Whether there may be transactional ids here that it cannot tell of yet."""
         return self._shards.is_loading
 
+    @property
+    def partition_count(self) -> int:
+        """Of __transaction_state; 0: there is none yet."""
+        return self._shards.partition_count
+
+    def answering(self) -> Iterator[tuple[int, TransactionShard]]:
+        """As ``LedShards.answering``."""
+        return self._shards.answering()
+
     def find(self, transactional_id: str) -> Transaction:
         """What is in force.
 

@@ -155,6 +155,25 @@ class TransactionShard:
         decision = decisions.end(transaction, producer, self._wall_ms(), commit=commit)
         return await self._carry_out(found, decision)
 
+    async def abort(self, transactional_id: str) -> ProducerEpoch:
+        """As ``decisions.abort``; the producer that may write no more.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, INVALID_TXN_STATE: there is nothing to abort;
+                CONCURRENT_TRANSACTIONS: its end is decided, or being decided.
+        """
+        known = self._known.get(transactional_id)
+        found = None if known is None else known.transaction
+        decision = decisions.abort(found, self._wall_ms())
+        code = decision.code if found is None else await self._carry_out(known, decision)
+        if code or found is None:
+            raise KafkaError(
+                code,
+                f"the transaction of {transactional_id!r} was not aborted: "
+                f"{'nobody knows the id' if found is None else f'it is {found.state.title}'}",
+            )
+        return ProducerEpoch(found.producer_id, found.epoch)
+
     def verify(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Set[TopicPartition]
     ) -> Mapping[TopicPartition, int]:

@@ -29,6 +29,7 @@ from broker.kafka import (
     tokens,
     topic_partitions,
     topics,
+    transaction_admin,
     transactions,
 )
 from broker.kafka.api_versions import API_VERSIONS_KEY, handler_for
@@ -200,6 +201,13 @@ def api_table() -> Mapping[int, Api]:
             max_version=3,
             first_flexible_version=3,
             handle=transactions.end_txn,
+        ),
+        Api(
+            key=27,
+            min_version=1,
+            max_version=1,
+            first_flexible_version=1,
+            handle=transaction_admin.write_txn_markers,
         ),
         Api(
             key=28,
@@ -397,6 +405,27 @@ def api_table() -> Mapping[int, Api]:
             max_version=1,
             first_flexible_version=0,
             handle=config_resources.list_config_resources,
+        ),
+        Api(
+            key=61,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=transaction_admin.describe_producers,
+        ),
+        Api(
+            key=65,
+            min_version=0,
+            max_version=0,
+            first_flexible_version=0,
+            handle=transaction_admin.describe_transactions,
+        ),
+        Api(
+            key=66,
+            min_version=0,
+            max_version=1,
+            first_flexible_version=0,
+            handle=transaction_admin.list_transactions,
         ),
         Api(
             key=75,

@@ -25,12 +25,15 @@ from broker.replication.api import (
     FetchWant,
     Isolation,
     LogSize,
+    MarkerEntry,
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
     ReadRoom,
 )
 from broker.replication.polling import Poll, Position
+from broker.replication.producer_states import ProducerState
+from broker.replication.verification import TransactionBatch
 from broker.security.authorizer import Authorizer
 from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Values
@@ -53,6 +56,12 @@ class Replicas(Protocol):
     async def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
     ) -> list[ProduceOutcome]: ...
+
+    async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]: ...
+
+    async def verify_transaction(self, batch: TransactionBatch) -> None: ...
+
+    async def producer_states(self, tp: TopicPartition) -> list[ProducerState]: ...
 
     async def fetch(
         self,

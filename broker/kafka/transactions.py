@@ -91,7 +91,7 @@ async def add_offsets_to_txn(
         _require(services, context, transactional_id)
         require_group(services, context, AclOperation.READ, group_id)
         shard = services.transactions.shard_of(transactional_id)
-        tp = _offsets_partition(services, group_id)
+        tp = offsets_partition(services, group_id)
         code = await shard.add_partitions(transactional_id, _producer(request), {tp})
     except KafkaError as error:
         code = error.code
@@ -99,7 +99,7 @@ async def add_offsets_to_txn(
     return [codec.encode_response("add_offsets_to_txn", context.version, values)]
 
 
-def _offsets_partition(services: KafkaServices, group_id: str) -> TopicPartition:
+def offsets_partition(services: KafkaServices, group_id: str) -> TopicPartition:
     """Raises: KafkaError: COORDINATOR_NOT_AVAILABLE."""
     topic = services.metadata.topics.get(OFFSETS_TOPIC)
     if topic is None:

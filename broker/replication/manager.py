@@ -43,7 +43,7 @@ from broker.replication.producer_states import ProducerState, producer_states
 from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
-from broker.replication.verification import Verification
+from broker.replication.verification import TransactionBatch, Verification
 from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -216,6 +216,16 @@ class ReplicaManager:
     def verify_transactions(self, verification: Verification | None) -> None:
         """Have coordinators asked before transactions begin here; None: not from now on."""
         self._producing.verification = verification
+
+    async def verify_transaction(self, batch: TransactionBatch) -> None:
+        """Before a coordinator appends in the name of a producer: as ``Verification.verify``.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        hosted, verification = self.table.named(batch.tp), self._producing.verification
+        if hosted is not None and verification is not None:
+            await verification.verify(hosted, batch)
 
     async def producer_states(self, tp: TopicPartition) -> list[ProducerState]:
         """The producers that a replica of this broker knows.

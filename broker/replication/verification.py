@@ -41,8 +41,9 @@ Release = Callable[[KafkaError | None], None]
 class Verification:
     """Of one broker. On the event loop alone."""
 
-    def __init__(self, verify: Verify) -> None:
+    def __init__(self, verify: Verify, is_enabled: Callable[[], bool] = lambda: True) -> None:
         self._verify = verify
+        self._is_enabled = is_enabled
         self._held: dict[TransactionBatch, list[Release]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,12 +54,23 @@ class Verification:
         header = read_header(entry.records)
         if not header.is_transactional:
             return None
-        producer_id, epoch = header.producer_id, header.producer_epoch
-        producer = hosted.log.producers.get(producer_id)
-        is_ongoing = producer_id in hosted.log.transactions.ongoing
-        if is_ongoing and producer is not None and producer.epoch == epoch:
-            return None
-        return TransactionBatch(entry.transactional_id, producer_id, epoch, entry.tp)
+        batch = TransactionBatch(
+            entry.transactional_id, header.producer_id, header.producer_epoch, entry.tp
+        )
+        return batch if self._begins(hosted, batch) else None
+
+    async def verify(self, hosted: HostedPartition, batch: TransactionBatch) -> None:
+        """For whoever appends in the name of a producer, right afterwards.
+
+        Raises:
+            KafkaError: the batch may not be appended, as ``Verify`` has it; or not any more.
+        """
+        if self._begins(hosted, batch):
+            before = _leadership(hosted), _last_marker(hosted, batch.producer_id)
+            await self._verify(batch)
+            refusal = _changed(hosted, batch, *before)
+            if refusal is not None:
+                raise refusal
 
     def hold(self, hosted: HostedPartition, batch: TransactionBatch, release: Release) -> None:
         """Have ``release`` called once it is known; in the order of the calls."""
@@ -77,14 +89,21 @@ class Verification:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _begins(self, hosted: HostedPartition, batch: TransactionBatch) -> bool:
+        """Whether a transaction would begin with it; not if nobody is to be asked about that."""
+        if not self._is_enabled():
+            return False
+        producer = hosted.log.producers.get(batch.producer_id)
+        is_ongoing = batch.producer_id in hosted.log.transactions.ongoing
+        return not is_ongoing or producer is None or producer.epoch != batch.producer_epoch
+
     async def _ask(self, hosted: HostedPartition, batch: TransactionBatch) -> None:
-        before = _leadership(hosted), _last_marker(hosted, batch.producer_id)
         refusal: KafkaError | None = KafkaError(
             errors_pb2.NOT_LEADER_OR_FOLLOWER, f"the leader of {batch.tp} is stopping"
         )
         try:
-            await self._verify(batch)
-            refusal = _changed(hosted, batch, *before)
+            await self.verify(hosted, batch)
+            refusal = None
         except KafkaError as error:
             refusal = error
         finally:

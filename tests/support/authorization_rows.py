@@ -220,6 +220,40 @@ ROWS: Final[Mapping[int, tuple[Row, ...]]] = MappingProxyType(
             Row(8, _COMMITTING, (group(Op.READ),), GROUP_DENIED, also=(topic(Op.READ),)),
             Row(8, _COMMITTING, (topic(Op.READ),), TOPIC_DENIED, also=(group(Op.READ),)),
         ),
+        27: (
+            Row(
+                1,
+                {
+                    "markers": [
+                        {
+                            "producer_id": 7,
+                            "producer_epoch": 0,
+                            "transaction_result": False,
+                            "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                            "coordinator_epoch": 0,
+                        }
+                    ]
+                },
+                (cluster(Op.ALTER), cluster(Op.CLUSTER_ACTION)),
+                CLUSTER_DENIED,
+            ),
+        ),
+        61: (
+            Row(
+                0,
+                {"topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+                (topic(Op.READ),),
+                TOPIC_DENIED,
+            ),
+        ),
+        65: (
+            Row(
+                0,
+                {"transactional_ids": [TRANSACTIONAL_ID]},
+                (transactional_id(Op.DESCRIBE),),
+                TRANSACTION_DENIED,
+            ),
+        ),
         28: (
             Row(
                 2,
@@ -637,6 +671,7 @@ OPEN: Final[Mapping[int, str]] = MappingProxyType(
         39: "whoever holds the token may renew it, if it is theirs: the token says so",
         40: "as 39",
         41: "everybody sees their own tokens; others': see test_token_access.py",
+        66: "lists the transactions that one may describe; see test_transaction_admin.py",
         60: "where the brokers are, as Kafka: without it nobody finds anything",
     }
 )

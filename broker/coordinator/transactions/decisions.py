@@ -188,6 +188,17 @@ def verify(
     }
 
 
+def abort(found: Transaction | None, now_ms: int) -> Refused | Write:
+    """An operator does not wait until its time is up."""
+    if found is None:
+        return Refused(errors_pb2.TRANSACTIONAL_ID_NOT_FOUND)
+    if found.is_prepared:
+        return Refused(errors_pb2.CONCURRENT_TRANSACTIONS)
+    if found.state is not TransactionState.ONGOING:
+        return Refused(errors_pb2.INVALID_TXN_STATE)
+    return Write(_fenced(found, now_ms))
+
+
 def time_out(found: Transaction, now_ms: int) -> Write | None:
     """Abort what has been open for too long, and fence who left it so; None: it has not been."""
     return Write(_fenced(found, now_ms)) if found.is_overdue(now_ms) else None

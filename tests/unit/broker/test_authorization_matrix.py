@@ -94,6 +94,7 @@ class Asked:
             {rpc: len(asked) for rpc, asked in self.inside.forwarder.asked.items()},
             len(self.inside.replicas.produced),
             sum(len(wants) for wants, _ in self.inside.replicas.asked_to_delete),
+            len(self.inside.replicas.markers),
             producer_ids.next,
         )
 

@@ -251,3 +251,43 @@ async def test_records_of_other_releases_are_passed_over(
     assert list(shard) == []
     assert "a record at offset 0 is passed over: key of version 99" in caplog.text
     assert "a record at offset 0 is passed over: transaction of version 99" in caplog.text
+
+
+async def test_an_operator_aborts_what_is_open_and_fences_its_producer(world: World) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    assert await shard.abort("pay") == producer
+    await asyncio.sleep(1)
+    fenced = ProducerEpoch(producer.producer_id, producer.epoch + 1)
+    assert world.partitions.sent == [(A, fenced, False), (B, fenced, False)]
+    assert state_of(shard) is State.COMPLETE_ABORT
+    code = await shard.end_transaction("pay", producer, commit=True)
+    assert code == errors_pb2.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (None, errors_pb2.TRANSACTIONAL_ID_NOT_FOUND),
+        (State.EMPTY, errors_pb2.INVALID_TXN_STATE),
+        (State.PREPARE_COMMIT, errors_pb2.CONCURRENT_TRANSACTIONS),
+        (State.COMPLETE_COMMIT, errors_pb2.INVALID_TXN_STATE),
+    ],
+)
+async def test_an_operator_aborts_nothing_else(
+    world: World, state: TransactionState | None, code: int
+) -> None:
+    shard = await world.lead()
+    if state is State.EMPTY:
+        await shard.init_producer("pay", MINUTE_MS, None)
+    elif state is not None:
+        producer = await opened(shard)
+        world.partitions.away = {A} if state is State.PREPARE_COMMIT else set()
+        assert await shard.end_transaction("pay", producer, commit=True) == 0
+        await asyncio.sleep(1)
+    assert state_of(shard) is state
+    written = len(world.log.batches)
+    with pytest.raises(KafkaError, match="'pay' was not aborted") as why:
+        await shard.abort("pay")
+    assert why.value.code == code
+    assert len(world.log.batches) == written

@@ -184,6 +184,20 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "group_id": "g",
         "topics": [{"name": "t", "partitions": [{"partition_index": 1}]}],
     },
+    27: {
+        "markers": [
+            {
+                "producer_id": 7,
+                "producer_epoch": 3,
+                "transaction_result": True,
+                "topics": [{"name": "t", "partition_indexes": [0, 5]}],
+                "coordinator_epoch": 4,
+            }
+        ]
+    },
+    61: {"topics": [{"name": "t", "partition_indexes": [0, 5]}]},
+    65: {"transactional_ids": ["x", "y"]},
+    66: {"state_filters": ["Ongoing"], "producer_id_filters": [7], "duration_filter": 5},
     10: {"key": "g", "key_type": 1, "coordinator_keys": ["g", "h"]},
     18: {"client_software_name": "x", "client_software_version": "1"},
     19: {

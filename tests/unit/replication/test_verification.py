@@ -235,3 +235,27 @@ async def test_closed_it_sends_producers_elsewhere(leader: Leader) -> None:
     await settle()
     await leader.broker.manager.close()
     assert (await sent)[0].error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_switched_off_nobody_is_asked(leader: Leader) -> None:
+    verification = Verification(leader.coordinator.verify, is_enabled=lambda: False)
+    leader.broker.manager.verify_transactions(verification)
+    assert await leader.outcomes(leader.send((TP, 0))) == [(0, 0)]
+    assert not leader.coordinator.asked
+
+
+async def test_a_coordinator_asks_before_it_writes_in_a_producers_name(leader: Leader) -> None:
+    """What a producer commits of a group's offsets."""
+    batch = TransactionBatch("pay", PRODUCER, 0, TP)
+    asking = asyncio.create_task(leader.broker.manager.verify_transaction(batch))
+    await settle()
+    await leader.coordinator.answer()
+    await asking
+    asking = asyncio.create_task(leader.broker.manager.verify_transaction(batch))
+    await settle()
+    await leader.mark()
+    await leader.coordinator.answer()
+    with pytest.raises(KafkaError, match="has ended") as why:
+        await asking
+    assert why.value.code == errors_pb2.INVALID_TXN_STATE
+    assert len(leader.coordinator.asked) == 2
