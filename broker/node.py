@@ -165,7 +165,7 @@ class BrokerNode:
         store = await self._surroundings.open_store(
             self._cleanup, replicas.on_flushed, self._on_log_failed
         )
-        store.on_room = lambda has_room: self._on_room(store, has_room)
+        store.fullness.on_room = lambda has_room: self._on_room(store, has_room)
         store.on_damaged = self._on_damaged
         await self._replicas.start(store)
         on_stop(self._replicas.close)

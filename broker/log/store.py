@@ -7,20 +7,20 @@ became of them. See ``segment`` for the layout, ``group_commit`` for durability.
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from broker.errors import KafkaError
 from broker.log.batch_index import BatchIndex
+from broker.log.checkpoints import LogCheckpoints
 from broker.log.damage import DamagedBatch
+from broker.log.fullness import Fullness, resolve
 from broker.log.group_commit import Callbacks, GroupCommit, InlineCommit, ThreadedCommit
 from broker.log.housekeeping import Housekeeping
 from broker.log.journal import CreateSegment, Journal, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
-from broker.log.offset_checkpoint import OffsetCheckpoint
 from broker.log.options import LogOptions
 from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
 from broker.log.producers import PartitionProducers
@@ -33,6 +33,7 @@ from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
 from broker.log.table import Run
 from broker.log.transactions import PartitionTransactions
+from broker.log.unlinking import Unlinking
 from broker.log.work import (
     NO_SEGMENT,
     Creation,
@@ -54,8 +55,6 @@ OnFlushed = Callable[[Sequence[PartitionLog]], None]
 """These logs' ``flushed_offset`` has moved; never called from inside an append."""
 OnFailed = Callable[[Exception], None]
 """The disk has failed: nothing can be appended any more. Called once."""
-OnRoom = Callable[[bool], None]
-"""Whether there is room: the disk is full from now on, or no longer."""
 _PRODUCERS_PER_BREATH = 10_000
 """Some milliseconds of looking for silent ones."""
 
@@ -70,8 +69,8 @@ class LogStore:
     ``log.flush=os``, a missing file, or a folder that was empty (rule 8: say so when registering).
     It is still so after a restart, until ``loss_handled`` was called.
 
-    ``is_full``: the disk is; nothing is appended or created, reads and deletions go on. What was
-    appended before stays in order and counts once there is room, unless its log goes.
+    While the disk is full (``fullness``), what was appended before stays in order and counts once
+    there is room, unless its log goes.
     """
 
     def __init__(
@@ -94,8 +93,6 @@ class LogStore:
         self.tail = MemoryTail(options.tail_bytes)
         self.newest_segment = recovered.active
         self.failure: Exception | None = None
-        self.is_full = not reserve.is_held
-        self.on_room: OnRoom = lambda has_room: None
         self._options = options
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -107,27 +104,17 @@ class LogStore:
         self.segments = recovered.segments
         self._next_number = recovered.next_number
         table = recovered.table
-        self._high_watermarks = OffsetCheckpoint(
-            table.high_watermarks(),
-            lambda offsets: table.write_high_watermarks(offsets),
-            housekeeping.ahead,
-            self._checkpoint_failed,
+        self.fullness = Fullness(directory, reserve)
+        self._unlinking = Unlinking(
+            self.segments, lambda: self.newest_segment, table, housekeeping, reserve
         )
-        self._cleaned = OffsetCheckpoint(
-            table.cleaned_offsets(),
-            lambda offsets: table.write_cleaned_offsets(offsets),
-            housekeeping.ahead,
-            self._checkpoint_failed,
-        )
+        self._checkpoints = LogCheckpoints(table, housekeeping.ahead, self._checkpoint_failed)
         self._waiting: dict[int, tuple[asyncio.Future[None], Forgotten]] = {}
         """Who waits for a work to be durable, by its identity."""
-        self._not_unlinked: deque[Segment] = deque()
-        """For want of room to write that they are gone."""
-        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._by_number: dict[int, PartitionLog] = {}
         self._logs: dict[TopicIdPartition, PartitionLog] = {}
         for found in recovered.logs:
-            high_watermark = self._high_watermarks.get(found.row.number)
+            high_watermark = self._checkpoints.high_watermarks.get(found.row.number)
             recovered_log = self._add(
                 found.row,
                 found.index,
@@ -138,7 +125,7 @@ class LogStore:
                 high_watermark,
             )
             recovered_log.has_versions = found.has_versions
-            cleaned_offset = self._cleaned.get(found.row.number)
+            cleaned_offset = self._checkpoints.cleaned.get(found.row.number)
             recovered_log.cleaned_offset = min(cleaned_offset, found.end_offset)
         self._journal = Journal(
             options,
@@ -152,7 +139,7 @@ class LogStore:
             self._journal,
             options.group_bytes,
             reserve,
-            Callbacks(self._done, self._failed, self._out_of_room, self._has_room),
+            Callbacks(self._done, self._failed, self.fullness.begin, self._has_room),
         )
         self._rewriting = Rewriting(self._submit, self._release)
         self.relocator = Relocator(self, self._rewriting, housekeeping.reading)
@@ -198,13 +185,18 @@ class LogStore:
             "; batches may be lost" if store.log_may_be_lost else "",
         )
         if store.is_full:
-            log.error("%s", store._full_message())
+            log.error("%s", store.fullness.message())
         return store
 
     @property
     def commit_times(self) -> Timings:
         """How long each group of work took on disk."""
         return self._commit.times
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing is appended or created for want of room; reads and deletions go on."""
+        return self.fullness.is_full
 
     @property
     def segment_count(self) -> int:
@@ -257,8 +249,7 @@ class LogStore:
         forgotten: list[tuple[Segment, int, int]] = []
         for each in found:
             del self._logs[each.tip], self._by_number[each.number]
-            self._high_watermarks.forget(each.number)
-            self._cleaned.forget(each.number)
+            self._checkpoints.forget(each.number)
             forgotten += each.note_deleted()
         await self._submit(Deletion(tuple(each.number for each in found)), forgotten)
 
@@ -271,13 +262,14 @@ class LogStore:
                 found.checkpointed_high_watermark = offset
                 known[found.number] = offset
         if self.failure is None:
-            self._high_watermarks.update(known)
+            self._checkpoints.high_watermarks.update(known)
 
     def note_cleaned(self, partition_log: PartitionLog, offset: int) -> None:
         """What lies below ``offset`` was compacted; remembered for the next start."""
         partition_log.cleaned_offset = min(offset, partition_log.log_end_offset)
         if self.failure is None and partition_log.number in self._by_number:
-            self._cleaned.update({partition_log.number: partition_log.cleaned_offset})
+            cleaned = {partition_log.number: partition_log.cleaned_offset}
+            self._checkpoints.cleaned.update(cleaned)
 
     def segment_times(self) -> SegmentTimes:
         """When segments were last written, for ``PartitionLog.retained_from``."""
@@ -320,9 +312,7 @@ class LogStore:
         """
         while self.pending_bytes >= self._options.max_pending_bytes and not self.is_full:
             self.check_works()
-            room = asyncio.get_running_loop().create_future()
-            self._waiting_for_room.append(room)
-            await room
+            await self.fullness.wait()
         self.check_works()
 
     async def expire_producers(self, now_ms: int) -> None:
@@ -341,9 +331,8 @@ class LogStore:
         """Flush everything and close. After a failure, or without room, it only closes."""
         await self.relocator.close()
         await self._commit.close()
-        self._refuse_waiting(self._full_message() if self.is_full else "the log store closes")
-        await self._high_watermarks.drain()
-        await self._cleaned.drain()
+        self._refuse_waiting(self.fullness.message() if self.is_full else "the log store closes")
+        await self._checkpoints.drain()
         await self.housekeeping.idle()
         await asyncio.to_thread(self._close_files)
         self.housekeeping.shutdown()
@@ -355,8 +344,7 @@ class LogStore:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         self.check_works()
-        if self.is_full:
-            raise KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, self._full_message())
+        self.fullness.check()
 
     def check_works(self) -> None:
         """Refuse what needs the disk at all, once it has failed.
@@ -398,7 +386,7 @@ class LogStore:
         for segment, count, size in forgotten:
             segment.live_batches -= count
             segment.live_bytes -= size
-        self._unlink_empty([segment for segment, _, _ in forgotten])
+        self._unlinking.look_at(segment for segment, _, _ in forgotten)
         self.relocator.wake()
 
     def _add(
@@ -430,7 +418,7 @@ class LogStore:
         if segment is not self.newest_segment:
             sealed, self.newest_segment = self.newest_segment, segment
             self.segments[segment.id] = segment
-            self._unlink_empty([sealed])
+            self._unlinking.look_at([sealed])
             self.relocator.wake()
         flushed: dict[int, PartitionLog] = {}
         for work in group:
@@ -446,12 +434,11 @@ class LogStore:
                     self._rewriting.done(work, segment, self._by_number.get(work.number))
                 done, forgotten = self._waiting.pop(id(work))
                 self._release(forgotten)
-                _resolve(done)
+                resolve(done)
         self.tail.evict()
         self._rewriting.let_go()
         if self.pending_bytes < self._options.max_pending_bytes:
-            while self._waiting_for_room:
-                _resolve(self._waiting_for_room.popleft())
+            self.fullness.let_go_on()
         if flushed:
             self._on_flushed(list(flushed.values()))
 
@@ -466,67 +453,21 @@ class LogStore:
 
     def _refuse_waiting(self, message: str) -> None:
         refusal = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message)
-        waiting = [done for done, _ in self._waiting.values()]
-        for waiter in [*waiting, *self._waiting_for_room]:
-            if not waiter.done():
-                waiter.set_exception(refusal)
+        for done, _ in self._waiting.values():
+            if not done.done():
+                done.set_exception(refusal)
         self._waiting.clear()
-        self._waiting_for_room.clear()
+        self.fullness.refuse(refusal)
 
     def _checkpoint_failed(self, error: Exception) -> None:
         """Without room an older checkpoint does; the next one is written some seconds later."""
         if not self._reserve.explains(error):
             self._failed(error)
 
-    # -- a full disk -----------------------------------------------------------------------------
-
-    def _out_of_room(self, error: Exception) -> None:
-        """Nothing more is taken in; what deletes goes on, with the blocks of the reserve."""
-        self.is_full = True
-        log.error("%s (%s)", self._full_message(), error)
-        while self._waiting_for_room:
-            _resolve(self._waiting_for_room.popleft())
-        self.on_room(False)
-
     def _has_room(self) -> None:
-        self.is_full = False
-        log.warning("log directory %s has room again and takes batches", self.directory)
-        while self._not_unlinked:
-            self.housekeeping.behind.submit(self._unlink, self._not_unlinked.popleft())
+        self._unlinking.try_again()
         self.relocator.wake()
-        self.on_room(True)
-
-    def _full_message(self) -> str:
-        try:
-            free = f"{self._reserve.free_bytes()} bytes free"
-        except OSError as error:
-            free = f"free space unknown: {error}"
-        return (
-            f"log directory {self.directory} is full ({free}, {self._reserve.regained_bytes} "
-            "needed): batches are refused and reads go on until there is room; free space, or "
-            "delete records or topics"
-        )
-
-    def _unlink_empty(self, candidates: Sequence[Segment]) -> None:
-        """Remove sealed segments in which nothing lives."""
-        for segment in candidates:
-            sealed = segment.id < self.newest_segment.id
-            if sealed and not segment.live_batches and segment.id in self.segments:
-                del self.segments[segment.id]
-                threads = self.housekeeping
-                thread = threads.unlinking if segment.is_sealed else threads.behind
-                thread.submit(self._unlink, segment)
-
-    def _unlink(self, segment: Segment) -> None:
-        try:
-            self._table.forget_segments([segment.id])
-            segment.unlink()
-            log.info("log segment %d unlinked: nothing lived in it", segment.id)
-        except Exception as error:
-            if self._reserve.explains(error):
-                self._not_unlinked.append(segment)
-            else:
-                log.exception("cannot unlink log segment %s", segment.path)
+        self.fullness.end()
 
     def _close_files(self) -> None:
         """Nothing else uses them any more."""
@@ -536,7 +477,8 @@ class LogStore:
             except Exception as error:
                 if not self._reserve.explains(error):
                     raise
-                log.warning("%s: closed as after a crash, nothing is lost", self._full_message())
+                message = self.fullness.message()
+                log.warning("%s: closed as after a crash, nothing is lost", message)
         self._journal.close()
         for segment in {*self.segments.values(), self._journal.active}:
             segment.close()
@@ -546,8 +488,7 @@ class LogStore:
         """This run leaves nothing that a power loss could take."""
         if self._options.flush == "os":
             self._journal.active.sync()
-        self._high_watermarks.write_now()
-        self._cleaned.write_now()
+        self._checkpoints.write_now()
         self._table.record_run(Run(current_boot_id(), closed=True))
 
 
@@ -562,8 +503,3 @@ def _recover_with(reserve: Reserve, options: LogOptions) -> Recovered:
 
 def _log_damaged(damaged_log: PartitionLog, damaged: DamagedBatch) -> None:
     log.error("%r: %s", damaged_log, damaged.message)
-
-
-def _resolve(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)

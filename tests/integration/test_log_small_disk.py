@@ -94,7 +94,7 @@ async def test_a_store_that_fills_its_disk_lives_on(
         assert len(everything(doomed)) > 0, "every batch can be read"
         looks = counted_looks(store, monkeypatch)
         turns: list[bool] = []
-        store.store.on_room = turns.append
+        store.store.fullness.on_room = turns.append
         await looks(3)
         assert turns == [], "the blocks of its own reserve are no room"
         await store.store.delete(doomed.tip)

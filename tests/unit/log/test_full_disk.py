@@ -68,7 +68,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 async def room_becomes(store: OpenStore, *, has_room: bool) -> None:
     while store.store.is_full is has_room:
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        store.store.on_room = told.set_result
+        store.store.fullness.on_room = told.set_result
         assert await told is has_room
 
 
