@@ -137,6 +137,7 @@ def test_d2_a_stream_is_shown_batch_by_batch(
         run()
 
 
+@pytest.mark.slow
 def test_d2_a_pipeline_is_shown_as_it_commits(
     spark: SparkSession, cluster: RunningCluster, topic: str, tmp_path: Path
 ) -> None:
