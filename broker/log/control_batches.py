@@ -90,8 +90,9 @@ def decode_marker(header: BatchHeader, batch: Records) -> EndMarker | None:
 
 def _decode(header: BatchHeader, records: bytes) -> EndMarker | None:
     for *_, key_at, key_length, _ in walk(records, min(1, header.record_count)):
-        _, kind = _KEY.unpack_from(records, key_at)
-        value = sized_field(records, key_at + key_length)
+        key_end = key_at + max(0, key_length)
+        _, kind = _KEY.unpack_from(records[key_at:key_end])
+        value = sized_field(records, key_end)
         if kind in (_ABORT, _COMMIT) and value is not None:
             _, coordinator_epoch = _VALUE.unpack_from(value)
             return EndMarker(

@@ -18,7 +18,7 @@ from broker.log.producers import PartitionProducers
 from broker.log.segment import Segment
 from broker.log.segment_contents import SegmentContents, StoredEpoch
 from broker.log.table import Void
-from broker.log.transactions import PartitionTransactions
+from broker.log.transactions import NO_OFFSET, PartitionTransactions, take_note
 from broker.log.work import PartitionRow
 from metadata_log.types import TopicPartition
 
@@ -36,8 +36,17 @@ class _Piece(NamedTuple):
 class RecoveredLog:
     """One partition as found; ``end_offset`` and ``has_gap`` are known after ``assemble``."""
 
-    def __init__(self, row: PartitionRow, voids: Iterable[Void], producers: bytes) -> None:
+    def __init__(
+        self,
+        row: PartitionRow,
+        voids: Iterable[Void],
+        producers: bytes,
+        high_watermark: int = NO_OFFSET,
+    ) -> None:
+        """``producers``: as packed at the start of the log; ``high_watermark``: as it was known,
+        below which no transaction's end can be cut off."""
         self.row = row
+        self._high_watermark = high_watermark
         self.index = BatchIndex()
         where = str(TopicPartition(row.topic, row.partition))
         self.producers = PartitionProducers.unpack(where, producers)
@@ -135,7 +144,20 @@ class RecoveredLog:
         self.index.place(bases[0], segment)
         segment.live_batches += end - first
         segment.live_bytes += sum(sizes)
-        if is_recent and contents.has_producers:
+        if contents.has_transactions:
+            self._take_note_of_transactions(piece)
+        elif is_recent and contents.has_producers:
             for place in range(first, end):
                 self.producers.record(contents.sequence(place), contents.base_offsets[place])
         self.end_offset = contents.last_offset(end - 1) + 1
+
+    def _take_note_of_transactions(self, piece: _Piece) -> None:
+        """A transaction that is not over keeps readers waiting, however old it is."""
+        contents = piece.contents
+        producers = self.producers if piece.is_recent else None
+        for place in range(piece.first, piece.end):
+            marker = contents.marker(place)
+            base_offset, sequence = contents.base_offsets[place], contents.sequence(place)
+            take_note(producers, self.transactions, sequence, base_offset, marker)
+            if marker is not None:
+                self.transactions.settle(self._high_watermark)

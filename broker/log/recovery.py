@@ -232,9 +232,14 @@ def _found_logs(
     may be more of them in all that is kept than memory has room for.
     """
     voids: Mapping[int, list[Void]] = table.voids()
-    producers = table.producers()
+    producers, high_watermarks = table.producers(), table.high_watermarks()
     logs = {
-        row.number: RecoveredLog(row, voids.get(row.number, ()), producers.get(row.number, b""))
+        row.number: RecoveredLog(
+            row,
+            voids.get(row.number, ()),
+            producers.get(row.number, b""),
+            high_watermarks.get(row.number, row.log_start_offset),
+        )
         for row in table.partitions()
     }
     for segment in segments:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from broker.log.cold_read import ColdRead
 from broker.log.control_batches import decode_marker
-from broker.log.producers import PartitionProducers
 from broker.log.record_batch import iterate_batches
 from broker.log.transactions import PartitionTransactions, take_note
 
@@ -23,7 +22,7 @@ async def ongoing_at(log: "PartitionLog", end_offset: int) -> list[tuple[int, in
     Raises:
         KafkaError: a batch cannot be read.
     """
-    producers, found = PartitionProducers(str(log)), PartitionTransactions(str(log))
+    found = PartitionTransactions(str(log))
     at, wait = log.log_start_offset, False
     while at < end_offset:
         try:
@@ -36,7 +35,7 @@ async def ongoing_at(log: "PartitionLog", end_offset: int) -> list[tuple[int, in
             break
         for header, data in iterate_batches(b"".join(read.chunks), str(log)):
             marker = decode_marker(header, data) if header.is_control else None
-            take_note(producers, found, header, header.base_offset, marker)
+            take_note(None, found, header, header.base_offset, marker)
         at, wait = read.next_offset, False
         found.settle(at)
         await asyncio.sleep(0)

@@ -6,11 +6,15 @@ instead of one per batch when the store opens. Numbers are in the byte order of 
 LMDB's own are.
 
     footer   magic u32 | format u32 | segment id u64 | written at i64 ms | batches, epochs,
-             scattered chunks u32 | columns | crc u32 of all before
+             scattered chunks u32 | columns | markers, if there are any: how many u32, columns
+             | crc u32 of all before
+
+A footer with markers is of format 2, any other of format 1, which older releases read, too.
 """
 
 import struct
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
@@ -20,13 +24,16 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from broker.log.batch_places import CHUNK_STEP, BatchPlaces, chunk_count
-from broker.log.record_batch import BatchHeader
+from broker.log.control_batches import EndMarker
+from broker.log.record_batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 FORMAT: Final = 1
+_FORMAT_WITH_MARKERS: Final = 2
 
 _MAGIC: Final = 0x51464F4F
 _HEAD: Final = struct.Struct("=IIQqIII")
 _CRC: Final = struct.Struct("=I")
+_COUNT: Final = struct.Struct("=I")
 
 
 def footer_crc(footer: bytes) -> int:
@@ -54,6 +61,8 @@ class StoredBatch(NamedTuple):
     size: int
     header: BatchHeader
     chunks: Sequence[int] = (0,)
+    marker: EndMarker | None = None
+    """What a control batch says, if it ends a transaction."""
 
 
 class StoredEpoch(NamedTuple):
@@ -90,6 +99,9 @@ class SegmentContents(BatchPlaces):
         self.attributes = array("h")
         self.record_counts = array("i")
         self.epochs: list[StoredEpoch] = []
+        self._marker_places = array("I")
+        self._marker_kinds = array("b")
+        self._coordinator_epochs = array("i")
 
     @classmethod
     def of(
@@ -110,6 +122,23 @@ class SegmentContents(BatchPlaces):
     def has_producers(self) -> bool:
         """Whether a batch says whose it is."""
         return max(self.producer_ids, default=-1) >= 0
+
+    @cached_property
+    def has_transactions(self) -> bool:
+        """Whether a batch is part of a transaction, or ends one."""
+        return any(each & (TRANSACTIONAL | CONTROL) for each in set(self.attributes))
+
+    def marker(self, place: int) -> EndMarker | None:
+        """What the control batch at ``place`` says, if it ends a transaction."""
+        found = bisect_left(self._marker_places, place)
+        if found == len(self._marker_places) or self._marker_places[found] != place:
+            return None
+        return EndMarker(
+            self.producer_ids[place],
+            self.producer_epochs[place],
+            bool(self._marker_kinds[found]),
+            self._coordinator_epochs[found],
+        )
 
     def places(self) -> BatchPlaces:
         """What of it is needed to read batches."""
@@ -150,7 +179,7 @@ class SegmentContents(BatchPlaces):
         pieces = [
             _HEAD.pack(
                 _MAGIC,
-                FORMAT,
+                _FORMAT_WITH_MARKERS if self._marker_places else FORMAT,
                 self.segment_id,
                 self.written_at_ms,
                 len(self),
@@ -161,6 +190,9 @@ class SegmentContents(BatchPlaces):
             *(column.tobytes() for column in self._epoch_columns()),
             scattered.tobytes(),
         ]
+        if self._marker_places:
+            pieces.append(_COUNT.pack(len(self._marker_places)))
+            pieces += [column.tobytes() for column in self._marker_columns()]
         packed = b"".join(pieces)
         return packed + _CRC.pack(crc32c(packed))
 
@@ -179,9 +211,11 @@ class SegmentContents(BatchPlaces):
         magic, version, stored_id, written_at_ms, batches, epochs, scattered = _HEAD.unpack_from(
             body
         )
-        if (magic, version, stored_id) != (_MAGIC, FORMAT, segment_id):
+        known = (FORMAT, _FORMAT_WITH_MARKERS)
+        if (magic, stored_id) != (_MAGIC, segment_id) or version not in known:
             raise FooterDamaged(
-                f"it is of segment {stored_id}, format {version}; expected {segment_id}, {FORMAT}"
+                f"it is of segment {stored_id}, format {version}; expected {segment_id}, "
+                f"{FORMAT} or {_FORMAT_WITH_MARKERS}"
             )
         contents = cls(segment_id, written_at_ms)
         rest = body[_HEAD.size :]
@@ -194,6 +228,8 @@ class SegmentContents(BatchPlaces):
         chunks = array("Q")
         rest = _fill(chunks, rest, scattered)
         contents.scattered = _unpacked_chunks(chunks, contents.sizes)
+        if version == _FORMAT_WITH_MARKERS:
+            rest = contents._fill_markers(rest)
         if rest:
             raise FooterDamaged(f"{len(rest)} bytes follow it")
         return contents
@@ -213,6 +249,19 @@ class SegmentContents(BatchPlaces):
             self.attributes,
             self.record_counts,
         )
+
+    def _marker_columns(self) -> tuple["array[int]", ...]:
+        return self._marker_places, self._marker_kinds, self._coordinator_epochs
+
+    def _fill_markers(self, packed: memoryview) -> memoryview:
+        """Read the markers; returns what follows them."""
+        if len(packed) < _COUNT.size:
+            raise FooterDamaged(f"{len(packed)} bytes are left where its markers belong")
+        (count,) = _COUNT.unpack_from(packed)
+        rest = packed[_COUNT.size :]
+        for column in self._marker_columns():
+            rest = _fill(column, rest, count)
+        return rest
 
     def _epoch_columns(self) -> tuple["array[int]", "array[int]", "array[int]"]:
         """Partition numbers, epochs and start offsets."""
@@ -240,6 +289,10 @@ class SegmentContents(BatchPlaces):
         self.base_sequences.append(header.base_sequence)
         self.attributes.append(header.attributes)
         self.record_counts.append(header.record_count)
+        if batch.marker is not None:
+            self._marker_places.append(place)
+            self._marker_kinds.append(batch.marker.committed)
+            self._coordinator_epochs.append(batch.marker.coordinator_epoch)
 
 
 def _fill(column: "array[int]", packed: memoryview, count: int) -> memoryview:

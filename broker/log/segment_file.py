@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.errors import KafkaError
 from broker.log.batch_places import CHUNK_BYTES, BatchPlaces
+from broker.log.control_batches import decode_marker
 from broker.log.damage import DamagedBatch, DamagedSegment
 from broker.log.record_batch import HEADER_BYTES, read_header
 from broker.log.segment_contents import (
@@ -299,7 +300,9 @@ class SegmentFile:
             problem = problem or "a part of it is not there"
             raise DamagedBatch(self.path, number, base_offset, problem)
         chunks = [value.position for value in values]
-        return StoredBatch(number, base_offset, size, read_header(start), chunks)
+        header = read_header(start)
+        marker = decode_marker(header, self.value(values[0])) if header.is_control else None
+        return StoredBatch(number, base_offset, size, header, chunks, marker)
 
     def _check_identity(self, stored: bytes, segment_id: int) -> None:
         version, stored_id = IDENTITY_VALUE.unpack(stored)

@@ -171,19 +171,24 @@ class PartitionTransactions:
 
 
 def take_note(
-    producers: PartitionProducers,
+    producers: PartitionProducers | None,
     transactions: PartitionTransactions,
     header: Numbered,
     base_offset: int,
     marker: EndMarker | None,
 ) -> None:
-    """What a log knows of its writers, now that it has this batch; ``marker``: what it says if it
-    is a control batch that ends a transaction."""
+    """What a log knows of its writers, now that it has this batch.
+
+    ``marker``: what it says if it is a control batch that ends a transaction. ``producers``: None
+    where they are too old to matter.
+    """
     if header.attributes & CONTROL:
         if marker is not None:
-            producers.record_marker(marker, base_offset)
             transactions.record_marker(marker, base_offset)
+            if producers is not None:
+                producers.record_marker(marker, base_offset)
         return
-    producers.record(header, base_offset)
     if header.attributes & TRANSACTIONAL:
         transactions.record(header.producer_id, base_offset)
+    if producers is not None:
+        producers.record(header, base_offset)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from crc32c import crc32c
 
 from broker.errors import KafkaError
 from broker.log import ColdRead, PartitionLog
 from broker.log import segment as segment_module
+from broker.log.control_batches import EndMarker, encode_marker
 from broker.log.damage import DamagedBatch, DamagedSegment
+from broker.log.record_batch import patched
 from broker.log.segment import Segment
 from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
 from broker.log.segment_file import NotCached, OnDamaged, SegmentFile
@@ -24,6 +27,7 @@ from broker.log.work import PendingBatch
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
+from tests.support.record_batches import TRANSACTIONAL
 
 SEGMENT_BYTES = 256 << 10
 SIZES = [70, 1000, 3000, 20_000, (256 << 10) - 77, (256 << 10) - 76, 700_000]
@@ -254,6 +258,33 @@ def test_a_footer_is_believed_only_if_all_of_it_is_right(segment: Segment) -> No
     with pytest.raises(FooterDamaged, match="expected"):
         SegmentContents.unpack(packed, 7, crc ^ 1)
     segment.close()
+
+
+def test_a_footer_says_how_transactions_ended(segment: Segment) -> None:
+    """So that a start reads none of their markers; where there are none, it is the older format."""
+    markers = [EndMarker(7, 2, True, 5), EndMarker(8, 0, False, 6)]
+    encoded = [
+        batch(1, 300, base_offset=0, producer=(7, 2, 0), attributes=TRANSACTIONAL),
+        *(
+            patched(memoryview(encode_marker(marker, 1000)), 1 + place, LeaderEpoch(3))
+            for place, marker in enumerate(markers)
+        ),
+        batch(1, 300, base_offset=3),
+    ]
+    segment.append(
+        [PendingBatch(4, place, place, data, 3, 0) for place, data in enumerate(encoded)]
+    )
+    footer = segment.seal()
+    contents = SegmentFile(segment.path).footer(footer, 7)
+    assert [contents.marker(place) for place in range(4)] == [None, *markers, None]
+    assert contents.has_transactions
+    assert Segment.open(segment.path, footer).is_sealed
+    plain = SegmentContents(7, 0)
+    assert SegmentContents.unpack(plain.pack(), 7, footer_crc(plain.pack())).marker(0) is None
+    assert (plain.pack()[4], contents.pack()[4]) == (1, 2)
+    cut = contents.pack()[:-5]
+    with pytest.raises(FooterDamaged):
+        SegmentContents.unpack(cut + crc32c(cut).to_bytes(4, "little"), 7, crc32c(cut))
 
 
 def test_a_wrong_footer_is_replaced_by_a_look_at_the_pages(segment: Segment) -> None:

@@ -1,0 +1,28 @@
+"""What a consumer with ``isolation.level=read_committed`` makes of an answer, as Kafka's does."""
+
+import heapq
+from collections.abc import Iterable
+
+from broker.log.aborted_transactions import AbortedTransaction
+from broker.log.control_batches import decode_marker
+from broker.log.record_batch import iterate_batches
+
+
+def committed_batches(data: bytes, aborted: Iterable[AbortedTransaction]) -> list[int]:
+    """Base offsets of the batches whose records an application gets."""
+    begun = [(one.first_offset, one.producer_id) for one in aborted]
+    heapq.heapify(begun)
+    skipped: set[int] = set()
+    found: list[int] = []
+    for header, batch in iterate_batches(data, "read"):
+        while begun and begun[0][0] <= header.last_offset:
+            skipped.add(heapq.heappop(begun)[1])
+        if header.is_control:
+            marker = decode_marker(header, batch)
+            if marker is not None and not marker.committed:
+                skipped.discard(header.producer_id)
+        elif header.record_count and not (
+            header.is_transactional and header.producer_id in skipped
+        ):
+            found.append(header.base_offset)
+    return found
