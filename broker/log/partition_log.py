@@ -303,7 +303,9 @@ class PartitionLog:
         keep = max(0, self._index.position_of(offset))
         from_offset = self._index.base_offset(keep)
         end_offset = max(self.log_start_offset, from_offset)
-        if not self.transactions.can_truncate_to(end_offset):
+        if not keep:
+            self.transactions.under_way_at(end_offset, ())
+        elif not self.transactions.can_truncate_to(end_offset):
             self.transactions.under_way_at(end_offset, await ongoing_at(self, end_offset))
         forgotten = self._forget_from(keep)
         self._end_at(end_offset)

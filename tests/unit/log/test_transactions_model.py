@@ -225,6 +225,7 @@ _ABORTED = [("write", 0, 1), ("end", 0, False, 0)]
 @given(steps=_STEPS)
 @example(steps=[*_ABORTED, ("commit", 1.0), ("truncate", 1), ("reopen",)])
 @example(steps=[*_ABORTED, ("truncate", 1), ("end", 0, True, 1), ("commit", 1.0)])
+@example(steps=[("write", 0, 2), ("commit", 1.0), ("begin", 0.5), ("truncate", 1)])
 @settings(
     max_examples=30,
     deadline=None,
