@@ -10,6 +10,7 @@ from typing import Final
 from broker.log.codecs import NONE
 from broker.log.record_batch import (
     COMPRESSION_MASK,
+    TRANSACTIONAL,
     Batch,
     BatchHeader,
     encoded,
@@ -21,8 +22,11 @@ NO_SEQUENCE: Final = -1
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """The header alone: what is remembered of its producer."""
-    attributes = header.attributes & ~COMPRESSION_MASK | NONE
+    """The header alone: what is remembered of its producer.
+
+    It is of no transaction any more, whose marker may go before it does.
+    """
+    attributes = header.attributes & ~(COMPRESSION_MASK | TRANSACTIONAL) | NONE
     return encoded(header._replace(attributes=attributes, record_count=0), b"")
 
 

@@ -97,9 +97,11 @@ class Rewriting:
 
     def kept_bytes(self) -> Counter[int]:
         """Segment id → bytes of batches that live elsewhere already."""
-        return Counter(
-            {segment.id: size for _, forgotten in self._kept for segment, _, size in forgotten}
-        )
+        kept: Counter[int] = Counter()
+        for _, forgotten in self._kept:
+            for segment, _, size in forgotten:
+                kept[segment.id] += size
+        return kept
 
 
 def _begun(rewrites: Sequence[Rewrite]) -> list[Relocation | None]:

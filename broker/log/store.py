@@ -267,6 +267,7 @@ class LogStore:
     def note_cleaned(self, partition_log: PartitionLog, offset: int) -> None:
         """What lies below ``offset`` was compacted; remembered for the next start."""
         partition_log.cleaned_offset = min(offset, partition_log.log_end_offset)
+        partition_log.transactions.forget_aborted_before(partition_log.cleaned_offset)
         if self.failure is None and partition_log.number in self._by_number:
             cleaned = {partition_log.number: partition_log.cleaned_offset}
             self._checkpoints.cleaned.update(cleaned)

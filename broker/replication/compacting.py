@@ -129,7 +129,7 @@ class Compacting:
 
     def _look_at(self, hosted: HostedPartition, compaction: Compaction, now_ms: int) -> _Candidate:
         found = hosted.log.cleanable(
-            hosted.replica.high_watermark, newest_cleanable_ms(now_ms, compaction)
+            hosted.last_stable_offset, newest_cleanable_ms(now_ms, compaction)
         )
         figures = DirtyLog(found.clean_bytes, found.dirty_bytes, found.oldest_dirty_ms, compaction)
         return _Candidate(hosted, compaction, found, figures)
@@ -149,6 +149,9 @@ class Compacting:
             now_ms=self._wall_clock_ms(),
             delete_retention_ms=chosen.compaction.delete_retention_ms,
             key_bytes=self._limits.cleaner().dedupe_buffer_bytes,
+            aborted=partition_log.transactions.aborted(
+                partition_log.log_start_offset, chosen.cleanable.end
+            ),
         )
         started_ms = self._now_ms()
         try:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from broker.log.codecs import compress
 from broker.log.compaction.key_map import KeyMap
+from broker.log.control_batches import decode_marker
 from broker.log.empty_batches import NO_SEQUENCE, emptied
 from broker.log.options import Records
 from broker.log.record_batch import (
@@ -46,26 +47,53 @@ _KEPT: Final = CleanedBatch(Outcome.KEPT)
 _DEAD: Final = CleanedBatch(Outcome.DEAD)
 
 
+def clean_marker(
+    header: BatchHeader, batch: Records, times: Times, *, is_needed: bool
+) -> CleanedBatch:
+    """A control batch; ``is_needed``: what it ends is still there, or it says a producer's epoch.
+
+    Of other kinds than the ends of transactions it is not known what they are needed for.
+
+    Raises:
+        UndecodableRecords: it has not the records that it says it has.
+    """
+    if is_needed or (header.record_count and decode_marker(header, batch) is None):
+        return _KEPT
+    if header.record_count and not header.has_delete_horizon:
+        records = plain_records(header, batch)
+        survivors = list(walk(records, header.record_count))
+        horizon_ms = times.now_ms + times.delete_retention_ms
+        return CleanedBatch(Outcome.REWRITTEN, _rewritten(header, records, survivors, horizon_ms))
+    is_over = not header.record_count or times.now_ms >= header.base_timestamp
+    return _DEAD if is_over else _KEPT
+
+
 def clean_batch(
-    header: BatchHeader, batch: Records, newest: KeyMap, times: Times, *, is_pinned: bool
+    header: BatchHeader,
+    batch: Records,
+    newest: KeyMap,
+    times: Times,
+    *,
+    is_pinned: bool,
+    is_aborted: bool = False,
 ) -> CleanedBatch:
     """``batch`` without the records that newer ones took the place of, or whose time has come.
 
     ``newest``: of each key the newest offset, as far as it was looked for; a key that is not there
     has nothing newer than what is here. ``is_pinned``: a producer may still send this batch again,
-    so that its header must stay.
+    so that its header must stay. ``is_aborted``: none of its records counts.
 
     A tombstone (a record without a value) stays until ``delete.retention.ms`` after its first
     cleaning, so that a reader that had seen the key can learn that it is gone; the header says
-    until when (KIP-534). Markers of transactions stay as they are.
+    until when (KIP-534).
 
     Raises:
         UndecodableRecords: the producer wrote what nobody can read.
     """
-    if header.is_control:
-        return _KEPT
     if not header.record_count:
         return _KEPT if is_pinned else _DEAD
+    if is_aborted:
+        return CleanedBatch(Outcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
     records = plain_records(header, batch)
     survivors, dropped, has_tombstone = _survivors(header, records, newest, times)
     begins_horizon = has_tombstone and not header.has_delete_horizon

@@ -6,15 +6,23 @@ once in the log up to there, and one that ended early has not lost a tombstone b
 that it deletes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
+from broker.log.aborted_transactions import AbortedTransaction
 from broker.log.codecs import UndecodableRecords
-from broker.log.compaction.batch_cleaning import Times, clean_batch
+from broker.log.compaction.batch_cleaning import (
+    CleanedBatch,
+    Outcome,
+    Times,
+    clean_batch,
+    clean_marker,
+)
 from broker.log.compaction.key_map import KeyMap
 from broker.log.compaction.replacements import Replacement, Replacements
+from broker.log.compaction.transactions import CleanedTransactions
 from broker.log.record_batch import BatchHeader, read_header
 from broker.log.records import plain_records, walk
 
@@ -23,7 +31,8 @@ class CleaningTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a cleaning is told before it begins.
 
     ``dirty_from``: the first offset that was never cleaned. ``pinned``: last offsets of batches
-    that their producers may send again. ``key_bytes``: memory for the map of keys.
+    that their producers may send again, and of markers that tell their epochs. ``key_bytes``:
+    memory for the map of keys. ``aborted``: the transactions that were, as far as is cleaned.
     """
 
     dirty_from: int
@@ -31,6 +40,7 @@ class CleaningTask(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     delete_retention_ms: int
     key_bytes: int
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class LogCleaning:
@@ -42,6 +52,7 @@ class LogCleaning:
         self._newest = KeyMap(task.key_bytes)
         self._times = Times(task.now_ms, task.delete_retention_ms)
         self._pinned = task.pinned
+        self._transactions = CleanedTransactions(task.aborted)
         self._replacements = Replacements()
 
     def map(self, batches: bytes) -> bool:
@@ -51,7 +62,8 @@ class LogCleaning:
             UndecodableRecords: a producer wrote what nobody can read.
         """
         for header, data in _batches(batches):
-            if not header.is_control and header.record_count:
+            counts = not header.is_control and not self._transactions.is_aborted(header)
+            if counts and header.record_count:
                 if not self._newest.has_room_for(header.record_count):
                     return False
                 with _naming(header):
@@ -67,15 +79,32 @@ class LogCleaning:
         """
         found: list[Replacement] = []
         for header, data in _batches(batches):
-            is_pinned = header.producer_id >= 0 and header.last_offset in self._pinned
             with _naming(header):
-                result = clean_batch(header, data, self._newest, self._times, is_pinned=is_pinned)
+                result = self._clean(header, data)
             found += self._replacements.add(header, result)
         return found
 
     def finish(self) -> list[Replacement]:
         """What changes at the end of the second walk."""
         return self._replacements.end()
+
+    def _clean(self, header: BatchHeader, data: memoryview) -> CleanedBatch:
+        is_pinned = header.producer_id >= 0 and header.last_offset in self._pinned
+        transactions = self._transactions
+        if header.is_control:
+            is_needed = transactions.is_marker_needed(header) or is_pinned
+            return clean_marker(header, data, self._times, is_needed=is_needed)
+        result = clean_batch(
+            header,
+            data,
+            self._newest,
+            self._times,
+            is_pinned=is_pinned,
+            is_aborted=transactions.is_aborted(header),
+        )
+        if result.outcome is not Outcome.DEAD:
+            transactions.stays(read_header(result.data) if result.data else header)
+        return result
 
     def _map(self, header: BatchHeader, data: memoryview) -> None:
         records, last_delta = plain_records(header, data), header.last_offset_delta

@@ -4,7 +4,8 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from broker.errors import KafkaError
 from broker.log import PartitionLog
 from broker.log.batch_index import Placed
 from broker.log.record_batch import Batch, patched, read_header
-from broker.log.rewriting import Rewrite
+from broker.log.rewriting import Rewrite, Rewriting
 from broker.log.table import StoreTable
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
@@ -128,6 +129,14 @@ async def test_without_fsync_the_old_segment_stays_until_the_new_one_is_sealed(
         await store.store.housekeeping.idle()
         assert 1 not in names()
         assert everything(store.log("moved")) == before
+
+
+def test_all_that_is_kept_of_a_segment_is_counted() -> None:
+    old, volatile = SimpleNamespace(id=1), SimpleNamespace(id=2, is_volatile=True)
+    rewriting = Rewriting(cast("Any", None), cast("Any", None))
+    rewriting.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 2, 100)])
+    rewriting.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 1, 50)])
+    assert rewriting.kept_bytes() == {1: 150}
 
 
 async def test_what_was_cut_off_does_not_come_back_from_an_older_segment(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any, cast
 import pytest
 
 from broker.log import PartitionLog
+from broker.log.admission import Origin
 from broker.log.cleaner import Worker
 from broker.log.cleaner_process import CleanerGone
 from broker.log.compaction.choosing import Compaction
+from broker.log.control_batches import EndMarker, encode_marker
 from broker.log.damage import DamagedBatch
 from broker.log.segment import Segment
 from broker.metrics import compaction as figures
@@ -21,7 +23,7 @@ from metadata_log.types import TopicIdPartition, TopicPartition
 from tests.support.log_cleaning import WorkerInside, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
-from tests.support.record_batches import Record, assemble, encode_batch
+from tests.support.record_batches import TRANSACTIONAL, Record, assemble, encode_batch
 
 NOW_MS = 10**13
 HOUR_MS = 3_600_000
@@ -42,7 +44,10 @@ class Hosts:
         for log in self.store.logs.values():
             replica = SimpleNamespace(high_watermark=self.high_watermark)
             tp = TopicPartition(log.topic, log.tip.partition)
-            yield SimpleNamespace(tip=log.tip, tp=tp, log=log, replica=replica)
+            stable = log.stable_offset(self.high_watermark)
+            yield SimpleNamespace(
+                tip=log.tip, tp=tp, log=log, replica=replica, last_stable_offset=stable
+            )
 
 
 class Broker:
@@ -119,6 +124,34 @@ async def test_only_what_is_committed_is_cleaned(broker: Broker) -> None:
     await broker.compacting.run()
     assert keys(log) == b"aa"
     assert log.cleaned_offset == 2
+
+
+async def test_kip_98_what_is_cleaned_ends_before_a_transaction_that_is_not_over(
+    broker: Broker,
+) -> None:
+    log = broker.opened.create("one")
+    broker.put(log, b"a", b"a")
+    in_transaction = encode_batch(
+        [Record(0, NOW_MS - HOUR_MS, b"a", b"never")],
+        attributes=TRANSACTIONAL,
+        producer=(7, 0, 0),
+    )
+    log.append_as_leader(in_transaction, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+    broker.put(log, b"a")
+    await seal(broker.opened)
+    await broker.compacting.run()
+    assert (log.cleaned_offset, keys(log)) == (2, b"aaa")
+    marker = encode_marker(EndMarker(7, 0, False, 0), NOW_MS - HOUR_MS)
+    log.append_as_leader(marker, EPOCH, Origin.MARKERS)
+    broker.put(log, b"b")
+    await seal(broker.opened)
+    log.transactions.settle(log.log_end_offset)
+    assert log.transactions.aborted_count == 1
+    log.producers.clear()
+    await broker.compacting.run()
+    values = [one.value for one in read_records(everything(log)) if one.key in (b"a", b"b")]
+    assert values == [b"value", b"value"], "one of each key, and nothing that was aborted"
+    assert log.transactions.aborted_count == 0, "it has no records any more"
 
 
 async def test_what_is_too_young_waits(broker: Broker) -> None:
