@@ -8,6 +8,7 @@ from broker.log.compaction.batch_cleaning import (
     Outcome,
     Times,
     clean_batch,
+    clean_marker,
 )
 from broker.log.compaction.key_map import KeyMap
 from broker.log.empty_batches import is_empty_span
@@ -138,9 +139,10 @@ def test_the_time_of_an_append_is_every_records_time() -> None:
     assert {record.timestamp_ms for record in read_records(data)} == {1_700_000_000_500}
 
 
-def test_markers_of_transactions_stay() -> None:
+def test_control_batches_of_unknown_kinds_stay() -> None:
     batch = encode_batch([Record(1, key=b"a")], attributes=CONTROL)
-    assert clean(batch, newest(a=500)).outcome is Outcome.KEPT
+    kept = clean_marker(read_header(batch), batch, TIMES, is_needed=False)
+    assert kept.outcome is Outcome.KEPT
 
 
 def test_records_that_nobody_can_read_are_an_error() -> None:
