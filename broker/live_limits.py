@@ -7,9 +7,11 @@ from broker.config.compaction import (
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
 )
 from broker.config.replication import REPLICA_LAG_TIME_MAX_MS
+from broker.config.topics import LOG_APPEND_TIME
 from broker.dynamic_config import LiveConfiguration
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
+from broker.log.storing import Storing
 from broker.replication.limits import CleanerLimits
 from broker.topic_config import (
     TOPIC_CLEANUP_POLICY,
@@ -21,6 +23,9 @@ from broker.topic_config import (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
+    TOPIC_TIMESTAMP_AFTER_MAX_MS,
+    TOPIC_TIMESTAMP_BEFORE_MAX_MS,
+    TOPIC_TIMESTAMP_TYPE,
 )
 from metadata_log.configuration import list_items
 
@@ -39,6 +44,14 @@ class LiveLimits:
 
     def max_batch_bytes(self, topic: str) -> int:
         return self._live.of_topic(topic, TOPIC_MAX_MESSAGE_BYTES)
+
+    def storing(self, topic: str) -> Storing:
+        of_topic = self._live.of_topic
+        return Storing(
+            log_append_time=of_topic(topic, TOPIC_TIMESTAMP_TYPE) == LOG_APPEND_TIME,
+            before_max_ms=of_topic(topic, TOPIC_TIMESTAMP_BEFORE_MAX_MS),
+            after_max_ms=of_topic(topic, TOPIC_TIMESTAMP_AFTER_MAX_MS),
+        )
 
     def retention(self, topic: str) -> Retention:
         of_topic = self._live.of_topic

@@ -11,6 +11,9 @@ from broker.config.compaction import (
 )
 from broker.config.retention import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from broker.config.topics import (
+    LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+    LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+    LOG_MESSAGE_TIMESTAMP_TYPE,
     MESSAGE_MAX_BYTES,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
@@ -124,6 +127,21 @@ TOPIC_DELETE_RETENTION_MS: Final = _over(
     LOG_CLEANER_DELETE_RETENTION_MS,
     "How long a record without a value stays after it was first compacted.",
 )
+TOPIC_TIMESTAMP_TYPE: Final = _over(
+    "message.timestamp.type",
+    LOG_MESSAGE_TIMESTAMP_TYPE,
+    "CreateTime: records have their producer's time. LogAppendTime: that of their leader.",
+)
+TOPIC_TIMESTAMP_BEFORE_MAX_MS: Final = _over(
+    "message.timestamp.before.max.ms",
+    LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+    "How old a producer's timestamp may be, with CreateTime.",
+)
+TOPIC_TIMESTAMP_AFTER_MAX_MS: Final = _over(
+    "message.timestamp.after.max.ms",
+    LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+    "How far ahead of the leader's clock a producer's timestamp may be, with CreateTime.",
+)
 TOPIC_RETENTION_BYTES: Final = _over(
     "retention.bytes",
     LOG_RETENTION_BYTES,
@@ -147,7 +165,9 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MAX_COMPACTION_LAG_MS,
     TOPIC_DELETE_RETENTION_MS,
     _always("compression.type", "producer", "Batches are stored as producers send them."),
-    _always("message.timestamp.type", "CreateTime", "Records keep their producer's timestamps."),
+    TOPIC_TIMESTAMP_TYPE,
+    TOPIC_TIMESTAMP_BEFORE_MAX_MS,
+    TOPIC_TIMESTAMP_AFTER_MAX_MS,
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
     _of_kafkas_files("segment.bytes", 1 << 30, 14, "Size of a segment"),

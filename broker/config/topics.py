@@ -57,3 +57,33 @@ MESSAGE_MAX_BYTES: Final = ConfigKey(
     doc="Largest record batch accepted.",
     update=Update.CLUSTER_WIDE,
 )
+LOG_APPEND_TIME: Final = "LogAppendTime"
+LOG_MESSAGE_TIMESTAMP_TYPE: Final = ConfigKey(
+    name="log.message.timestamp.type",
+    type=str,
+    default="CreateTime",
+    one_of=("CreateTime", LOG_APPEND_TIME),
+    doc="Which time records have, for topics without message.timestamp.type: their producer's, or "
+    "that at which their leader appended them.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = ConfigKey(
+    name="log.message.timestamp.before.max.ms",
+    type=int,
+    default=2**63 - 1,
+    at_least=0,
+    at_most=2**63 - 1,
+    doc="How old a producer's timestamp may be, for topics without message.timestamp.before.max.ms "
+    "and with CreateTime. Where it is bounded, every record is looked at as it comes.",
+    update=Update.CLUSTER_WIDE,
+)
+LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = ConfigKey(
+    name="log.message.timestamp.after.max.ms",
+    type=int,
+    default=3_600_000,
+    at_least=0,
+    at_most=2**63 - 1,
+    doc="How far ahead of this broker's clock a producer's timestamp may be, for topics without "
+    "message.timestamp.after.max.ms and with CreateTime.",
+    update=Update.CLUSTER_WIDE,
+)

@@ -36,10 +36,11 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Appended(NamedTuple):
-    """Where records went."""
+    """Where records went. ``log_append_time_ms``: the time they have all; -1: their producer's."""
 
     base_offset: int
     last_offset: int
+    log_append_time_ms: int = -1
 
 
 class LogRead(NamedTuple):

@@ -28,6 +28,7 @@ from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.rewriting import relocation, replace
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
+from broker.log.storing import AS_SENT, timed
 from broker.log.timestamps import first_of_greatest, first_record_at
 from broker.log.transactions import PartitionTransactions, take_note
 from broker.log.work import (
@@ -85,8 +86,8 @@ class PartitionLog:
     """The log of one partition. Every method runs on the event-loop thread.
 
     ``[log_start_offset, log_end_offset)`` is readable; below ``flushed_offset`` it is durable
-    (``log.flush=os``: written). ``max_batch_bytes`` may be set to the topic's own limit, and
-    ``needs_keys`` for a compacted topic.
+    (``log.flush=os``: written). ``max_batch_bytes`` may be set to the topic's own limit,
+    ``needs_keys`` for a compacted topic, and ``storing`` for one that stores other than it is sent.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class PartitionLog:
         self.transactions = transactions
         self.max_batch_bytes = max_batch_bytes
         self.needs_keys = False
+        self.storing = AS_SENT
         self.cleaned_offset = row.log_start_offset
         """The first offset that compaction has not looked at."""
         self.truncations = 0
@@ -140,16 +142,21 @@ class PartitionLog:
         return max(self.log_start_offset, self.transactions.stable_offset(high_watermark))
 
     def append_as_leader(
-        self, records: Records, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT
+        self,
+        records: Records,
+        leader_epoch: LeaderEpoch,
+        origin: Origin = Origin.CLIENT,
+        now_ms: int = 0,
     ) -> Appended:
         """Validate, give offsets from the log end on and the epoch, append all or nothing.
 
         Batches that an idempotent producer sent before are not appended again: the answer says
         where the first batch is, new or not, and up to where the log must reach to have them all.
         Where ``records`` can be written to, they are the log's from now on: see ``put_in_place``.
+        ``now_ms``: wall clock, for topics that look at it (``storing``).
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
                 UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR,
                 TRANSACTIONAL_ID_AUTHORIZATION_FAILED; OUT_OF_ORDER_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED from ``producers``;
@@ -159,13 +166,24 @@ class PartitionLog:
         batches = produced_batches(records, self.max_batch_bytes, self._where, origin)
         if origin is Origin.MARKERS:
             return self._append_markers(batches, leader_epoch)
-        if self.needs_keys and origin.is_client:
-            check_keys(batches, self._where)
+        if origin.is_client:
+            if self.needs_keys:
+                check_keys(batches, self._where)
+            batches = timed(batches, self.storing, now_ms, self._where)
         if len(batches) > 1 or batches[0].header.producer_id >= 0:
-            return self._append_once(batches, leader_epoch)
-        base_offset = self.log_end_offset
-        self._append_at_end(batches[0], leader_epoch)
-        return Appended(base_offset, self.log_end_offset - 1)
+            appended = self._append_once(batches, leader_epoch)
+        else:
+            base_offset = self.log_end_offset
+            self._append_at_end(batches[0], leader_epoch)
+            appended = Appended(base_offset, self.log_end_offset - 1)
+        if self.storing.log_append_time and origin.is_client:
+            return appended._replace(log_append_time_ms=self._time_of(appended.base_offset))
+        return appended
+
+    def _time_of(self, base_offset: int) -> int:
+        """Of all records of the batch there, which may have been appended long ago; -1: unknown."""
+        position = self._index.position_of(base_offset)
+        return self._index.greatest_timestamp(position) if position >= 0 else -1
 
     def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
         """Append what is new of ``batches``."""

@@ -37,7 +37,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 
 COMPRESSION_MASK: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
+LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 HAS_DELETE_HORIZON: Final = 0x40
@@ -77,7 +77,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_log_append_time(self) -> bool:
         """Whether every record has the batch's max timestamp."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_control(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
+from broker.log.storing import AS_SENT, Storing
 
 
 class CleanerLimits(NamedTuple):
@@ -41,6 +42,9 @@ class Limits(Protocol):
     def max_batch_bytes(self, topic: str) -> int:
         """``max.message.bytes`` of the topic, or the broker's ``message.max.bytes``."""
 
+    def storing(self, topic: str) -> Storing:
+        """What becomes of the times of records, and of batches' codecs."""
+
 
 @dataclass(kw_only=True)
 class FixedLimits:
@@ -52,6 +56,7 @@ class FixedLimits:
     kept: Retention = KEEP_ALL
     compacted: Compaction | None = None
     cleaning: CleanerLimits = ANY_CLEANING
+    stored: Storing = AS_SENT
 
     def lag_time_max_ms(self) -> int:
         return self.lag_time
@@ -70,3 +75,6 @@ class FixedLimits:
 
     def cleaner(self) -> CleanerLimits:
         return self.cleaning
+
+    def storing(self, topic: str) -> Storing:
+        return self.stored

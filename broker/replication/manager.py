@@ -115,7 +115,7 @@ class ReplicaManager:
             open_channel,
         )
         self._commands = ControlCommands(self.table, self._fetchers, confirm_unassigned)
-        self._producing = Producing(self.table)
+        self._producing = Producing(self.table, wall_clock_ms)
         self._consuming = Consuming(self.table)
         self._deleting = Deleting(self.table)
         self._retaining = Retaining(self.table, limits, wall_clock_ms)

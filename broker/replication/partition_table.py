@@ -106,6 +106,7 @@ class PartitionTable:
         hosted.replica.lag_time_max_ms = limits.lag_time_max_ms()
         hosted.log.max_batch_bytes = limits.max_batch_bytes(topic)
         hosted.log.needs_keys = limits.compaction(topic) is not None
+        hosted.log.storing = limits.storing(topic)
 
     def configs_changed(self, topics: Set[str] | None = None) -> None:
         """Leaders look up again what is configured; the next tick acts on it.

@@ -1,7 +1,7 @@
 """Producing: append at the leader, then wait for as much as ``acks`` asks (C12, scenario 14)."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -42,8 +42,9 @@ class Producing:
     But for batches that would begin a transaction, and those behind them: see ``verification``.
     """
 
-    def __init__(self, table: PartitionTable) -> None:
+    def __init__(self, table: PartitionTable, wall_clock_ms: Callable[[], int]) -> None:
         self._table = table
+        self._wall_clock_ms = wall_clock_ms
         self.verification: Verification | None = None
         """None: transactions begin unasked."""
 
@@ -158,13 +159,15 @@ class Producing:
         end_before = hosted.log.log_end_offset
         try:
             appended = hosted.log.append_as_leader(
-                entry.records, replica.leader_epoch, entry.origin
+                entry.records, replica.leader_epoch, entry.origin, self._wall_clock_ms()
             )
         except KafkaError as error:
             hosted.traffic.produces_refused += 1
             return refused(error), None, 0
         outcome = ProduceOutcome(
-            base_offset=appended.base_offset, log_start_offset=hosted.log.log_start_offset
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=hosted.log.log_start_offset,
         )
         needed = appended.last_offset + 1
         hosted.traffic.bytes_in += len(entry.records)

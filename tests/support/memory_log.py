@@ -18,6 +18,7 @@ from broker.log.producers import PartitionProducers
 from broker.log.record_batch import Batch, iterate_batches, patched, read_header
 from broker.log.retention import Retention, SegmentTimes, batches_to_delete
 from broker.log.segment import Segment
+from broker.log.storing import AS_SENT
 from broker.log.transactions import PartitionTransactions, take_note
 from metadata_log.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
@@ -39,6 +40,7 @@ class MemoryLog:
         self.transactions = PartitionTransactions(topic)
         self.max_batch_bytes = 1 << 20
         self.needs_keys = False
+        self.storing = AS_SENT
         self.until_loaded: asyncio.Event | None = None
         """Set by a test: what is read is on a disk, and loaded once this is set."""
         self.loads = 0
@@ -52,7 +54,11 @@ class MemoryLog:
         return max(self.log_start_offset, self.transactions.stable_offset(high_watermark))
 
     def append_as_leader(
-        self, records: Records, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT
+        self,
+        records: Records,
+        leader_epoch: LeaderEpoch,
+        origin: Origin = Origin.CLIENT,
+        now_ms: int = 0,
     ) -> Appended:
         base = self.log_end_offset
         batches = produced_batches(records, self.max_batch_bytes, self.topic, origin)

@@ -13,6 +13,7 @@ from broker.dynamic_config import LiveConfiguration, Source, topic_settings
 from broker.live_limits import LiveLimits
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
+from broker.log.storing import Storing
 from broker.topic_config import (
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_MAX_MESSAGE_BYTES,
@@ -146,6 +147,21 @@ def test_f3_retention_in_finer_units_goes_before_that_in_coarser_ones(
     assert LiveLimits(cluster.live).retention("u").ms == 5
 
 
+def test_f3_how_records_are_stored_is_the_topics_or_the_brokers() -> None:
+    cluster = Cluster()
+    limits = LiveLimits(cluster.live)
+    assert limits.storing("t") == Storing(after_max_ms=3_600_000)
+    for key, value in (
+        ("message.timestamp.type", "LogAppendTime"),
+        ("message.timestamp.before.max.ms", 7),
+        ("message.timestamp.after.max.ms", 8),
+    ):
+        cluster.set("topic", "t", key, value)
+    cluster.set("broker", "", "log.message.timestamp.after.max.ms", 9)
+    assert limits.storing("t") == Storing(log_append_time=True, before_max_ms=7, after_max_ms=8)
+    assert limits.storing("u") == Storing(after_max_ms=9)
+
+
 @pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
 def test_f3_retention_is_minus_one_or_more(key: str) -> None:
     TOPIC_SPEC.parse({key: "-1"})
@@ -157,12 +173,6 @@ def test_f3_retention_is_minus_one_or_more(key: str) -> None:
     ("key", "accepted", "refused", "why"),
     [
         ("compression.type", "producer", "gzip", "compression.type=gzip: must be producer"),
-        (
-            "message.timestamp.type",
-            "CreateTime",
-            "LogAppendTime",
-            "message.timestamp.type=LogAppendTime: must be CreateTime",
-        ),
     ],
 )
 def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(

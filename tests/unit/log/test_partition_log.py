@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.errors import KafkaError
-from broker.log.options import Flush
+from broker.log.options import Appended, Flush
 from broker.log.record_batch import read_header
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
@@ -23,8 +23,8 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 async def test_leader_gives_offsets_and_epoch(open_store: OpenStore) -> None:
     log = open_store.create()
-    assert log.append_as_leader(batch(3, timestamp_ms=7), EPOCH) == (0, 2)
-    assert log.append_as_leader(batch(2, timestamp_ms=5), LeaderEpoch(4)) == (3, 4)
+    assert log.append_as_leader(batch(3, timestamp_ms=7), EPOCH) == Appended(0, 2)
+    assert log.append_as_leader(batch(2, timestamp_ms=5), LeaderEpoch(4)) == Appended(3, 4)
     first, second = log.read(0, 1, 3).chunks, log.read(3, 1, 5).chunks
     assert (read_header(first[0]).base_offset, read_header(first[0]).leader_epoch) == (0, 0)
     assert (read_header(second[0]).base_offset, read_header(second[0]).leader_epoch) == (3, 4)
@@ -34,7 +34,7 @@ async def test_leader_gives_offsets_and_epoch(open_store: OpenStore) -> None:
 async def test_several_batches_in_one_append_follow_each_other(open_store: OpenStore) -> None:
     log = open_store.create()
     records = batch(3, timestamp_ms=9) + batch(1, timestamp_ms=4) + batch(2)
-    assert log.append_as_leader(records, EPOCH) == (0, 5)
+    assert log.append_as_leader(records, EPOCH) == Appended(0, 5)
     assert log.read(5, 1, 6).next_offset == 6
 
 
@@ -166,7 +166,7 @@ async def test_follower_appends_what_the_leader_wrote_byte_for_byte(
     leader.append_as_leader(batch(3) + batch(2), EPOCH)
     leader.append_as_leader(batch(4), LeaderEpoch(2))
     appended = follower.append_as_follower(everything(leader))
-    assert appended == (0, 8)
+    assert appended == Appended(0, 8)
     assert everything(follower) == everything(leader)
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(0, 0), (2, 5)]
 
