@@ -9,7 +9,7 @@ would have to say that the producer's next transaction has begun.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -47,8 +47,8 @@ class _Known:
     transactional_id: str
     transaction: Transaction | None = None
     is_busy: bool = False
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and replaced, whenever nothing is to be completed any more."""
+    settled: asyncio.Event | None = None
+    """Of those who wait until nothing is to be completed any more."""
 
 
 class TransactionShard:
@@ -282,8 +282,9 @@ class TransactionShard:
     def _go_on(self, known: _Known) -> None:
         """What is decided is completed, for as long as it takes."""
         if known.transaction is None or not known.transaction.is_prepared:
-            settled, known.settled = known.settled, asyncio.Event()
-            settled.set()
+            if known.settled is not None:
+                known.settled.set()
+                known.settled = None
             return
         self._spawn(self._complete(known, known.transaction))
 
@@ -324,6 +325,8 @@ class TransactionShard:
         known = self._known.get(transactional_id)
         if known is None or known.transaction is None or not known.transaction.is_prepared:
             return
+        if known.settled is None:
+            known.settled = asyncio.Event()
         try:
             await asyncio.wait_for(known.settled.wait(), _PATIENCE_S)
         except TimeoutError:

@@ -171,6 +171,47 @@ def test_a_lost_coordinator_loses_no_transaction(cluster: RunningCluster, topic:
         wait_until_whole(cluster)
 
 
+def test_a_deleted_topic_does_not_hold_its_transaction_up(
+    cluster: RunningCluster, topic: str
+) -> None:
+    client = Confluent(cluster.bootstrap)
+    client.create("deleted", PARTITIONS, replication_factor=3)
+    found = producer(cluster, "deleter")
+    found.begin_transaction()
+    written = write(found, topic, "kept")
+    write(found, "deleted", "lost")
+    with cluster.admin() as admin:
+        admin.delete_topics(["deleted"])
+    found.commit_transaction(PATIENCE_S)
+    until(lambda: read(cluster, topic) == written, "the others have their markers")
+    found.begin_transaction()
+    written |= write(found, topic, "next")
+    found.commit_transaction(PATIENCE_S)
+    until(lambda: read(cluster, topic) == written, "nothing is left to be completed")
+
+
+@pytest.mark.slow
+def test_transactions_outlive_the_whole_cluster(cluster: RunningCluster, topic: str) -> None:
+    """kill -9 of all brokers, with one transaction open and one just decided."""
+    going_on, decided = producer(cluster, "open"), producer(cluster, "decided")
+    for found in (going_on, decided):
+        found.begin_transaction()
+    written = write(going_on, topic, "open") | write(decided, topic, "decided")
+    decided.commit_transaction(PATIENCE_S)
+    for broker_id in cluster.broker_ids:
+        cluster.kill_broker(broker_id)
+    for broker_id in cluster.broker_ids:
+        cluster.restart_broker(broker_id, wait=False)
+    wait_until_whole(cluster)
+    going_on.commit_transaction(PATIENCE_S)
+    until(lambda: read(cluster, topic) == written, "both are committed")
+    for found in (going_on, decided):
+        found.begin_transaction()
+        write(found, topic, "aborted")
+        found.abort_transaction(PATIENCE_S)
+    until(lambda: read(cluster, topic) == written, "what is aborted is not seen")
+
+
 def coordinator_of(cluster: RunningCluster, transactional_id: str) -> int:
     with cluster.admin() as admin:
         partitions = admin.describe_topics([TRANSACTIONS_TOPIC])[0].partitions
