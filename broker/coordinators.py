@@ -57,6 +57,7 @@ class Coordinators:
             may_speak,
             append_timeout_ms=self.groups.settings.commit_timeout_ms,
             on_transaction_end=self.groups.end_transaction,
+            verify=replicas.verify_transaction,
         )
         replicas.table.on_leadership[TRANSACTIONS_TOPIC] = told_of_leaderships(
             self.transactions,

@@ -21,7 +21,8 @@ class CoordinatorLog(Protocol):
     async def append(
         self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
     ) -> int:
-        """Appended before the first await, in order; returns where, once it is committed.
+        """Appended before the first await, in order, but for what may be no part of a transaction;
+        returns where, once it is committed.
 
         Raises:
             KafkaError: not; the code is one that coordinators answer with.

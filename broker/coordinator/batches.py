@@ -8,16 +8,19 @@ from broker.log.options import Records
 from broker.log.record_batch import MAGIC, TRANSACTIONAL, BatchHeader, encoded
 from broker.log.records import plain_records, signed_varint, sized_field, walk
 
-_NO_PRODUCER: Final = TransactionOwner(-1, -1)
+_NO_PRODUCER: Final = TransactionOwner("", -1, -1)
 _NO_SEQUENCE: Final = -1
 """A coordinator repeats nothing; the producer that it writes for numbers its own batches."""
+
+_VARINTS: Final = tuple(map(signed_varint, range(1024)))
+"""Lengths of nearly all records; to make one anew costs more than all else of a record."""
 
 
 def encode_batch(
     records: Sequence[LogRecord], timestamp_ms: int, transaction: TransactionOwner | None = None
 ) -> bytes:
     """One batch of all ``records``, uncompressed; the log gives it its place."""
-    producer_id, producer_epoch = transaction or _NO_PRODUCER
+    _, producer_id, producer_epoch = transaction or _NO_PRODUCER
     body = b"".join(_encode(record, delta) for delta, record in enumerate(records))
     header = BatchHeader(
         base_offset=0,
@@ -51,15 +54,12 @@ def decode_batch(header: BatchHeader, batch: Records) -> Iterator[LogRecord]:
 
 
 def _encode(record: LogRecord, offset_delta: int) -> bytes:
-    value = b"\1" if record.value is None else signed_varint(len(record.value)) + record.value
-    body = b"".join(
-        (
-            b"\0\0",  # No attributes; all records have the batch's time.
-            signed_varint(offset_delta),
-            signed_varint(len(record.key)),
-            record.key,
-            value,
-            b"\0",  # No headers.
-        )
-    )
-    return signed_varint(len(body)) + body
+    key, value = record
+    sized_value = b"\1" if value is None else _varint(len(value)) + value
+    # No attributes; all records have the batch's time. No headers.
+    body = b"\0\0%b%b%b%b\0" % (_varint(offset_delta), _varint(len(key)), key, sized_value)
+    return _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    return _VARINTS[value] if value < len(_VARINTS) else signed_varint(value)

@@ -18,6 +18,7 @@ from broker.log.control_batches import EndMarker, decode_marker
 from broker.log.record_batch import BatchHeader, iterate_batches
 from broker.replication.api import ACKS_ALL, ProduceEntry, ProduceOutcome
 from broker.replication.hosted import HostedPartition
+from broker.replication.verification import TransactionBatch
 from broker.replication.waiters import Wakeup
 from metadata_log.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
@@ -50,6 +51,14 @@ class Producer(Protocol):
     ) -> Awaitable[list[ProduceOutcome]]: ...
 
 
+VerifyTransaction = Callable[[TransactionBatch], Awaitable[None]]
+"""Returns when a batch of that transaction may be appended at once, or raises a KafkaError."""
+
+
+async def _taken_for_granted(_batch: TransactionBatch) -> None:
+    pass
+
+
 class Coordinator(Protocol):
     """As ``led_shards.LedShards`` has it."""
 
@@ -66,11 +75,13 @@ def told_of_leaderships(
     *,
     append_timeout_ms: int,
     on_transaction_end: Callable[[int, TransactionEnd], None] | None = None,
+    verify: VerifyTransaction = _taken_for_granted,
 ) -> Callable[[HostedPartition], None]:
     """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads.
 
     ``append_timeout_ms``: how long it waits for the replicas in sync to have what it writes.
     ``on_transaction_end``: told of the markers in each partition, if it has others write there.
+    ``verify``: ``ReplicaManager.verify_transaction``, for what it writes for transactions.
     """
 
     def on_leadership(hosted: HostedPartition) -> None:
@@ -82,6 +93,7 @@ def told_of_leaderships(
                 may_speak,
                 timeout_ms=append_timeout_ms,
                 wall_clock_ms=wall_clock_ms,
+                verify=verify,
             )
             coordinator.lead(partition, led)
         else:
@@ -105,6 +117,7 @@ class LedPartition:
         *,
         timeout_ms: int,
         wall_clock_ms: Callable[[], int],
+        verify: VerifyTransaction = _taken_for_granted,
     ) -> None:
         self.leader_epoch: LeaderEpoch = hosted.replica.leader_epoch
         self._hosted = hosted
@@ -112,6 +125,7 @@ class LedPartition:
         self._may_speak = may_speak
         self._timeout_ms = timeout_ms
         self._wall_clock_ms = wall_clock_ms
+        self._verify = verify
 
     @property
     def is_led(self) -> bool:
@@ -129,6 +143,8 @@ class LedPartition:
     ) -> int:
         """As ``CoordinatorLog.append``."""
         hosted = self._hosted
+        if transaction is not None:
+            await self._until_verified(transaction)
         if not self.is_led:
             raise KafkaError(errors_pb2.NOT_COORDINATOR, f"{hosted.tp} is led elsewhere")
         batch = encode_batch(records, self._wall_clock_ms(), transaction)
@@ -138,11 +154,26 @@ class LedPartition:
         code = outcome.error_code
         if not code:
             return outcome.base_offset
-        told = COORDINATOR_CODES.get(code, errors_pb2.UNKNOWN_SERVER_ERROR)
-        message = f"{hosted.tp}: {error_name(code)}: {outcome.error_message}"
+        refusal = self._refusal(code, outcome.error_message)
         if code == errors_pb2.REQUEST_TIMED_OUT:
-            raise InDoubt(told, message, place)
-        raise KafkaError(told, message)
+            raise InDoubt(refusal.code, refusal.message, place)
+        raise refusal
+
+    async def _until_verified(self, transaction: TransactionOwner) -> None:
+        """Its coordinator knows that this partition is part of it, and will end it here, too.
+
+        Raises:
+            KafkaError: it does not, or nobody can tell now.
+        """
+        try:
+            await self._verify(TransactionBatch(*transaction, self._hosted.tp))
+        except KafkaError as error:
+            raise self._refusal(error.code, error.message) from error
+
+    def _refusal(self, code: int, message: str | None) -> KafkaError:
+        """As clients of a coordinator know it."""
+        told = COORDINATOR_CODES.get(code, errors_pb2.UNKNOWN_SERVER_ERROR)
+        return KafkaError(told, f"{self._hosted.tp}: {error_name(code)}: {message}")
 
     async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
         """As ``CoordinatorLog.replay``: what is there when it begins, which is committed when it

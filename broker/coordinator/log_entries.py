@@ -18,6 +18,7 @@ class LogRecord(NamedTuple):
 class TransactionOwner(NamedTuple):
     """Whose transaction records are part of: they count when its marker says so."""
 
+    transactional_id: str
     producer_id: int
     producer_epoch: int
 

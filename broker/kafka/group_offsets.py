@@ -8,7 +8,6 @@ from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.groups.effects import NO_GENERATION
 from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.subscription import consumed_topics
-from broker.coordinator.led_partition import COORDINATOR_CODES
 from broker.coordinator.log_entries import TransactionOwner
 from broker.errors import KafkaError
 from broker.kafka import codec
@@ -16,8 +15,6 @@ from broker.kafka.codec import Message
 from broker.kafka.group_membership import require_group
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.kafka.transactions import offsets_partition
-from broker.replication.verification import TransactionBatch
 from metadata_log.acls import AclOperation
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -69,9 +66,9 @@ async def txn_offset_commit(
         rights.require_group(AclOperation.READ, group_id)
         codes = _refused_commits(services, context, partitions)
         commits = _commits(services, partitions, codes)
-        owner = TransactionOwner(request["producer_id"], request["producer_epoch"])
-        if commits:
-            await _verify(services, request["transactional_id"], owner, group_id)
+        owner = TransactionOwner(
+            request["transactional_id"], request["producer_id"], request["producer_epoch"]
+        )
         code = await services.groups.shard_of(group_id).commit_in_transaction(
             group_id,
             owner,
@@ -87,22 +84,6 @@ async def txn_offset_commit(
         codes = {tp: _CODE_OF_OLD.get(code, code) for tp, code in codes.items()}
     values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
     return [codec.encode_response("txn_offset_commit", context.version, values)]
-
-
-async def _verify(
-    services: KafkaServices, transactional_id: str, owner: TransactionOwner, group_id: str
-) -> None:
-    """The group's partition must be part of the transaction, as any other (KIP-890).
-
-    Raises:
-        KafkaError: it is not.
-    """
-    services.groups.shard_of(group_id)
-    batch = TransactionBatch(transactional_id, *owner, offsets_partition(services, group_id))
-    try:
-        await services.replicas.verify_transaction(batch)
-    except KafkaError as error:
-        raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
 
 def _partitions(topics: Iterable[Message]) -> list[tuple[TopicPartition, Message]]:

@@ -33,7 +33,6 @@ from broker.replication.api import (
 )
 from broker.replication.polling import Poll, Position
 from broker.replication.producer_states import ProducerState
-from broker.replication.verification import TransactionBatch
 from broker.security.authorizer import Authorizer
 from broker.told_metadata import ToldMetadata
 from metadata_log.configuration import Values
@@ -58,8 +57,6 @@ class Replicas(Protocol):
     ) -> list[ProduceOutcome]: ...
 
     async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]: ...
-
-    async def verify_transaction(self, batch: TransactionBatch) -> None: ...
 
     async def producer_states(self, tp: TopicPartition) -> list[ProducerState]: ...
 

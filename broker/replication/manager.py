@@ -218,7 +218,7 @@ class ReplicaManager:
         self._producing.verification = verification
 
     async def verify_transaction(self, batch: TransactionBatch) -> None:
-        """Before a coordinator appends in the name of a producer: as ``Verification.verify``.
+        """Right before a coordinator appends in the name of a producer: as ``Verification.verify``.
 
         Raises:
             KafkaError: it may not.

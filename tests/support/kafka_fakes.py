@@ -57,7 +57,6 @@ from broker.replication.api import (
 )
 from broker.replication.polling import Poll, Position, Waiters
 from broker.replication.producer_states import ProducerState
-from broker.replication.verification import TransactionBatch
 from broker.replication.waiters import Wakeup
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from metadata_log.configuration import Values
@@ -108,8 +107,6 @@ class FakeReplicas:
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
         self.asked_to_delete: list[tuple[list[DeleteWant], int]] = []
         self.markers: list[MarkerEntry] = []
-        self.verified: list[TransactionBatch] = []
-        self.refusal: int = 0
         self.marker_codes: dict[TopicPartition, int] = {}
         self.producers: dict[TopicPartition, list[ProducerState]] = {}
         self.waiters: dict[TopicPartition, Waiters] = {}
@@ -135,11 +132,6 @@ class FakeReplicas:
     async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
         self.markers += entries
         return [self.marker_codes.get(entry.tp, errors_pb2.NONE) for entry in entries]
-
-    async def verify_transaction(self, batch: TransactionBatch) -> None:
-        self.verified.append(batch)
-        if self.refusal:
-            raise KafkaError(self.refusal, f"{batch.tp} is not part of it")
 
     async def producer_states(self, tp: TopicPartition) -> list[ProducerState]:
         if self._log(tp) is None:

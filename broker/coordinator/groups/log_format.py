@@ -9,6 +9,7 @@ values are read as well, so that a topic that Kafka wrote can be taken over.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.coordinator.groups.commits import CommittedOffset
@@ -30,6 +31,8 @@ _OFFSET_VALUE: Final = 3
 _GROUP_VALUE: Final = 3
 
 _OFFSET_AND_EPOCH: Final = struct.Struct(">hqi")
+_PLAIN_OFFSET: Final = struct.Struct(">hqihq")
+"""A whole value: nearly no client has metadata."""
 _TWO_INT32: Final = struct.Struct(">ii")
 
 
@@ -43,7 +46,13 @@ class GroupKey(NamedTuple):
 
 
 def encode_offset_key(group_id: str, tp: TopicPartition) -> bytes:
-    return b"\0\1" + text_field(group_id) + text_field(tp.topic) + INT32.pack(tp.partition)
+    return _offset_key_prefix(group_id, tp.topic) + INT32.pack(tp.partition)
+
+
+@lru_cache(maxsize=1024)
+def _offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """Groups commit the same partitions again and again."""
+    return b"\0\1" + text_field(group_id) + text_field(topic)
 
 
 def encode_group_key(group_id: str) -> bytes:
@@ -51,6 +60,10 @@ def encode_group_key(group_id: str) -> bytes:
 
 
 def encode_offset(commit: CommittedOffset) -> bytes:
+    if not commit.metadata:
+        return _PLAIN_OFFSET.pack(
+            _OFFSET_VALUE, commit.offset, commit.leader_epoch, 0, commit.committed_ms
+        )
     return (
         _OFFSET_AND_EPOCH.pack(_OFFSET_VALUE, commit.offset, commit.leader_epoch)
         + text_field(commit.metadata)

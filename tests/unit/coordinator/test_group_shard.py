@@ -186,7 +186,9 @@ async def test_offsets_of_deleted_partitions_go_in_every_group(place: Place) -> 
     for group_id in ("g", "h"):
         assert await shard.commit(group_id, "", None, -1, {TP: COMMIT, OTHER: COMMIT}) == 0
     pending = TopicPartition("orders", 5)
-    await shard.commit_in_transaction("g", TransactionOwner(1, 0), "", None, -1, {pending: COMMIT})
+    await shard.commit_in_transaction(
+        "g", TransactionOwner("x", 1, 0), "", None, -1, {pending: COMMIT}
+    )
     written = len(place.log.batches)
     await shard.forget_partitions(lambda tp: tp.topic == "orders")
     assert len(place.log.batches) == written + 1, "of all groups together"

@@ -61,6 +61,8 @@ def test_bytes_of_a_commit_are_kafkas() -> None:
     assert key == b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x07"
     value = log_format.encode_offset(CommittedOffset(5, 2, "m", 9))
     assert value.hex() == "0003" + "0000000000000005" + "00000002" + "00016d" + "0000000000000009"
+    value = log_format.encode_offset(CommittedOffset(5, 2, "", 9))
+    assert value.hex() == "0003" + "0000000000000005" + "00000002" + "0000" + "0000000000000009"
 
 
 def test_bytes_of_a_group_are_kafkas() -> None:

@@ -15,8 +15,8 @@ from tests.unit.coordinator.memory_log import Place, join_alone
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("payments", 1)
 DAY_MS = 86_400_000
-ANNA = TransactionOwner(producer_id=11, producer_epoch=3)
-BERT = TransactionOwner(producer_id=12, producer_epoch=0)
+ANNA = TransactionOwner("anna", producer_id=11, producer_epoch=3)
+BERT = TransactionOwner("bert", producer_id=12, producer_epoch=0)
 OLD, NEW = CommittedOffset(41), CommittedOffset(42)
 
 

@@ -172,7 +172,7 @@ class RandomClients:
         self.place.log.is_slow = self.random.random() < 0.2
         refused = self.random.random() < 0.1
         self.place.log.refusal = errors_pb2.INVALID_PRODUCER_EPOCH if refused else 0
-        who = TransactionOwner(self.random.choice(PRODUCERS), 0)
+        who = TransactionOwner("x", self.random.choice(PRODUCERS), 0)
         group_id, commits = self.random.choice(GROUPS), self._commits()
 
         self._do(self.shard.commit_in_transaction(group_id, who, "", None, -1, commits))

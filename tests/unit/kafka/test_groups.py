@@ -7,7 +7,7 @@ import pytest
 
 from broker.coordinator.log_entries import TransactionEnd
 from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
-from metadata_log.types import BrokerId, Endpoint, TopicPartition
+from metadata_log.types import BrokerId, Endpoint
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside, FakePartition, FakeTopic
 from tests.support.kafka_wire import Values
@@ -163,26 +163,6 @@ async def test_kip_447_a_producer_of_an_old_generation_commits_nothing(ask: Ask)
     values = sending(42, member_id=member_id, generation_id=0)
     (topic,) = (await ask(COMMIT_IN_TRANSACTION, 3, values)).topics
     assert topic.partitions[0].error_code == errors_pb2.ILLEGAL_GENERATION
-    assert await fetched(ask, stable=True) == [(-1, 0)]
-
-
-@pytest.mark.parametrize(
-    ("refusal", "told"),
-    [
-        (errors_pb2.INVALID_TXN_STATE, errors_pb2.INVALID_TXN_STATE),
-        (errors_pb2.NOT_ENOUGH_REPLICAS, errors_pb2.COORDINATOR_NOT_AVAILABLE),
-        (errors_pb2.NOT_LEADER_OR_FOLLOWER, errors_pb2.NOT_COORDINATOR),
-    ],
-)
-async def test_kip_890_a_transaction_without_the_groups_partition_commits_nothing(
-    ask: Ask, inside: FakeBrokerInside, refusal: int, told: int
-) -> None:
-    inside.replicas.refusal = refusal
-    (topic,) = (await ask(COMMIT_IN_TRANSACTION, 3, sending(42))).topics
-    assert topic.partitions[0].error_code == told
-    (asked,) = inside.replicas.verified
-    assert asked.tp == TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
-    assert asked.producer_id == 7
     assert await fetched(ask, stable=True) == [(-1, 0)]
 
 

@@ -12,6 +12,7 @@ from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, 
 from broker.coordinator.sure_leadership import MaySpeak
 from broker.errors import KafkaError
 from broker.log.control_batches import EndMarker
+from broker.replication.verification import TransactionBatch, Verification
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
@@ -78,7 +79,7 @@ class Led:
         del self.logs[partition]
 
 
-WHO = TransactionOwner(producer_id=7, producer_epoch=1)
+WHO = TransactionOwner("x", producer_id=7, producer_epoch=1)
 
 
 async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_told(
@@ -104,7 +105,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
     await asyncio.sleep(0)
     broker.store.flush()
     assert await asyncio.gather(*appended) == [0, 1]
-    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO, True, 3)))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], True, 3)))
     await asyncio.sleep(0)
     broker.store.flush()
     assert await marked == errors_pb2.NONE
@@ -117,7 +118,7 @@ async def test_a_fenced_producer_writes_nothing(broker: BrokerReplicas) -> None:
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     hosted = broker.hosted(TOPIC)
     led = led_partition(broker)
-    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO, False, 3)))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], False, 3)))
     await asyncio.sleep(0)
     broker.store.flush()
     assert await marked == errors_pb2.NONE
@@ -147,3 +148,91 @@ async def test_what_is_led_is_surely_led_while_the_broker_may_speak_for_it(
     assert asked == [(TopicPartition(TOPIC, 0), 0)]
     await broker.command(TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2))
     assert not led.is_surely_led
+
+
+class Coordinator:
+    """A transaction's, which is asked and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[TransactionBatch] = []
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def verify(self, batch: TransactionBatch) -> None:
+        self.asked.append(batch)
+        await self.answer
+
+
+@pytest.fixture
+async def verified(broker: BrokerReplicas) -> tuple[LedPartition, Coordinator]:
+    """A partition of one replica, where transactions are verified."""
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
+    coordinator = Coordinator()
+    broker.manager.verify_transactions(Verification(coordinator.verify))
+    led = LedPartition(
+        broker.hosted(TOPIC),
+        broker.manager.produce,
+        lambda _tp, _epoch: True,
+        timeout_ms=1000,
+        wall_clock_ms=lambda: 0,
+        verify=broker.manager.verify_transaction,
+    )
+    return led, coordinator
+
+
+async def soon(broker: BrokerReplicas) -> None:
+    """What can happen now has happened."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+        broker.store.flush()
+
+
+async def test_kip_890_offsets_of_a_transaction_wait_for_its_coordinators_word(
+    broker: BrokerReplicas, verified: tuple[LedPartition, Coordinator]
+) -> None:
+    led, coordinator = verified
+    sent = [asyncio.ensure_future(led.append(RECORDS, WHO)) for _ in range(2)]
+    await soon(broker)
+    assert broker.hosted(TOPIC).log.log_end_offset == 0
+    assert set(coordinator.asked) == {TransactionBatch(*WHO, TopicPartition(TOPIC, 0))}
+    coordinator.asked.clear()
+    coordinator.answer.set_result(None)
+    await soon(broker)
+    assert await asyncio.gather(*sent) == [0, 1]
+    again = asyncio.ensure_future(led.append(RECORDS, WHO))
+    await soon(broker)
+    assert await again == 2
+    assert not coordinator.asked, "it has begun here"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (errors_pb2.INVALID_TXN_STATE, errors_pb2.INVALID_TXN_STATE),
+        (errors_pb2.NOT_ENOUGH_REPLICAS, errors_pb2.COORDINATOR_NOT_AVAILABLE),
+        (errors_pb2.NOT_LEADER_OR_FOLLOWER, errors_pb2.NOT_COORDINATOR),
+    ],
+)
+async def test_kip_890_offsets_of_no_open_transaction_are_refused(
+    broker: BrokerReplicas, verified: tuple[LedPartition, Coordinator], code: int, told: int
+) -> None:
+    led, coordinator = verified
+    coordinator.answer.set_exception(KafkaError(code, "it is not part of it"))
+    with pytest.raises(KafkaError, match="it is not part of it") as refused:
+        await led.append(RECORDS, WHO)
+    assert refused.value.code == told
+    assert broker.hosted(TOPIC).log.log_end_offset == 0
+
+
+async def test_kip_890_a_transaction_that_ends_while_it_is_asked_about_is_over(
+    broker: BrokerReplicas, verified: tuple[LedPartition, Coordinator]
+) -> None:
+    led, coordinator = verified
+    sent = asyncio.ensure_future(led.append(RECORDS, WHO))
+    marked = asyncio.ensure_future(broker.end_transaction(TOPIC, EndMarker(*WHO[1:], True, 3)))
+    await soon(broker)
+    assert await marked == errors_pb2.NONE
+    coordinator.answer.set_result(None)
+    with pytest.raises(KafkaError) as refused:
+        await sent
+    assert refused.value.code == errors_pb2.INVALID_TXN_STATE
+    assert broker.hosted(TOPIC).log.log_end_offset == 1
