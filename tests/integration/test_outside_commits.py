@@ -122,7 +122,7 @@ def history(cluster: RunningCluster) -> list[int]:
                 told.append(log_format.decode_offset(message.value() or b"").offset)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_group_never_goes_back_while_its_coordinators_die(
     cluster: RunningCluster, kills: int
 ) -> None:
