@@ -62,6 +62,7 @@ from broker.security.token_access import describe_tokens, describing_with
 from broker.security.token_keys import TokenKeys
 from broker.security.token_login import TokenLogins
 from broker.surroundings import Surroundings
+from broker.transaction_admin import transaction_reads
 from metadata_log.configuration import Configuration
 from metadata_log.records import Listener
 from metadata_log.types import ID_BYTES, BrokerEpoch, BrokerId, Endpoint
@@ -234,13 +235,21 @@ class Doors:
             min_insync_replicas=self.limits.min_insync_replicas,
             broker_alerts=self._alerts,
             authorizer=self.authorizer,
-            reads=admin_reads(
-                self.follower,
-                config_reads,
-                self._describe_tokens,
-                self.authorizer,
-                self.surroundings.wall_clock_ms,
-            ),
+            reads={
+                **admin_reads(
+                    self.follower,
+                    config_reads,
+                    self._describe_tokens,
+                    self.authorizer,
+                    self.surroundings.wall_clock_ms,
+                ),
+                **transaction_reads(
+                    self.coordinators.transactions,
+                    self.replicas,
+                    self.authorizer,
+                    self.surroundings.wall_clock_ms,
+                ),
+            },
             metrics=self.metrics,
         )
 

@@ -35,6 +35,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "quorate.cli.groups:groups",
         "List, describe, reset and delete consumer groups.",
     ),
+    "transactions": (
+        "quorate.cli.transactions:transactions",
+        "List, describe and abort transactions, find those that hang.",
+    ),
     "pipeline": (
         "quorate.cli.pipeline:pipeline",
         "Read topics into Parquet files, each offset exactly once.",

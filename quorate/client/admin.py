@@ -17,6 +17,7 @@ from quorate.client.calls import (
     replicas,
     tokens,
     topics,
+    transactions,
     users,
 )
 from quorate.client.connection import ClusterConnection
@@ -96,6 +97,11 @@ class AdminMethods:
     reset_pipeline = admin_method(pipelines.reset)
     delete_pipeline = admin_method(pipelines.delete)
     describe_pipelines = admin_method(pipelines.describe)
+    list_transactions = admin_method(transactions.list_transactions)
+    describe_producers = admin_method(transactions.describe_producers)
+    find_hanging_transactions = admin_method(transactions.find_hanging_transactions)
+    abort_transaction = admin_method(transactions.abort_transaction)
+    abort_hanging_transaction = admin_method(transactions.abort_hanging_transaction)
 
 
 class AdminClient(AdminMethods):

@@ -121,18 +121,31 @@ def _varint(number: int) -> bytes:
 
 
 def produce(
-    client: RawClient, topic: str, partition: int, records: bytes | bytearray, *, acks: int = -1
+    client: RawClient,
+    topic: str,
+    partition: int,
+    records: bytes | bytearray,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
 ) -> ProduceAnswer:
     """Produce v3 of one partition."""
-    send_produce(client, topic, partition, records, acks=acks)
+    send_produce(client, topic, partition, records, acks=acks, transactional_id=transactional_id)
     return receive_produced(client, topic)
 
 
 def send_produce(
-    client: RawClient, topic: str, partition: int, records: bytes | bytearray, *, acks: int = -1
+    client: RawClient,
+    topic: str,
+    partition: int,
+    records: bytes | bytearray,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
 ) -> None:
     """Produce v3 of one partition, to be answered by ``receive_produced``."""
-    body = struct.pack(">hhii", -1, acks, int(TIMEOUT_S * 1000), 1) + string(topic)
+    body = struct.pack(">h", -1) if transactional_id is None else string(transactional_id)
+    body += struct.pack(">hii", acks, int(TIMEOUT_S * 1000), 1) + string(topic)
     body += struct.pack(">iii", 1, partition, len(records)) + records
     client.send(PRODUCE, PRODUCE_VERSION, body)
 

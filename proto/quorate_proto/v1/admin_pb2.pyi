@@ -3530,3 +3530,308 @@ class DescribePipelinesResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pipelines", b"pipelines"]) -> None: ...
 
 Global___DescribePipelinesResponse: typing_extensions.TypeAlias = DescribePipelinesResponse
+
+@typing.final
+class ListTransactionsRequest(google.protobuf.message.Message):
+    """Asks for transactions; each field that is set leaves out those that differ."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    TRANSACTIONAL_IDS_FIELD_NUMBER: builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: builtins.int
+    STATES_FIELD_NUMBER: builtins.int
+    OPEN_FOR_MS_FIELD_NUMBER: builtins.int
+    open_for_ms: builtins.int
+    """Open for longer than that; 0: any, also those that are over."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """Who asks."""
+
+    @property
+    def transactional_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Those alone."""
+
+    @property
+    def producer_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of these producers."""
+
+    @property
+    def states(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """By Kafka's names: "Ongoing"."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        transactional_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        producer_ids: collections.abc.Iterable[builtins.int] | None = ...,
+        states: collections.abc.Iterable[builtins.str] | None = ...,
+        open_for_ms: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "open_for_ms", b"open_for_ms", "producer_ids", b"producer_ids", "states", b"states", "transactional_ids", b"transactional_ids"]) -> None: ...
+
+Global___ListTransactionsRequest: typing_extensions.TypeAlias = ListTransactionsRequest
+
+@typing.final
+class TransactionListing(google.protobuf.message.Message):
+    """A transactional id, and its transaction."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: builtins.int
+    PRODUCER_ID_FIELD_NUMBER: builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    OPEN_MS_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    transactional_id: builtins.str
+    """Its name."""
+    producer_id: builtins.int
+    """Of its producer."""
+    producer_epoch: builtins.int
+    """Of its newest producer."""
+    state: builtins.str
+    """By Kafka's name."""
+    timeout_ms: builtins.int
+    """How long one may be open."""
+    open_ms: builtins.int
+    """How long it has been open; -1: it is not."""
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PartitionRef]:
+        """Of the transaction, if it is open or ending."""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: builtins.str = ...,
+        producer_id: builtins.int = ...,
+        producer_epoch: builtins.int = ...,
+        state: builtins.str = ...,
+        timeout_ms: builtins.int = ...,
+        open_ms: builtins.int = ...,
+        partitions: collections.abc.Iterable[Global___PartitionRef] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["open_ms", b"open_ms", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "state", b"state", "timeout_ms", b"timeout_ms", "transactional_id", b"transactional_id"]) -> None: ...
+
+Global___TransactionListing: typing_extensions.TypeAlias = TransactionListing
+
+@typing.final
+class ListTransactionsResponse(google.protobuf.message.Message):
+    """Transactions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    TRANSACTIONS_FIELD_NUMBER: builtins.int
+    HIDDEN_FIELD_NUMBER: builtins.int
+    COORDINATED_FIELD_NUMBER: builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request."""
+    error_message: builtins.str
+    """Why."""
+    hidden: builtins.int
+    """How many more fit that one may not."""
+    partition_count: builtins.int
+    """How many it has; 0: it does not exist."""
+    @property
+    def transactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TransactionListing]:
+        """Those that one may describe."""
+
+    @property
+    def coordinated(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The partitions of __transaction_state that these are of."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        transactions: collections.abc.Iterable[Global___TransactionListing] | None = ...,
+        hidden: builtins.int = ...,
+        coordinated: collections.abc.Iterable[builtins.int] | None = ...,
+        partition_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coordinated", b"coordinated", "error_code", b"error_code", "error_message", b"error_message", "hidden", b"hidden", "partition_count", b"partition_count", "transactions", b"transactions"]) -> None: ...
+
+Global___ListTransactionsResponse: typing_extensions.TypeAlias = ListTransactionsResponse
+
+@typing.final
+class DescribeProducersRequest(google.protobuf.message.Message):
+    """Asks for producers."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITIONS_FIELD_NUMBER: builtins.int
+    WITH_OPEN_TRANSACTION_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Of that topic alone; empty: of all."""
+    with_open_transaction: builtins.bool
+    """Not the others."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """Who asks."""
+
+    @property
+    def partitions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of these of its partitions; none: of all."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        topic: builtins.str = ...,
+        partitions: collections.abc.Iterable[builtins.int] | None = ...,
+        with_open_transaction: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "partitions", b"partitions", "topic", b"topic", "with_open_transaction", b"with_open_transaction"]) -> None: ...
+
+Global___DescribeProducersRequest: typing_extensions.TypeAlias = DescribeProducersRequest
+
+@typing.final
+class ProducerListing(google.protobuf.message.Message):
+    """A producer in one partition; -1: there is none, or it is known no more."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    PRODUCER_ID_FIELD_NUMBER: builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: builtins.int
+    IDLE_MS_FIELD_NUMBER: builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: builtins.int
+    TRANSACTION_START_OFFSET_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    producer_id: builtins.int
+    """Its id."""
+    producer_epoch: builtins.int
+    """The newest that was seen."""
+    last_sequence: builtins.int
+    """Of its last record."""
+    idle_ms: builtins.int
+    """Since the timestamp of its last record."""
+    coordinator_epoch: builtins.int
+    """Of who ended its last transaction."""
+    transaction_start_offset: builtins.int
+    """Of its open transaction."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        producer_id: builtins.int = ...,
+        producer_epoch: builtins.int = ...,
+        last_sequence: builtins.int = ...,
+        idle_ms: builtins.int = ...,
+        coordinator_epoch: builtins.int = ...,
+        transaction_start_offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coordinator_epoch", b"coordinator_epoch", "idle_ms", b"idle_ms", "last_sequence", b"last_sequence", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topic", b"topic", "transaction_start_offset", b"transaction_start_offset"]) -> None: ...
+
+Global___ProducerListing: typing_extensions.TypeAlias = ProducerListing
+
+@typing.final
+class DescribeProducersResponse(google.protobuf.message.Message):
+    """Producers."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    PRODUCERS_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Of the whole request."""
+    error_message: builtins.str
+    """Why."""
+    @property
+    def producers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ProducerListing]:
+        """In the partitions that are led here and may be read."""
+
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        producers: collections.abc.Iterable[Global___ProducerListing] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "producers", b"producers"]) -> None: ...
+
+Global___DescribeProducersResponse: typing_extensions.TypeAlias = DescribeProducersResponse
+
+@typing.final
+class AbortTransactionRequest(google.protobuf.message.Message):
+    """Aborts the transaction of a transactional id, and fences its producer; or what hangs in a partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: builtins.int
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    START_OFFSET_FIELD_NUMBER: builtins.int
+    transactional_id: builtins.str
+    """Empty: a partition is named."""
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition number."""
+    start_offset: builtins.int
+    """Of the transaction in that partition."""
+    @property
+    def context(self) -> Global___RequestContext:
+        """Who asks."""
+
+    def __init__(
+        self,
+        *,
+        context: Global___RequestContext | None = ...,
+        transactional_id: builtins.str = ...,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        start_offset: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "transactional_id", b"transactional_id"]) -> None: ...
+
+Global___AbortTransactionRequest: typing_extensions.TypeAlias = AbortTransactionRequest
+
+@typing.final
+class AbortTransactionResponse(google.protobuf.message.Message):
+    """What became of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: builtins.int
+    PRODUCER_ID_FIELD_NUMBER: builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """Kafka error code."""
+    error_message: builtins.str
+    """Why."""
+    producer_id: builtins.int
+    """Whose it was."""
+    producer_epoch: builtins.int
+    """Which may write no more in it."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+        error_message: builtins.str = ...,
+        producer_id: builtins.int = ...,
+        producer_epoch: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "error_message", b"error_message", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]) -> None: ...
+
+Global___AbortTransactionResponse: typing_extensions.TypeAlias = AbortTransactionResponse

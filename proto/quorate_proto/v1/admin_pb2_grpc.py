@@ -176,6 +176,21 @@ class AdminStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
                 _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/quorate.v1.Admin/ListTransactions',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/quorate.v1.Admin/DescribeProducers',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
+        self.AbortTransaction = channel.unary_unary(
+                '/quorate.v1.Admin/AbortTransaction',
+                request_serializer=quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -378,6 +393,27 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTransactions(self, request, context):
+        """Transactions that the broker that is asked coordinates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeProducers(self, request, context):
+        """Producers in the partitions that the broker that is asked leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortTransaction(self, request, context):
+        """Aborts a transaction: NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER of a broker that cannot.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -520,6 +556,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeUserScramCredentials,
                     request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersResponse.SerializeToString,
+            ),
+            'AbortTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortTransaction,
+                    request_deserializer=quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1279,6 +1330,87 @@ class Admin(object):
             '/quorate.v1.Admin/DescribeUserScramCredentials',
             quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
             quorate__proto_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/ListTransactions',
+            quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/DescribeProducers',
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.Admin/AbortTransaction',
+            quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_admin__pb2.AbortTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -474,7 +474,55 @@ _AdminDescribeUserScramCredentialsType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminAlterPipelineType, _AdminDescribePipelinesType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType]):
+_AdminListTransactionsType = typing_extensions.TypeVar(
+    '_AdminListTransactionsType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+        quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+        quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+        quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+    ],
+)
+
+_AdminDescribeProducersType = typing_extensions.TypeVar(
+    '_AdminDescribeProducersType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+        quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+        quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+        quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+    ],
+)
+
+_AdminAbortTransactionType = typing_extensions.TypeVar(
+    '_AdminAbortTransactionType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+        quorate_proto.v1.admin_pb2.AbortTransactionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+        quorate_proto.v1.admin_pb2.AbortTransactionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+        quorate_proto.v1.admin_pb2.AbortTransactionResponse,
+    ],
+)
+
+class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _AdminCreatePartitionsType, _AdminRemovePartitionsType, _AdminElectLeadersType, _AdminAlterPartitionReassignmentsType, _AdminListPartitionReassignmentsType, _AdminIncrementalAlterConfigsType, _AdminAllocateProducerIdsType, _AdminClusterStatusType, _AdminResignControllerType, _AdminMoveControllerType, _AdminUpdateFeaturesType, _AdminAlterConfigsType, _AdminCreateAclsType, _AdminDeleteAclsType, _AdminAlterClientQuotasType, _AdminCreateDelegationTokenType, _AdminRenewDelegationTokenType, _AdminExpireDelegationTokenType, _AdminAlterUserScramCredentialsType, _AdminAlterPipelineType, _AdminDescribePipelinesType, _AdminDescribeConfigsType, _AdminDescribeAclsType, _AdminDescribeClientQuotasType, _AdminDescribeDelegationTokensType, _AdminDescribeUserScramCredentialsType, _AdminListTransactionsType, _AdminDescribeProducersType, _AdminAbortTransactionType]):
     """Served by every broker; writes are carried out by the controller alone, others answer NOT_CONTROLLER."""
 
     @typing.overload
@@ -590,6 +638,18 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
             quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+            quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+            quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+            quorate_proto.v1.admin_pb2.AbortTransactionResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -707,6 +767,18 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
             quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
             quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+            quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+            quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+            quorate_proto.v1.admin_pb2.AbortTransactionResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateTopics: _AdminCreateTopicsType
@@ -792,6 +864,15 @@ class AdminStub(typing.Generic[_AdminCreateTopicsType, _AdminDeleteTopicsType, _
 
     DescribeUserScramCredentials: _AdminDescribeUserScramCredentialsType
     """Which SCRAM credentials there are; any broker answers."""
+
+    ListTransactions: _AdminListTransactionsType
+    """Transactions that the broker that is asked coordinates."""
+
+    DescribeProducers: _AdminDescribeProducersType
+    """Producers in the partitions that the broker that is asked leads."""
+
+    AbortTransaction: _AdminAbortTransactionType
+    """Aborts a transaction: NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER of a broker that cannot."""
 
 AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -905,6 +986,18 @@ AdminAsyncStub: typing_extensions.TypeAlias = AdminStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsRequest,
         quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+        quorate_proto.v1.admin_pb2.ListTransactionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+        quorate_proto.v1.admin_pb2.DescribeProducersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+        quorate_proto.v1.admin_pb2.AbortTransactionResponse,
     ],
 ]
 
@@ -1134,6 +1227,30 @@ class AdminServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeUserScramCredentialsResponse]]:
         """Which SCRAM credentials there are; any broker answers."""
+
+    @abc.abstractmethod
+    def ListTransactions(
+        self,
+        request: quorate_proto.v1.admin_pb2.ListTransactionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.ListTransactionsResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.ListTransactionsResponse]]:
+        """Transactions that the broker that is asked coordinates."""
+
+    @abc.abstractmethod
+    def DescribeProducers(
+        self,
+        request: quorate_proto.v1.admin_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.DescribeProducersResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.DescribeProducersResponse]]:
+        """Producers in the partitions that the broker that is asked leads."""
+
+    @abc.abstractmethod
+    def AbortTransaction(
+        self,
+        request: quorate_proto.v1.admin_pb2.AbortTransactionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.admin_pb2.AbortTransactionResponse, collections.abc.Awaitable[quorate_proto.v1.admin_pb2.AbortTransactionResponse]]:
+        """Aborts a transaction: NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER of a broker that cannot."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -44,6 +44,8 @@ from quorate.client.results.topics import NewTopic as NewTopic
 from quorate.client.results.topics import PartitionInfo as PartitionInfo
 from quorate.client.results.topics import TopicInfo as TopicInfo
 from quorate.client.results.topics import TopicResult as TopicResult
+from quorate.client.results.transactions import PartitionProducer as PartitionProducer
+from quorate.client.results.transactions import Transaction as Transaction
 from quorate.client.results.users import ScramDeletion as ScramDeletion
 from quorate.client.results.users import ScramResult as ScramResult
 from quorate.client.results.users import ScramUpsertion as ScramUpsertion

@@ -4,7 +4,7 @@ A method without a row fails here. Changes are judged behind the door that they 
 wire: ``test_authorization_matrix.py`` tries them, ``GUARDS`` has them all.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +18,11 @@ from broker.control.admin_service import AdminService
 from broker.control.changes import CHANGES
 from broker.control.metadata_view import MetadataViewService
 from broker.coordinator.commit_service import GroupOffsetsService
+from broker.coordinator.transactions.transaction import (
+    ProducerEpoch,
+    Transaction,
+    TransactionState,
+)
 from broker.metadata_follower import MetadataFollower
 from broker.replication.api import ProduceOutcome
 from broker.replication.frames import pack_frame
@@ -26,10 +31,11 @@ from broker.replication.range_write import RangeWriteService
 from broker.security.authorizer import Authorizer, AuthorizerSettings
 from broker.security.grpc_caller import Caller, set_caller
 from broker.security.principal import KafkaPrincipal
+from broker.transaction_admin import transaction_reads
 from metadata_log.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
 from metadata_log.image import Image
 from metadata_log.snapshot import encode_snapshot
-from metadata_log.types import BrokerEpoch
+from metadata_log.types import BrokerEpoch, TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2, groups_pb2, quorum_pb2, replication_pb2
 from tests.support.acls import Binding, acl, log_with
 from tests.support.kafka_fakes import FakeMetadata
@@ -39,6 +45,7 @@ WHO: Final = "User:alice"
 CONTEXT: Final = admin_pb2.RequestContext(principal_name=WHO, client_host="h", forwarded_by=-1)
 CLUSTER_DENIED: Final = errors_pb2.CLUSTER_AUTHORIZATION_FAILED
 TOPIC_DENIED: Final = errors_pb2.TOPIC_AUTHORIZATION_FAILED
+TRANSACTION_DENIED: Final = errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def cluster(operation: Op) -> Binding:
@@ -103,6 +110,9 @@ class Table:
     def named(self, tp: object) -> None:
         return None
 
+    def __iter__(self) -> Iterator[None]:
+        return iter(())
+
 
 class Manager:
     """Appends whatever it is given."""
@@ -111,6 +121,22 @@ class Manager:
 
     async def produce(self, entries: list[Any], acks: int, timeout_ms: int) -> list[ProduceOutcome]:
         return [ProduceOutcome(base_offset=0) for _ in entries]
+
+
+class Coordinator:
+    """Of one transaction, which may be aborted."""
+
+    partition_count = 1
+
+    def answering(self) -> list[tuple[int, list[tuple[str, Transaction]]]]:
+        state, nothing = TransactionState.ONGOING, frozenset[TopicPartition]()
+        return [(0, [("x", Transaction(7, 0, 1_000, state, nothing, 0, 0))])]
+
+    def shard_of(self, transactional_id: str) -> "Coordinator":
+        return self
+
+    async def abort(self, transactional_id: str) -> ProducerEpoch:
+        return ProducerEpoch(7, 0)
 
 
 class Ids:
@@ -146,7 +172,12 @@ class Broker:
         configs: Any = ConfigReads(lambda: log.image, None, authorizer)  # type: ignore[arg-type]
         quorum: Any = Quorum()
         controller: Any = self.controller
-        self.reads = admin_reads(follower, configs, None, authorizer, lambda: 0)  # type: ignore[arg-type]
+        coordinator: Any = Coordinator()
+        hosted: Any = Manager()
+        self.reads = {
+            **admin_reads(follower, configs, None, authorizer, lambda: 0),  # type: ignore[arg-type]
+            **transaction_reads(coordinator, hosted, authorizer, lambda: 0),
+        }
         self.admin = AdminService(
             cluster_id=lambda: "c",
             own_epoch=lambda: BrokerEpoch(1),
@@ -317,6 +348,14 @@ async def commit(broker: Broker) -> int:
     return 0 if code == TOPIC_DENIED else code
 
 
+async def list_transactions(broker: Broker) -> int:
+    """Of those that may not be seen it is told how many there are."""
+    request = admin_pb2.ListTransactionsRequest(context=CONTEXT)
+    answer = await broker.reads["ListTransactions"](request)
+    assert len(answer.transactions) + answer.hidden == 1
+    return TRANSACTION_DENIED if answer.hidden else 0
+
+
 def reading(rpc: str, request: Any) -> Callable[[Broker], Awaitable[int]]:  # noqa: ANN401 - any message
     async def ask(broker: Broker) -> int:
         code: int = (await broker.reads[rpc](request)).error_code
@@ -355,6 +394,26 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType(
             ),
             acl(WHO, Op.DESCRIBE, ResourceType.GROUP, "p"),
             errors_pb2.GROUP_AUTHORIZATION_FAILED,
+        ),
+        "Admin/ListTransactions": (
+            list_transactions,
+            acl(WHO, Op.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "x"),
+            TRANSACTION_DENIED,
+        ),
+        "Admin/DescribeProducers": (
+            reading(
+                "DescribeProducers", admin_pb2.DescribeProducersRequest(context=CONTEXT, topic="t")
+            ),
+            topic(Op.READ),
+            TOPIC_DENIED,
+        ),
+        "Admin/AbortTransaction": (
+            reading(
+                "AbortTransaction",
+                admin_pb2.AbortTransactionRequest(context=CONTEXT, transactional_id="x"),
+            ),
+            cluster(Op.ALTER),
+            CLUSTER_DENIED,
         ),
         "MetadataView/WatchMetadata": (watch, cluster(Op.CLUSTER_ACTION), CLUSTER_DENIED),
         "MetadataView/MetadataOffsets": (

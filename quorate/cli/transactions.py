@@ -1,0 +1,327 @@
+"""``quorate transactions``: what is open, what hangs, and how it is ended."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorate.cli.admin import open_admin
+from quorate.cli.options import admin_options, json_option, print_json, timeout_option
+from quorate.cli.tables import table
+
+if TYPE_CHECKING:
+    from quorate.client.admin import AdminClient
+    from quorate.client.results import PartitionProducer, Transaction
+
+TIMEOUT_MS: Final = 30_000
+_PRODUCER_HEADS: Final = (
+    "topic",
+    "partition",
+    "producer id",
+    "epoch",
+    "coordinator epoch",
+    "last sequence",
+    "idle",
+    "open since offset",
+)
+
+
+@click.group()
+def transactions() -> None:
+    """List, describe and abort transactions, find those that hang.
+
+    \b
+    Example:
+      quorate transactions list --open-for 5m
+      quorate transactions find-hanging
+      quorate transactions abort --topic orders --partition 3 --start-offset 4711
+    """
+
+
+@transactions.command("list")
+@admin_options
+@click.option("--state", "states", multiple=True, help="Only those in that state: Ongoing, …")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only of that one.")
+@click.option("--open-for", metavar="5m|2h", help="Only those that have been open for longer.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def list_(
+    bootstrap_server: str | None,
+    data: Path | None,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    open_for: str | None,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """List transactional ids and their states.
+
+    \b
+    Example:
+      quorate transactions list --state Ongoing --open-for 5m
+    """
+    open_for_ms = 0 if open_for is None else max(1, _duration_ms("--open-for", open_for))
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        found = admin.list_transactions(
+            states=states, producer_ids=producer_ids, open_for_ms=open_for_ms
+        )
+    if as_json:
+        print_json([_as_json(one) for one in found])
+        return
+    rows = [
+        (
+            one.transactional_id,
+            str(one.coordinator),
+            one.state,
+            str(one.producer_id),
+            str(one.producer_epoch),
+            _duration(one.open_ms),
+        )
+        for one in found
+    ]
+    heads = ("transactional id", "coordinator", "state", "producer id", "epoch", "open for")
+    click.echo(table(heads, rows) if rows else "no transactions")
+
+
+@transactions.command()
+@admin_options
+@click.argument("transactional_id")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def describe(
+    bootstrap_server: str | None,
+    data: Path | None,
+    transactional_id: str,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Show a transactional id: its producer, its state, its open transaction.
+
+    \b
+    Example:
+      quorate transactions describe billing-7
+    """
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        found = admin.list_transactions(transactional_ids=[transactional_id])
+    if not found:
+        raise click.ClickException(
+            f"there is no transactional id {transactional_id!r}, or it may not be described; "
+            "`quorate transactions list` shows those there are"
+        )
+    if as_json:
+        print_json(_as_json(found[0]))
+        return
+    for one in found:
+        since = "" if one.open_ms is None else f", open for {_duration(one.open_ms)}"
+        click.echo(
+            f"{one.transactional_id}: {one.state}{since} (at most {_duration(one.timeout_ms)}), "
+            f"producer {one.producer_id} epoch {one.producer_epoch}, "
+            f"coordinator broker {one.coordinator}"
+        )
+        for name in one.partitions:
+            click.echo(f"  {name.topic}-{name.partition}")
+
+
+@transactions.command()
+@admin_options
+@click.option("--topic", required=True, help="Name of the topic.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all."
+)
+@timeout_option(TIMEOUT_MS)
+@json_option
+def producers(
+    bootstrap_server: str | None,
+    data: Path | None,
+    topic: str,
+    partitions: tuple[int, ...],
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Show the producers that partitions know, idempotent and transactional ones.
+
+    \b
+    Example:
+      quorate transactions producers --topic orders --partition 3
+    """
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        found = admin.describe_producers(topic, partitions)
+    _show_producers(found, "no producers", as_json=as_json)
+
+
+@transactions.command("find-hanging")
+@admin_options
+@click.option("--topic", default="", help="Only in that topic.")
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only in that partition of --topic.",
+)
+@timeout_option(TIMEOUT_MS)
+@json_option
+def find_hanging(
+    bootstrap_server: str | None,
+    data: Path | None,
+    topic: str,
+    partitions: tuple[int, ...],
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end.
+
+    Consumers that read only what was committed get no further than they, and compaction neither.
+
+    \b
+    Example:
+      quorate transactions find-hanging
+      quorate transactions find-hanging --topic orders --json
+    """
+    if partitions and not topic:
+        raise click.UsageError("--partition goes with --topic")
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        found = admin.find_hanging_transactions(topic, partitions)
+    _show_producers(found, "no transaction hangs", as_json=as_json)
+    if not as_json:
+        for one in found:
+            click.echo(
+                f"to end it: quorate transactions abort --topic {one.topic} "
+                f"--partition {one.partition} --start-offset {one.transaction_start_offset}"
+            )
+
+
+@transactions.command()
+@admin_options
+@click.option("--transactional-id", help="Abort its open transaction, and fence its producer.")
+@click.option("--topic", help="Or: end what hangs in a partition, without its coordinator.")
+@click.option("--partition", type=click.IntRange(min=0), help="Number of a partition of --topic.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins.")
+@click.option("--dry-run", is_flag=True, help="Show what would be aborted, and abort nothing.")
+@timeout_option(TIMEOUT_MS)
+@json_option
+def abort(
+    bootstrap_server: str | None,
+    data: Path | None,
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    dry_run: bool,
+    timeout_ms: int,
+    as_json: bool,
+) -> None:
+    """Abort a transaction: its records are never shown to who reads only what was committed.
+
+    By its transactional id, as if it had run out of time: its producer is fenced, and another one
+    may begin at once. By the partition it hangs in, only where find-hanging has found it: elsewhere
+    a transaction would be torn, aborted in this partition and committed in others.
+
+    \b
+    Example:
+      quorate transactions abort --transactional-id billing-7
+      quorate transactions abort --topic orders --partition 3 --start-offset 4711 --dry-run
+    """
+    if (transactional_id is None) == all(part is None for part in (topic, partition, start_offset)):
+        raise click.UsageError(
+            "which transaction? Give --transactional-id, or --topic, --partition and --start-offset"
+        )
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        if transactional_id is not None:
+            what = f"transaction of {transactional_id!r}"
+            producer_id, epoch = _abort_id(admin, transactional_id, what, dry_run=dry_run)
+        elif topic is None or partition is None or start_offset is None:
+            raise click.UsageError("--topic, --partition and --start-offset go together")
+        else:
+            what = f"transaction at offset {start_offset} of {topic}-{partition}"
+            place = (topic, partition, start_offset)
+            producer_id, epoch = _abort_at(admin, place, what, dry_run=dry_run)
+    if as_json:
+        print_json({"aborted": not dry_run, "producer_id": producer_id, "producer_epoch": epoch})
+        return
+    done = "would be aborted (--dry-run)" if dry_run else "was aborted"
+    click.echo(f"{what}, producer {producer_id} epoch {epoch}, {done}")
+
+
+def _abort_id(
+    admin: "AdminClient", transactional_id: str, what: str, *, dry_run: bool
+) -> tuple[int, int]:
+    if not dry_run:
+        return admin.abort_transaction(transactional_id)
+    found = admin.list_transactions(transactional_ids=[transactional_id])
+    if not found or found[0].state != "Ongoing":
+        state = found[0].state if found else "not known"
+        raise click.ClickException(f"{what}: there is nothing to abort, it is {state}")
+    return found[0].producer_id, found[0].producer_epoch
+
+
+def _abort_at(
+    admin: "AdminClient", place: tuple[str, int, int], what: str, *, dry_run: bool
+) -> tuple[int, int]:
+    topic, partition, start_offset = place
+    hanging = [
+        one
+        for one in admin.find_hanging_transactions(topic, [partition])
+        if one.transaction_start_offset == start_offset
+    ]
+    if not hanging:
+        raise click.ClickException(
+            f"{what}: no transaction that hangs begins there; `quorate transactions producers "
+            f"--topic {topic} --partition {partition}` shows what is open, and one that a "
+            "coordinator looks after is aborted by its --transactional-id"
+        )
+    if dry_run:
+        return hanging[0].producer_id, hanging[0].producer_epoch
+    return admin.abort_hanging_transaction(topic, partition, start_offset)
+
+
+def _show_producers(found: "list[PartitionProducer]", none: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    rows = [
+        (
+            one.topic,
+            str(one.partition),
+            str(one.producer_id),
+            str(one.producer_epoch),
+            _number(one.coordinator_epoch),
+            _number(one.last_sequence),
+            _duration(one.idle_ms),
+            _number(one.transaction_start_offset),
+        )
+        for one in found
+    ]
+    click.echo(table(_PRODUCER_HEADS, rows) if rows else none)
+
+
+def _as_json(one: "Transaction") -> dict[str, Any]:
+    return asdict(one)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _duration(time_ms: int | None) -> str:
+    """In the two largest units that people read; ``-``: there is none."""
+    if time_ms is None:
+        return "-"
+    seconds = time_ms // 1000
+    if seconds < 60:
+        return f"{time_ms / 1000:.1f}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
+
+
+def _duration_ms(option: str, text: str) -> int:
+    from quorate.durations import parse_duration_ms
+
+    try:
+        return parse_duration_ms(text)
+    except ValueError:
+        raise click.UsageError(f"{option} {text}: write 500ms, 30s, 10m, 2h or 1d") from None
