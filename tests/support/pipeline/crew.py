@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from tests.support.pipeline.journal import Event, Kind, events
+from tests.support.pipeline.journal import Event, Kind, count, events
 
 SESSION_TIMEOUT_MS: Final = 2_000
-"""So long a group misses a member that was killed, unless a static one comes back."""
-TRANSACTION_TIMEOUT_MS: Final = 5_000
+"""So long a group misses a member that was killed."""
+TRANSACTION_TIMEOUT_MS: Final = 10_000
 _STOP_S: Final = 60.0
+_LAST_WORDS: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,12 @@ def reader(number: int, bootstrap: str, topic: str, group: str) -> Role:
 
 
 def copier(number: int, bootstrap: str, source: str, target: str, group: str) -> Role:
-    """A transactional id; every second one is a static member of its group."""
+    """A transactional id."""
     name = f"copier-{number}"
     given = [bootstrap, source, target, "--group", group, "--name", name]
     timeouts = ["--session-timeout-ms", str(SESSION_TIMEOUT_MS)]
     timeouts += ["--transaction-timeout-ms", str(TRANSACTION_TIMEOUT_MS)]
-    static = ["--static"] if number % 2 else []
-    return Role(name, "tests.support.pipeline.copier", [*given, *timeouts, *static])
+    return Role(name, "tests.support.pipeline.copier", [*given, *timeouts])
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Crew:
         """Have everybody finish; those that were fenced have ended already.
 
         Raises:
-            AssertionError: somebody does not end, or ended with an error.
+            subprocess.TimeoutExpired: somebody does not end.
         """
         for process in self._alive():
             process.popen.terminate()
@@ -115,6 +115,10 @@ class Crew:
             if (code := process.popen.poll()) is not None
         ]
 
+    def last_words(self, name: str) -> str:
+        """What a process said, that ``exit_codes`` names so."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-_LAST_WORDS:]
+
     def journals(self, prefix: str) -> list[list[Event]]:
         """Of all processes that a role of such a name had, each in its order."""
         return [
@@ -125,7 +129,11 @@ class Crew:
 
     def count(self, prefix: str, kind: Kind) -> int:
         """How often that has happened in such roles."""
-        return sum(e.kind is kind for journal in self.journals(prefix) for e in journal)
+        return sum(
+            count(process.journal, kind)
+            for process in self._processes
+            if process.role.name.startswith(prefix)
+        )
 
     def _alive(self) -> list[_Process]:
         return [process for process in self._processes if process.popen.poll() is None]

@@ -169,6 +169,12 @@ def readings(journal: Iterable[Event]) -> list[Reading]:
     return found
 
 
+def all_read(inputs: Iterable[Place], journals: Iterable[Iterable[Event]]) -> list[str]:
+    """Every record was read by somebody."""
+    read = {p for journal in journals for e in journal if e.kind is Kind.READ for p in e.places}
+    return _examples("never read", sorted(set(inputs) - read))
+
+
 def taken_over_where_left(journals: Sequence[Sequence[Event]]) -> list[str]:
     """Whoever is assigned a partition goes on where the group was: where a commit of before said,
     and no earlier than the last one that was answered; from there on nothing is passed over.

@@ -38,6 +38,7 @@ class Reader:
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": options.session_timeout_ms,
                 "heartbeat.interval.ms": options.session_timeout_ms // 5,
+                "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
         )

@@ -2,7 +2,8 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Mapping
 from typing import Final, Self
 
 from confluent_kafka import (
@@ -74,6 +75,7 @@ class CommittedOffsets(_Watcher):
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
         super().__init__(f"offsets-of-{group}")
+        self.name = group
         self.samples: list[dict[int, int]] = []
         self._asked = [TopicPartition(topic, partition) for partition in range(partitions)]
         self._consumer = _consumer(bootstrap, group, "read_committed")
@@ -87,6 +89,11 @@ class CommittedOffsets(_Watcher):
         answered = self._consumer.committed(self._asked, _ASK_S)
         return {tp.partition: max(tp.offset, 0) for tp in answered if tp.error is None}
 
+    def has_come_to(self, ends: Mapping[int, int]) -> bool:
+        """Whether the last answer had these offsets, or later ones."""
+        last = self.samples[-1] if self.samples else {}
+        return all(last.get(partition, 0) >= end for partition, end in ends.items())
+
     def _step(self) -> None:
         # A coordinator may be on its way to another broker: the next answer counts.
         with contextlib.suppress(KafkaException):
@@ -98,20 +105,21 @@ class CommittedOffsets(_Watcher):
 
 
 def read_copies(
-    bootstrap: str, topic: str, partitions: int, isolation: str, done: Callable[[], bool]
+    bootstrap: str, topic: str, partitions: int, isolation: str, timeout_s: float
 ) -> list[Copy]:
-    """All copies of a topic; ``done``: asked now and then, whether time is up.
+    """All copies of a topic.
 
     Raises:
-        AssertionError: time was up before the end of every partition was reached.
+        AssertionError: the end of a partition was not reached in time.
     """
+    deadline_s = time.monotonic() + timeout_s
     consumer = _consumer(bootstrap, f"read-{isolation}", isolation)
     found: list[Copy] = []
     at_end: set[int] = set()
     try:
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         while len(at_end) < partitions:
-            assert not done(), f"only partitions {sorted(at_end)} came to an end"
+            assert time.monotonic() < deadline_s, f"only partitions {sorted(at_end)} came to an end"
             for message in consumer.consume(1000, 0.2):
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:

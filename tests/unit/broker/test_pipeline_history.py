@@ -11,6 +11,7 @@ from tests.support.pipeline.history import (
     Fate,
     Transaction,
     all_or_nothing,
+    all_read,
     copied_in_order,
     copied_once,
     never_back,
@@ -19,7 +20,7 @@ from tests.support.pipeline.history import (
     taken_over_where_left,
     transactions,
 )
-from tests.support.pipeline.journal import Event, Journal, Kind, Place, events
+from tests.support.pipeline.journal import Event, Journal, Kind, Place, count, events
 
 INPUT: list[Place] = [(0, 0), (0, 1), (0, 2), (1, 0)]
 OUTPUT = [
@@ -120,6 +121,11 @@ FIRST = [
 ]
 
 
+def test_what_no_member_read_is_lost_to_the_group() -> None:
+    assert all_read([(0, 0), (0, 3)], [FIRST]) == []
+    assert all_read([(0, 3), (0, 4)], [FIRST]) == ["never read: 1, as (0, 4)"]
+
+
 @pytest.mark.parametrize("first", [2, 4])
 def test_a_member_goes_on_where_a_commit_says_that_was_answered_or_may_have_been(
     first: int,
@@ -172,6 +178,7 @@ def test_a_journal_that_ends_in_half_a_line_holds_all_lines_before(tmp_path: Pat
     journal.note(Kind.READ, places=((0, 1),), keys=("k",))
     journal.close()
     path.write_bytes(path.read_bytes() + b'{"kind": "comm')
+    assert (count(path, Kind.READ), count(path, Kind.COMMITTED)) == (1, 0)
     begun, read = events(path)
     assert (begun.kind, begun.transaction, begun.places) == (Kind.BEGUN, "t", ((0, 1),))
     assert (read.kind, read.keys) == (Kind.READ, ("k",))
