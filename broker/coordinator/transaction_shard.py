@@ -30,6 +30,10 @@ _log: Final = logging.getLogger(__name__)
 _RETRY_S: Final = 0.5
 """Between attempts to complete what is decided."""
 
+_COMPLETION_DELAY_S: Final = 0.1
+"""Until the log is told that a transaction is complete: a producer that goes on by then saves it
+the record, every third of its transaction's."""
+
 _PATIENCE_S: Final = 0.1
 """How long a producer that goes on is kept waiting for its transaction before to be complete; it
 would ask again as soon as it is told CONCURRENT_TRANSACTIONS."""
@@ -298,6 +302,7 @@ class TransactionShard:
         complete = decisions.complete(prepared, self._wall_ms()).transaction
         known.transaction = complete
         self._go_on(known)
+        await asyncio.sleep(_COMPLETION_DELAY_S)
         while known.transaction is complete and not known.is_busy:
             # Whatever is written next says the same, and more.
             outcome = self._append(known.transactional_id, complete)

@@ -110,6 +110,16 @@ async def test_a_producer_goes_on_once_the_markers_are_written(world: World) -> 
     assert world.last_state("pay") is State.COMPLETE_COMMIT
 
 
+async def test_a_producer_that_goes_on_saves_the_log_a_record(world: World) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    for _ in range(2):
+        assert await shard.end_transaction("pay", producer, commit=True) == 0
+        assert await shard.add_partitions("pay", producer, {A}) == 0
+    states = [found.state for _, found in world.log.states() if found is not None]
+    assert states[1:] == 2 * [State.ONGOING, State.PREPARE_COMMIT] + [State.ONGOING]
+
+
 async def test_a_late_completion_does_not_undo_what_follows(world: World) -> None:
     shard = await world.lead()
     producer = await opened(shard)
