@@ -23,6 +23,8 @@ from broker.topic_config import (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
+    TOPIC_SEGMENT_BYTES,
+    TOPIC_SEGMENT_MS,
     TOPIC_TIMESTAMP_AFTER_MAX_MS,
     TOPIC_TIMESTAMP_BEFORE_MAX_MS,
     TOPIC_TIMESTAMP_TYPE,
@@ -70,6 +72,8 @@ class LiveLimits:
             min_compaction_lag_ms=of_topic(topic, TOPIC_MIN_COMPACTION_LAG_MS),
             max_compaction_lag_ms=of_topic(topic, TOPIC_MAX_COMPACTION_LAG_MS),
             delete_retention_ms=of_topic(topic, TOPIC_DELETE_RETENTION_MS),
+            segment_ms=of_topic(topic, TOPIC_SEGMENT_MS),
+            segment_bytes=of_topic(topic, TOPIC_SEGMENT_BYTES),
         )
 
     def cleaner(self) -> CleanerLimits:

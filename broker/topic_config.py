@@ -75,11 +75,10 @@ def _always(name: str, value: T, doc: str) -> TopicKey[T]:
 
 
 def _of_kafkas_files(name: str, default: T, at_least: int | None, what: str) -> TopicKey[T]:
-    """A key about files that Kafka keeps per partition. Here partitions share segments, and nothing
-    waits for one to end: retention and compaction go batch by batch. What it is made small for
-    happens at any value, so it is taken, and shown, and has nothing to do.
+    """A key about files that Kafka keeps per partition, and that promises its user nothing: it is
+    taken, and shown, and has nothing to do.
     """
-    doc = f"{what}: of Kafka's files. Here partitions share segments, which nothing waits for."
+    doc = f"{what}: of Kafka's files. Here partitions share segments, and it has no effect."
     kind = type(default)
     return TopicKey(ConfigKey(name=name, type=kind, doc=doc, default=default, at_least=at_least))
 
@@ -153,6 +152,28 @@ TOPIC_RETENTION_MS: Final = _over(
     "Age beyond which records are deleted; -1: kept forever.",
 )
 
+TOPIC_SEGMENT_MS: Final = TopicKey(
+    ConfigKey(
+        name="segment.ms",
+        type=int,
+        default=7 * 24 * 3_600_000,
+        at_least=1,
+        at_most=2**63 - 1,
+        doc="Age of its records at which a compacted topic has the segment that is written end, if "
+        "so much is dirty then that it will be cleaned.",
+    )
+)
+TOPIC_SEGMENT_BYTES: Final = TopicKey(
+    ConfigKey(
+        name="segment.bytes",
+        type=int,
+        default=1 << 30,
+        at_least=14,
+        at_most=2**31 - 1,
+        doc="The same for the bytes of its records there.",
+    )
+)
+
 _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION,
@@ -170,8 +191,8 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_TIMESTAMP_AFTER_MAX_MS,
     TOPIC_RETENTION_BYTES,
     TOPIC_RETENTION_MS,
-    _of_kafkas_files("segment.bytes", 1 << 30, 14, "Size of a segment"),
-    _of_kafkas_files("segment.ms", 7 * 24 * 3_600_000, 1, "Age at which a segment ends"),
+    TOPIC_SEGMENT_MS,
+    TOPIC_SEGMENT_BYTES,
     _of_kafkas_files("segment.jitter.ms", 0, 0, "What segment.ms varies by"),
     _of_kafkas_files("segment.index.bytes", 10 << 20, 4, "Size of a segment's index"),
     _of_kafkas_files("index.interval.bytes", 4096, 0, "How often an index has an entry"),

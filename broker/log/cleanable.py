@@ -9,7 +9,8 @@ class Cleanable(NamedTuple):
     """Offsets and bytes of a log. Clean: below ``dirty_from``; dirty: from there to ``end``.
 
     ``oldest_dirty_ms``: the greatest timestamp up to the first dirty batch. ``oldest_unsealed_ms``:
-    the same of the first one that only waits for its segment to be sealed. -1: there is none.
+    the same of the first one that only waits for its segment to be sealed, of which there are
+    ``unsealed_bytes``. -1: there is none.
     ``is_clean_sealed``: what is clean lies in sealed segments, too; what was written by the last
     cleaning, or copied forward, may not.
     """
@@ -20,6 +21,7 @@ class Cleanable(NamedTuple):
     dirty_bytes: int
     oldest_dirty_ms: int
     oldest_unsealed_ms: int
+    unsealed_bytes: int
     is_clean_sealed: bool
 
 
@@ -48,6 +50,7 @@ def cleanable(
         dirty_bytes=index.bytes_of(dirty, sealed),
         oldest_dirty_ms=index.greatest_timestamp(dirty) if dirty < sealed else -1,
         oldest_unsealed_ms=index.greatest_timestamp(sealed) if sealed < limit else -1,
+        unsealed_bytes=index.bytes_of(sealed, limit),
         is_clean_sealed=index.first_unsealed(0, dirty) == dirty,
     )
 

@@ -18,10 +18,10 @@ from broker.log.cleaner import Cleaned, Interrupted, LogCleaner, Uncleanable, Wo
 from broker.log.compaction.choosing import (
     Compaction,
     DirtyLog,
-    is_overdue,
     newest_cleanable_ms,
     next_to_clean,
     should_be_cleaned,
+    should_be_sealed,
 )
 from broker.log.compaction.log_cleaning import CleaningTask
 from broker.log.damage import DamagedBatch
@@ -101,7 +101,7 @@ class Compacting:
         """The log to clean now.
 
         If what is to be cleaned lies in the segment that is written, that one is sealed: because it
-        has waited for too long, or was written by the last cleaning. The next round finds it.
+        has waited for long enough, or was written by the last cleaning. The next round finds it.
         """
         now_ms = self._wall_clock_ms()
         candidates: dict[TopicIdPartition, _Candidate] = {}
@@ -116,7 +116,12 @@ class Compacting:
             max_dirty_ratio = max(max_dirty_ratio, found.figures.dirty_ratio)
             if hosted.tip in self.figures.uncleanable or hosted.tip in self._passed_over:
                 continue
-            must_seal |= is_overdue(found.cleanable.oldest_unsealed_ms, compaction, now_ms)
+            must_seal |= should_be_sealed(
+                found.figures,
+                found.cleanable.oldest_unsealed_ms,
+                found.cleanable.unsealed_bytes,
+                now_ms,
+            )
             if found.cleanable.is_clean_sealed:
                 candidates[hosted.tip] = found
             else:

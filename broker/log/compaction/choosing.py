@@ -18,6 +18,8 @@ class Compaction(NamedTuple):
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     delete_retention_ms: int = 86_400_000
+    segment_ms: int = 7 * 86_400_000
+    segment_bytes: int = 1 << 30
 
 
 class DirtyLog(NamedTuple):
@@ -53,6 +55,22 @@ def should_be_cleaned(log: DirtyLog, now_ms: int) -> bool:
     if not log.dirty_bytes:
         return False
     return log.dirty_ratio >= log.compaction.min_cleanable_dirty_ratio or _is_due(log, now_ms)
+
+
+def should_be_sealed(log: DirtyLog, oldest_ms: int, size: int, now_ms: int) -> bool:
+    """Whether the segment that is written must end for what ``log`` has in it: ``size`` bytes, the
+    first batch of that time.
+
+    Once something has waited for too long; or when Kafka, where the log would have a segment of its
+    own, would begin another, and a cleaning is worth its work then. Segments are shared here, so
+    others pay for each that ends early.
+    """
+    if is_overdue(oldest_ms, log.compaction, now_ms):
+        return True
+    ended = size >= log.compaction.segment_bytes or (
+        oldest_ms >= 0 and now_ms - oldest_ms >= log.compaction.segment_ms
+    )
+    return ended and should_be_cleaned(log._replace(dirty_bytes=log.dirty_bytes + size), now_ms)
 
 
 def next_to_clean(logs: Iterable[tuple[K, DirtyLog]], now_ms: int) -> K | None:

@@ -21,10 +21,11 @@ CONFIG: Final[Mapping[str, object]] = {
     "auto.create.topics.enable": True,
     "num.partitions": 4,
     "default.replication.factor": 3,
+    "log.cleaner.backoff.ms": 3000,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": True,
 }
-"""As in the suite's default scenario."""
+"""As in the suite's default scenario; and the cleaner, which a test waits for, looks more often."""
 
 _NAME: Final = re.compile(r"^ *_TEST\((0\d{3}_\w+),", re.MULTILINE)
 _TEST_TIMEOUT_S: Final = 600

@@ -195,10 +195,9 @@ def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(
         ("preallocate", "true", "maybe"),
     ],
 )
-def test_f3_what_kafka_asks_of_its_own_files_is_taken_in_its_ranges(
+def test_f3_what_kafka_asks_of_its_files_is_taken_in_its_ranges(
     key: str, accepted: str, refused: str
 ) -> None:
-    """Kafka Streams sets segment.bytes of the topics it makes."""
     TOPIC_SPEC.parse({key: accepted})
     with pytest.raises(ConfigError, match=f"{key}={refused}: must be"):
         TOPIC_SPEC.parse({key: refused})
@@ -220,6 +219,11 @@ def test_f3_a_topic_is_compacted_as_configured() -> None:
     limits = LiveLimits(cluster.live)
     assert limits.compaction("t") == Compaction(min_compaction_lag_ms=7)
     assert limits.retention("t").ms > 0
+    cluster.set("topic", "t", "segment.ms", 8)
+    cluster.set("topic", "t", "segment.bytes", 90)
+    compaction = limits.compaction("t")
+    assert compaction is not None
+    assert (compaction.segment_ms, compaction.segment_bytes) == (8, 90)
     cluster.set("topic", "t", "cleanup.policy", "compact")
     assert limits.retention("t") == KEEP_ALL
 

@@ -187,6 +187,29 @@ async def test_what_is_overdue_in_the_segment_that_is_written_is_sealed(broker: 
     assert keys(log) == b"a"
 
 
+@pytest.mark.parametrize(
+    ("ends", "kept"),
+    [
+        ({"segment_ms": HOUR_MS}, b"a"),
+        ({"segment_ms": HOUR_MS + 1}, b"aa"),
+        ({"segment_bytes": 100}, b"a"),
+        ({"segment_bytes": 1000}, b"aa"),
+        ({"segment_ms": 1, "segment_bytes": 1, "min_compaction_lag_ms": HOUR_MS + 1}, b"aa"),
+    ],
+)
+async def test_the_segment_that_is_written_ends_when_kafkas_would(
+    broker: Broker, ends: dict[str, int], kept: bytes
+) -> None:
+    broker.limits.compacted = Compaction(**ends)
+    log = broker.opened.create("one")
+    broker.put(log, b"a", b"a")
+    await broker.opened.until_flushed(log)
+    await broker.compacting.run()
+    await broker.opened.store.housekeeping.idle()
+    await broker.compacting.run()
+    assert keys(log) == kept
+
+
 async def test_what_a_cleaning_has_written_is_sealed_for_the_next_one(broker: Broker) -> None:
     """With memory for the keys of one batch alone, so that there is a next one at once."""
     broker.limits.compacted = Compaction(

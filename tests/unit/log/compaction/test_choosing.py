@@ -1,5 +1,7 @@
 """Which log is cleaned next."""
 
+import pytest
+
 from broker.log.compaction.choosing import (
     Compaction,
     DirtyLog,
@@ -7,6 +9,7 @@ from broker.log.compaction.choosing import (
     newest_cleanable_ms,
     next_to_clean,
     should_be_cleaned,
+    should_be_sealed,
 )
 
 NOW = 1_000_000
@@ -47,3 +50,30 @@ def test_what_is_clean_is_never_due() -> None:
 def test_what_is_young_must_wait() -> None:
     assert newest_cleanable_ms(NOW, Compaction()) is None
     assert newest_cleanable_ms(NOW, Compaction(min_compaction_lag_ms=10)) == NOW - 10
+
+
+@pytest.mark.parametrize(
+    ("clean", "dirty", "size", "age_ms", "sealed"),
+    [
+        (0, 0, 99, 10, False),  # neither old nor big
+        (0, 0, 99, 1000, True),  # old
+        (0, 0, 100, 10, True),  # big
+        (0, 0, 0, 1000, False),  # there is nothing
+        (1000, 0, 100, 1000, False),  # would not be cleaned then
+        (1000, 950, 100, 1000, True),  # but with what is dirty already
+    ],
+)
+def test_a_segment_ends_early_for_a_log_that_will_be_cleaned_then(
+    clean: int, dirty: int, size: int, age_ms: int, sealed: bool
+) -> None:
+    compaction = Compaction(segment_ms=1000, segment_bytes=100)
+    log = DirtyLog(clean, dirty, 0 if dirty else -1, compaction)
+    oldest_ms = NOW - age_ms if size else -1
+    assert should_be_sealed(log, oldest_ms, size, NOW) is sealed
+
+
+def test_a_segment_ends_at_once_for_what_is_overdue() -> None:
+    compaction = Compaction(max_compaction_lag_ms=10)
+    log = DirtyLog(1000, 0, -1, compaction)
+    assert should_be_sealed(log, NOW - 11, 1, NOW)
+    assert not should_be_sealed(log, NOW - 10, 1, NOW)
