@@ -1,6 +1,7 @@
 """Cleaning the logs of a store: what is read of them after it, and after an end at any moment."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -368,7 +369,12 @@ class History:
                 self._now_ms += DELETE_RETENTION_MS
             case ("clean", int(partition), int(keys)):
                 log = store.log("t", partition)
-                done = await clean(store, log, now_ms=self._now_ms, key_bytes=keys * BYTES_PER_KEY)
+                try:
+                    done = await clean(
+                        store, log, now_ms=self._now_ms, key_bytes=keys * BYTES_PER_KEY
+                    )
+                except Interrupted:  # By a copy forward, which waits for a seal: a later round's.
+                    return False
                 self._clean_to[partition] = max(self._clean_to[partition], done.cleaned_to)
             case ("crash in", int(partition), int(after)):
                 await seal(store)
@@ -402,7 +408,8 @@ class History:
                 await self._copy(store)
             steps += 1
 
-        await clean(store, log, now_ms=self._now_ms, pause=count)
+        with contextlib.suppress(Interrupted):  # As above; what was done until then counts.
+            await clean(store, log, now_ms=self._now_ms, pause=count)
         if steps <= after:
             await self._copy(store)
 
