@@ -101,6 +101,11 @@ LOG_END: Final = _of_log("log_end_offset", "LogEndOffset", "Offset of the next r
 HIGH_WATERMARK: Final = _of_log(
     "high_watermark", "HighWatermark", "Offset behind the last committed record, as known here."
 )
+STABLE_LAG: Final = _of_log(
+    "last_stable_offset_lag",
+    "LastStableOffsetLag",
+    "Offsets between the first transaction that is not over and the high watermark.",
+)
 COMMIT_TIMES: Final = Family(
     "quorate_log_commit_seconds",
     Kind.HISTOGRAM,
@@ -213,4 +218,6 @@ def _of_partition(hosted: HostedPartition) -> Iterator[Sample]:
     yield Sample(LOG_SIZE, hosted.log.size_bytes, labels)
     yield Sample(LOG_START, hosted.log.log_start_offset, labels)
     yield Sample(LOG_END, hosted.log.log_end_offset, labels)
-    yield Sample(HIGH_WATERMARK, hosted.replica.high_watermark, labels)
+    high_watermark = hosted.replica.high_watermark
+    yield Sample(HIGH_WATERMARK, high_watermark, labels)
+    yield Sample(STABLE_LAG, max(0, high_watermark - hosted.last_stable_offset), labels)

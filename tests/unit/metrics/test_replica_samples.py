@@ -2,9 +2,12 @@
 
 import asyncio
 
+from broker.log.admission import Origin
+from broker.log.control_batches import EndMarker
+from broker.log.record_batch import TRANSACTIONAL
 from broker.metrics import replicas
 from broker.metrics.replicas import replica_samples
-from broker.replication.api import FetchWant
+from broker.replication.api import FetchWant, MarkerEntry, ProduceEntry
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from quorum.metrics.family import Family
@@ -73,4 +76,23 @@ async def test_partitions_in_trouble_are_counted() -> None:
     assert figure(broker, replicas.UNDER_MIN_ISR) == 1
     assert figure(broker, replicas.PRODUCES_REFUSED, "refuses") == 1
     assert figure(broker, replicas.PRODUCES_REFUSED, "whole") == 0
+    await broker.close()
+
+
+async def test_an_open_transaction_keeps_readers_of_committed_records_back() -> None:
+    broker = await BrokerReplicas().start()
+    await broker.lead("orders", isr=(1,), replicas=(1,))
+    begun = numbered_batch(2, producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    opening = ProduceEntry(TopicPartition("orders", 0), begun, Origin.TRANSACTIONAL_CLIENT)
+    before = ProduceEntry(TopicPartition("orders", 0), numbered_batch(3))
+    await broker.manager.produce([before, opening], 0, 0)
+    broker.store.flush()
+    assert figure(broker, replicas.HIGH_WATERMARK, "orders", "0") == 5
+    assert figure(broker, replicas.STABLE_LAG, "orders", "0") == 2
+    marker = MarkerEntry(TopicPartition("orders", 0), EndMarker(7, 0, False, 0))
+    ending = asyncio.ensure_future(broker.manager.write_markers([marker], 10_000))
+    await settle()
+    broker.store.flush()
+    assert await ending == [errors_pb2.NONE]
+    assert figure(broker, replicas.STABLE_LAG, "orders", "0") == 0
     await broker.close()
