@@ -7,7 +7,7 @@ from broker.config.compaction import (
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
 )
 from broker.config.replication import REPLICA_LAG_TIME_MAX_MS
-from broker.config.topics import LOG_APPEND_TIME
+from broker.config.topics import CODEC_OF_TYPE, LOG_APPEND_TIME
 from broker.dynamic_config import LiveConfiguration
 from broker.log import KEEP_ALL, Retention
 from broker.log.compaction.choosing import Compaction
@@ -15,6 +15,7 @@ from broker.log.storing import Storing
 from broker.replication.limits import CleanerLimits
 from broker.topic_config import (
     TOPIC_CLEANUP_POLICY,
+    TOPIC_COMPRESSION_TYPE,
     TOPIC_DELETE_RETENTION_MS,
     TOPIC_MAX_COMPACTION_LAG_MS,
     TOPIC_MAX_MESSAGE_BYTES,
@@ -53,6 +54,7 @@ class LiveLimits:
             log_append_time=of_topic(topic, TOPIC_TIMESTAMP_TYPE) == LOG_APPEND_TIME,
             before_max_ms=of_topic(topic, TOPIC_TIMESTAMP_BEFORE_MAX_MS),
             after_max_ms=of_topic(topic, TOPIC_TIMESTAMP_AFTER_MAX_MS),
+            codec=CODEC_OF_TYPE.get(of_topic(topic, TOPIC_COMPRESSION_TYPE)),
         )
 
     def retention(self, topic: str) -> Retention:

@@ -11,6 +11,7 @@ from broker.config.compaction import (
 )
 from broker.config.retention import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from broker.config.topics import (
+    COMPRESSION_TYPE,
     LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     LOG_MESSAGE_TIMESTAMP_TYPE,
@@ -56,20 +57,6 @@ def _throttled(side: str, doc: str) -> TopicKey[str]:
             pattern=r"\*|(\d+:\d+(,\d+:\d+)*)?",
             form="* or partition:broker,partition:broker,…",
             is_list=True,
-        )
-    )
-
-
-def _always(name: str, value: T, doc: str) -> TopicKey[T]:
-    """A key of Kafka's of which Quorate does one thing only: any other value is refused."""
-    return TopicKey(
-        ConfigKey(
-            name=name,
-            type=type(value),
-            default=value,
-            doc=doc,
-            pattern=str(value),
-            form=f"{value}: {doc[0].lower()}{doc[1:].rstrip('.')}",
         )
     )
 
@@ -125,6 +112,11 @@ TOPIC_DELETE_RETENTION_MS: Final = _over(
     "delete.retention.ms",
     LOG_CLEANER_DELETE_RETENTION_MS,
     "How long a record without a value stays after it was first compacted.",
+)
+TOPIC_COMPRESSION_TYPE: Final = _over(
+    "compression.type",
+    COMPRESSION_TYPE,
+    "producer: batches are stored as they are sent. Else their leader compresses them anew.",
 )
 TOPIC_TIMESTAMP_TYPE: Final = _over(
     "message.timestamp.type",
@@ -185,7 +177,7 @@ _KEYS: Final[tuple[TopicKey[Any], ...]] = (
     TOPIC_MIN_COMPACTION_LAG_MS,
     TOPIC_MAX_COMPACTION_LAG_MS,
     TOPIC_DELETE_RETENTION_MS,
-    _always("compression.type", "producer", "Batches are stored as producers send them."),
+    TOPIC_COMPRESSION_TYPE,
     TOPIC_TIMESTAMP_TYPE,
     TOPIC_TIMESTAMP_BEFORE_MAX_MS,
     TOPIC_TIMESTAMP_AFTER_MAX_MS,

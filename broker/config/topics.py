@@ -87,3 +87,14 @@ LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = ConfigKey(
     "message.timestamp.after.max.ms and with CreateTime.",
     update=Update.CLUSTER_WIDE,
 )
+CODEC_OF_TYPE: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""Kafka's numbers; a type that is not here leaves the choice to the producer."""
+COMPRESSION_TYPE: Final = ConfigKey(
+    name="compression.type",
+    type=str,
+    default="producer",
+    one_of=("producer", *CODEC_OF_TYPE),
+    doc="How batches are stored, for topics without compression.type: as their producer sends "
+    "them, or compressed anew by their leader, which costs it much more than storing them.",
+    update=Update.CLUSTER_WIDE,
+)

@@ -5,13 +5,13 @@ write, and a leader's must continue the log.
 """
 
 import enum
-from typing import Final
 
 from broker.errors import KafkaError
 from broker.log.empty_batches import is_empty_span, span_from
 from broker.log.options import Records
 from broker.log.record_batch import (
     CONTROL,
+    LAST_COMPRESSION,
     TRANSACTIONAL,
     Batch,
     BatchHeader,
@@ -20,8 +20,6 @@ from broker.log.record_batch import (
     too_large,
 )
 from quorate_proto.v1 import errors_pb2
-
-_LAST_COMPRESSION: Final = 4
 
 
 class Origin(enum.Enum):
@@ -97,11 +95,11 @@ def check_produced(
     """
     if header.size > max_bytes and origin is not Origin.MARKERS:
         raise too_large(where, position, header.size, max_bytes)
-    if header.compression > _LAST_COMPRESSION:
+    if header.compression > LAST_COMPRESSION:
         raise KafkaError(
             errors_pb2.UNSUPPORTED_COMPRESSION_TYPE,
             f"{where}: batch at byte {position} of the request has compression type "
-            f"{header.compression}; known are 0 (none) to {_LAST_COMPRESSION} (zstd)",
+            f"{header.compression}; known are 0 (none) to {LAST_COMPRESSION} (zstd)",
         )
     if header.attributes & (TRANSACTIONAL | CONTROL) or origin is not Origin.CLIENT:
         _check_origin(header, position, where, origin)

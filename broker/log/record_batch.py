@@ -37,6 +37,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 
 COMPRESSION_MASK: Final = 0x07
+LAST_COMPRESSION: Final = 4
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20

@@ -30,11 +30,13 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 class Storing(NamedTuple):
     """``log_append_time``: records have the time at which they came, not their producer's, which
-    else may lie so far before and after it (``message.timestamp.*``)."""
+    else may lie so far before and after it (``message.timestamp.*``). ``codec``: of all batches
+    (``compression.type``), see ``recoding``; None: that of their producer."""
 
     log_append_time: bool = False
     before_max_ms: int = NO_LIMIT_MS
     after_max_ms: int = NO_LIMIT_MS
+    codec: int | None = None
 
 
 AS_SENT: Final = Storing()

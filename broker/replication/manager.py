@@ -156,6 +156,7 @@ class ReplicaManager:
     async def close(self) -> None:
         """Stop fetching and serving; waiting produces fail. The log store is the caller's."""
         await self._commands.close()
+        await self._producing.recoding.close()
         if self._producing.verification is not None:
             await self._producing.verification.close()
         await self._fetchers.close()

@@ -19,7 +19,8 @@ from broker.replication.api import (
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition_table import PartitionTable
-from broker.replication.verification import Verification
+from broker.replication.recoding import Recoding
+from broker.replication.verification import Release, Verification
 from broker.replication.waiters import OffsetWaiters, PendingProduce
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -39,12 +40,14 @@ _HELD: Final = ProduceOutcome()
 class Producing:
     """Appends before its first await, so that requests of one connection keep their order.
 
-    But for batches that would begin a transaction, and those behind them: see ``verification``.
+    But for batches that are to have another codec, see ``recoding``, and those that would begin a
+    transaction, see ``verification``; and what is behind them.
     """
 
     def __init__(self, table: PartitionTable, wall_clock_ms: Callable[[], int]) -> None:
         self._table = table
         self._wall_clock_ms = wall_clock_ms
+        self.recoding = Recoding()
         self.verification: Verification | None = None
         """None: transactions begin unasked."""
 
@@ -101,25 +104,57 @@ class Producing:
             hosted.on_transaction_end(entry.marker, offset)
 
     def _append(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> None:
-        if entry.transactional_id is not None and self._is_held(entry, acks, pending):
+        hosted = self._table.named(entry.tp)
+        if hosted is not None and hosted.leads and self._is_held(hosted, entry, acks, pending):
             return
-        outcome, waiters, needed = self._appended(entry, acks)
+        outcome, waiters, needed = self._appended(hosted, entry, acks)
         pending.outcomes.append(outcome)
         if waiters is not None:
             waiters.add(needed, pending, pending.expect())
 
-    def _is_held(self, entry: ProduceEntry, acks: int, pending: PendingProduce) -> bool:
-        """Whether it waits for the coordinator's word, see ``verification``."""
-        hosted = self._table.named(entry.tp)
-        if self.verification is None or hosted is None or not hosted.leads:
-            return False
-        asked = self.verification.needed(hosted, entry)
+    def _is_held(
+        self, hosted: HostedPartition, entry: ProduceEntry, acks: int, pending: PendingProduce
+    ) -> bool:
+        """Whether it waits for another codec, see ``recoding``, or for the coordinator's word, see
+        ``verification``."""
+        if self.recoding.is_needed(hosted, entry):
+            pending.outcomes.append(_HELD)
+            go_on = partial(self._go_on, acks, pending, pending.expect())
+            self.recoding.hold(hosted, entry, go_on)
+            return True
+        asked = self._question(hosted, entry)
         if asked is None:
             return False
         pending.outcomes.append(_HELD)
-        release = partial(self._release, entry, acks, pending, pending.expect())
-        self.verification.hold(hosted, asked, release)
+        asked(partial(self._release, entry, acks, pending, pending.expect()))
         return True
+
+    def _question(
+        self, hosted: HostedPartition, entry: ProduceEntry
+    ) -> Callable[[Release], None] | None:
+        """Asks a coordinator and goes on then; None: nobody is to be asked."""
+        if self.verification is None or entry.transactional_id is None:
+            return None
+        batch = self.verification.needed(hosted, entry)
+        return None if batch is None else partial(self.verification.hold, hosted, batch)
+
+    def _go_on(
+        self,
+        acks: int,
+        pending: PendingProduce,
+        position: int,
+        entry: ProduceEntry,
+        refusal: KafkaError | None,
+    ) -> None:
+        """With the codec it was to have."""
+        hosted = self._table.named(entry.tp)
+        release = partial(self._release, entry, acks, pending, position)
+        if refusal is None and hosted is not None and hosted.leads and pending.is_open(position):
+            asked = self._question(hosted, entry)
+            if asked is not None:
+                asked(release)
+                return
+        release(refusal)
 
     def _release(
         self,
@@ -134,18 +169,17 @@ class Producing:
         if refusal is not None:
             pending.settle(position, refusal.code, refusal.message)
             return
-        outcome, waiters, needed = self._appended(entry, acks)
+        outcome, waiters, needed = self._appended(self._table.named(entry.tp), entry, acks)
         pending.outcomes[position] = outcome
         if waiters is not None:
             waiters.add(needed, pending, position)
         else:
-            pending.settle(position, outcome.error_code, outcome.error_message)
+            pending.settle(position, errors_pb2.NONE, None)
 
     def _appended(
-        self, entry: ProduceEntry, acks: int
+        self, hosted: HostedPartition | None, entry: ProduceEntry, acks: int
     ) -> tuple[ProduceOutcome, OffsetWaiters | None, int]:
         """What became of it, and where to wait for which offset before that is true."""
-        hosted = self._table.named(entry.tp)
         if hosted is None or not hosted.leads:
             return ProduceOutcome(*not_leader(entry.tp, hosted)), None, 0
         replica = hosted.replica

@@ -155,11 +155,15 @@ def test_f3_how_records_are_stored_is_the_topics_or_the_brokers() -> None:
         ("message.timestamp.type", "LogAppendTime"),
         ("message.timestamp.before.max.ms", 7),
         ("message.timestamp.after.max.ms", 8),
+        ("compression.type", "lz4"),
     ):
         cluster.set("topic", "t", key, value)
     cluster.set("broker", "", "log.message.timestamp.after.max.ms", 9)
-    assert limits.storing("t") == Storing(log_append_time=True, before_max_ms=7, after_max_ms=8)
-    assert limits.storing("u") == Storing(after_max_ms=9)
+    assert limits.storing("t") == Storing(
+        log_append_time=True, before_max_ms=7, after_max_ms=8, codec=3
+    )
+    cluster.set("broker", "", "compression.type", "uncompressed")
+    assert limits.storing("u") == Storing(after_max_ms=9, codec=0)
 
 
 @pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
@@ -167,20 +171,6 @@ def test_f3_retention_is_minus_one_or_more(key: str) -> None:
     TOPIC_SPEC.parse({key: "-1"})
     with pytest.raises(ConfigError, match=f"{key}=-2: must be at least -1"):
         TOPIC_SPEC.parse({key: "-2"})
-
-
-@pytest.mark.parametrize(
-    ("key", "accepted", "refused", "why"),
-    [
-        ("compression.type", "producer", "gzip", "compression.type=gzip: must be producer"),
-    ],
-)
-def test_f3_what_quorate_does_in_one_way_only_can_be_named_and_not_changed(
-    key: str, accepted: str, refused: str, why: str
-) -> None:
-    TOPIC_SPEC.parse({key: accepted})
-    with pytest.raises(ConfigError, match=why):
-        TOPIC_SPEC.parse({key: refused})
 
 
 @pytest.mark.parametrize(
