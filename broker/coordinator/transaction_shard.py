@@ -20,7 +20,11 @@ from broker.coordinator.markers import MarkerSender
 from broker.coordinator.record_fields import UnknownRecord
 from broker.coordinator.transactions import decisions, log_format
 from broker.coordinator.transactions.decisions import Done, NeedsProducerId, Refused, Write
-from broker.coordinator.transactions.transaction import ProducerEpoch, Transaction
+from broker.coordinator.transactions.transaction import (
+    ProducerEpoch,
+    Transaction,
+    TransactionState,
+)
 from broker.errors import KafkaError, error_name
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -29,6 +33,9 @@ _log: Final = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.5
 """Between attempts to complete what is decided."""
+
+_LOOKED_AT_ONCE: Final = 1_000
+"""Transactional ids, before others get their turn."""
 
 _COMPLETION_DELAY_S: Final = 0.1
 """Until the log is told that a transaction is complete: a producer that goes on by then saves it
@@ -76,6 +83,8 @@ class TransactionShard:
         self._wall_ms = wall_ms
         self._appends = Appends(log)
         self._known: dict[str, _Known] = {}
+        self._open: dict[str, _Known] = {}
+        """Those whose time may run out."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_over = False
 
@@ -202,7 +211,7 @@ class TransactionShard:
         """Have what has been open for too long aborted; how many those are."""
         now_ms = self._wall_ms()
         aborted = 0
-        for known in tuple(self._known.values()):
+        for known in tuple(self._open.values()):
             if known.transaction is None or known.is_busy:
                 continue
             decision = decisions.time_out(known.transaction, now_ms)
@@ -222,16 +231,16 @@ class TransactionShard:
     async def forget_expired(self, expiration_ms: int) -> None:
         """Forget, durably, ids that nobody has used for so long."""
         now_ms = self._wall_ms()
-        expired = [
-            known
-            for known in self._known.values()
-            if known.transaction is not None
-            and not known.is_busy
-            and decisions.is_expired(known.transaction, expiration_ms, now_ms)
-        ]
-        if expired:
-            outcomes = [self._write(known, None) for known in expired]
-            await asyncio.gather(*map(_code_of, outcomes))
+        ids = tuple(self._known.values())
+        for begin in range(0, len(ids), _LOOKED_AT_ONCE):
+            outcomes = [
+                self._write(known, None)
+                for known in ids[begin : begin + _LOOKED_AT_ONCE]
+                if known.transaction is not None
+                and not known.is_busy
+                and decisions.is_expired(known.transaction, expiration_ms, now_ms)
+            ]
+            await asyncio.gather(asyncio.sleep(0), *map(_code_of, outcomes))
 
     # -- carrying out ----------------------------------------------------------------------------
 
@@ -284,7 +293,11 @@ class TransactionShard:
             self._known.pop(known.transactional_id, None)
 
     def _go_on(self, known: _Known) -> None:
-        """What is decided is completed, for as long as it takes."""
+        """Another state is in force. What is decided is completed, for as long as it takes."""
+        if known.transaction is not None and known.transaction.state is TransactionState.ONGOING:
+            self._open[known.transactional_id] = known
+        else:
+            self._open.pop(known.transactional_id, None)
         if known.transaction is None or not known.transaction.is_prepared:
             if known.settled is not None:
                 known.settled.set()
