@@ -66,6 +66,11 @@ def reason_of(error: Exception) -> str:
     return str(error)
 
 
+def is_not_served(error: Exception) -> bool:
+    """Whether the broker is of a release that did not know such calls."""
+    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
 def raise_if_permanent(error: Exception) -> None:
     """Pass on a failure that no retry can heal.
 

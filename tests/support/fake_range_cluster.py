@@ -110,6 +110,8 @@ class FakeRangeCluster:
             lambda request: None
         )
         """May answer in the coordinator's place."""
+        self.knows_groups = True
+        """As brokers of before did not."""
         self._batches_per_frame = batches_per_frame
         self._counting = threading.Lock()
         self._servers: dict[int, grpc.Server] = {}
@@ -178,7 +180,11 @@ class FakeRangeCluster:
         }
         commits = {
             "CommitOffsets": grpc.unary_unary_rpc_method_handler(
-                lambda request, context: self._commit(broker_id, request),
+                lambda request, context: (
+                    self._commit(broker_id, request)
+                    if self.knows_groups
+                    else context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+                ),
                 CommitOffsetsRequest.FromString,
                 CommitOffsetsResponse.SerializeToString,
             )

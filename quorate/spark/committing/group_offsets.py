@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import grpc
 
 from quorate.client.bootstrap import BootstrapError, format_address
-from quorate.spark.call_errors import COORDINATOR_MOVED, error_name, raise_if_permanent, reason_of
+from quorate.spark.call_errors import (
+    COORDINATOR_MOVED,
+    error_name,
+    is_not_served,
+    raise_if_permanent,
+    reason_of,
+)
 from quorate.spark.cluster import CALL_TIMEOUT_SECONDS, ClusterClient
 from quorate.spark.errors import CallRefused
 from quorate.spark.options.group_commits import GroupCommits
@@ -131,7 +137,15 @@ class GroupOffsets:
 
     def _ask_at(self, address: str, request: CommitOffsetsRequest) -> CommitOffsetsResponse:
         stub = GroupOffsetsStub(self._cluster.channel(address))
-        return stub.CommitOffsets(request, timeout=CALL_TIMEOUT_SECONDS)
+        try:
+            return stub.CommitOffsets(request, timeout=CALL_TIMEOUT_SECONDS)
+        except grpc.RpcError as error:
+            if is_not_served(error):
+                raise CallRefused(
+                    f"option commitGroup: the broker at {address} is too old for it: upgrade the "
+                    "cluster, or leave the option out"
+                ) from error
+            raise
 
     def _settled(
         self, response: CommitOffsetsResponse, request: CommitOffsetsRequest

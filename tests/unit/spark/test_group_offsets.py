@@ -171,6 +171,13 @@ def test_what_does_not_pass_is_refused(
     assert committing.pauses == []
 
 
+def test_a_broker_of_before_is_told_by_name(committing: Committing) -> None:
+    committing.cluster.knows_groups = False
+    with pytest.raises(CallRefused, match=r"the broker at 127\.0\.0\.1:\d+ is too old for it"):
+        committing.group().commit(REACHED)
+    assert committing.pauses == []
+
+
 def test_a_topic_that_is_gone_is_warned_of(
     committing: Committing, caplog: pytest.LogCaptureFixture
 ) -> None:
