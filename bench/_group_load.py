@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from bench._support import percentile
 from tests.support.raw_members import (
     COMMIT,
+    COORDINATOR_MOVED,
     FETCH,
     Connection,
     RawMember,
@@ -38,7 +39,8 @@ class Commits(NamedTuple):
 def commit(
     bootstrap: str, topic: str, consumers: int, partitions: int, warm_up_s: float, seconds: float
 ) -> Commits:
-    """Every consumer, a group of its own, commits so many partitions, one commit after another.
+    """Every consumer, a group of its own, commits so many partitions, one commit after another,
+    and looks for its coordinator again when it must.
 
     Raises:
         RuntimeError: a commit was refused.
@@ -61,19 +63,23 @@ async def _commit(
         offset = 0
         offsets = list(range(partitions))
         now = time.perf_counter()
-        while now < end:
+        timed = 0
+        while now < end or not timed:
             offset += 1
             body = commit_body(group_id, topic, [(number, offset) for number in offsets])
-            codes = commit_codes(await connection.call(COMMIT, body))
-            if any(codes):
-                raise RuntimeError(f"a commit of {group_id} was answered with {codes}")
+            while codes := set(filter(None, commit_codes(await connection.call(COMMIT, body)))):
+                if not codes <= COORDINATOR_MOVED:
+                    raise RuntimeError(f"a commit of {group_id} was answered with {codes}")
+                connection.close()
+                connection = await Connection.open(await find_coordinator(bootstrap, group_id))
             before, now = now, time.perf_counter()
             if before >= begin:
                 latencies_ms.append((now - before) * 1000)
+                timed += 1
+
+        connection.close()
 
     await asyncio.gather(*map(consumer, groups, connections))
-    for connection in connections:
-        connection.close()
     return Commits(time.perf_counter() - begin, latencies_ms)
 
 

@@ -29,6 +29,15 @@ _AGAIN: Final = frozenset(
         errors_pb2.COORDINATOR_NOT_AVAILABLE,
     }
 )
+COORDINATOR_MOVED: Final = frozenset(
+    {
+        errors_pb2.NOT_COORDINATOR,
+        errors_pb2.COORDINATOR_NOT_AVAILABLE,
+        errors_pb2.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Ask for it again, and there."""
+
 _PAUSE_S: Final = 0.05
 
 Assign = Callable[[Sequence[str]], dict[str, bytes]]

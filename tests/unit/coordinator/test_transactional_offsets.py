@@ -112,6 +112,16 @@ async def test_a_marker_does_not_end_what_stands_behind_it(place: Place) -> None
     assert shard.offsets("g").get(TP) == NEW
 
 
+async def test_a_marker_heard_of_late_does_not_end_what_came_behind_it(place: Place) -> None:
+    shard = await place.lead()
+    marker = place.log.mark(ANNA.producer_id, committed=True)
+    await send(shard)
+    shard.end_transaction(marker)
+    for each in (shard, await place.lead()):
+        assert each.offsets("g").get(TP) is None
+        assert TP in each.offsets("g").pending
+
+
 async def test_a_later_commit_is_not_undone_by_an_earlier_transaction(place: Place) -> None:
     """By their own places, not the marker's: compaction would keep the last of them, too."""
     shard = await place.lead()
