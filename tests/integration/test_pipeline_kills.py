@@ -11,8 +11,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ class Pipeline:
             acknowledged = self._load.stop()
             ends = behind_the_last(acknowledged)
             for group in (self._read, self._copied):
-                until(partial(self._has_come_to, group, ends), f"{group.name} at {ends}")
+                self._wait_for_end(group, ends)
             self._crew.stop()
         return acknowledged
 
@@ -152,9 +151,17 @@ class Pipeline:
         if self._chance.random() < BREATHE_CHANCE:
             self._wait_for_progress()
 
-    def _has_come_to(self, group: CommittedOffsets, ends: Mapping[int, int]) -> bool:
-        self._crew.fill()
-        return group.has_come_to(ends)
+    def _wait_for_end(self, group: CommittedOffsets, ends: Mapping[int, int]) -> None:
+        """For as long as it comes nearer."""
+        last: Sequence[Mapping[int, int]] = ()
+        moved_at_s = time.monotonic()
+        while not group.has_come_to(ends):
+            self._crew.fill()
+            if group.samples[-1:] != last:
+                last, moved_at_s = group.samples[-1:], time.monotonic()
+            stuck_s = time.monotonic() - moved_at_s
+            assert stuck_s < CATCH_UP_S, f"{group.name} is at {last}, on its way to {ends}"
+            time.sleep(0.05)
 
     def _wait_for_progress(self) -> None:
         done = {"reader": Kind.OFFSETS_COMMITTED, "copier": Kind.COMMITTED}

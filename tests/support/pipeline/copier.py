@@ -37,7 +37,7 @@ _ATTEMPT_S: Final = 5.0
 _STUCK_S: Final = 1.5 * _ATTEMPT_S
 _PATIENCE_S: Final = 60.0
 _GATHER_S: Final = 0.1
-_MAX_RECORDS: Final = 100
+_MAX_RECORDS: Final = 250
 _ABORT_CHANCE: Final = 0.15
 
 
