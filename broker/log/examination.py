@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from broker.errors import KafkaError
+from broker.log.control_batches import decode_marker
 from broker.log.damage import DamagedSegment
-from broker.log.record_batch import read_header
+from broker.log.record_batch import BatchHeader, read_header
 from broker.log.segment_contents import FooterDamaged, FooterPlace
 from broker.log.segment_file import SegmentFile
 from broker.log.segment_files import segment_id_of, segment_name
@@ -36,6 +37,9 @@ class StoredBatch(msgspec.Struct, frozen=True, array_like=True):
     compression: int = 0
     producer_id: int = -1
     base_sequence: int = -1
+    producer_epoch: int = -1
+    transaction: str = ""
+    """What it is to its producer's transaction: "part", "commit", "abort", or nothing."""
     problem: str = ""
     """What is wrong with it; the fields behind its size mean nothing then."""
 
@@ -83,6 +87,32 @@ class PartitionReport(msgspec.Struct, kw_only=True):
     @property
     def size(self) -> int:
         return sum(batch.size for batch in self.batches)
+
+
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that no marker has ended: who reads what was committed gets to its start."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+
+
+def open_transactions(report: PartitionReport) -> list[OpenTransaction]:
+    """By first offset; what began before the start of the log counts from its first batch left."""
+    found: dict[int, OpenTransaction] = {}
+    for batch in report.batches:
+        if batch.transaction in ("commit", "abort"):
+            found.pop(batch.producer_id, None)
+        elif batch.transaction:
+            known = found.get(batch.producer_id)
+            found[batch.producer_id] = OpenTransaction(
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                first_offset=batch.base_offset if known is None else known.first_offset,
+                last_offset=batch.last_offset,
+            )
+    return sorted(found.values(), key=lambda one: one.first_offset)
 
 
 class Examined(msgspec.Struct, kw_only=True):
@@ -251,4 +281,15 @@ def _checked_batch(number: int, base_offset: int, data: bytes) -> StoredBatch:
         compression=header.compression,
         producer_id=header.producer_id,
         base_sequence=header.base_sequence,
+        producer_epoch=header.producer_epoch,
+        transaction=_part_in_transaction(header, data),
     )
+
+
+def _part_in_transaction(header: BatchHeader, data: bytes) -> str:
+    if not header.is_control:
+        return "part" if header.is_transactional else ""
+    marker = decode_marker(header, data)
+    if marker is None:
+        return ""
+    return "commit" if marker.committed else "abort"

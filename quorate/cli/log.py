@@ -84,6 +84,11 @@ def dump(
             f"{row['topic']}-{row['partition']}  offsets {row['log_start_offset']} to "
             f"{row['end_offset']}, {row['size']} bytes in {row['batch_count']} batches"
         )
+        for each in row["open_transactions"]:
+            click.echo(
+                f"  open transaction of producer {each['producer_id']} epoch "
+                f"{each['producer_epoch']}: offsets {each['first_offset']} to {each['last_offset']}"
+            )
         for batch in row.get("batches", ()):
             click.echo("  " + _batch_line(batch))
 
@@ -185,6 +190,10 @@ def _show_segments(examined: "Examined", *, as_json: bool) -> None:
 
 
 def _partition_document(one: "PartitionReport", *, with_batches: bool) -> dict[str, Any]:
+    import msgspec
+
+    from broker.log.examination import open_transactions
+
     document: dict[str, Any] = {
         "topic": one.topic,
         "partition": one.partition,
@@ -193,6 +202,7 @@ def _partition_document(one: "PartitionReport", *, with_batches: bool) -> dict[s
         "end_offset": one.end_offset,
         "size": one.size,
         "batch_count": len(one.batches),
+        "open_transactions": [msgspec.to_builtins(each) for each in open_transactions(one)],
     }
     if with_batches:
         document["batches"] = [
@@ -206,6 +216,8 @@ def _partition_document(one: "PartitionReport", *, with_batches: bool) -> dict[s
                 "compression": _CODECS[min(batch.compression, len(_CODECS) - 1)],
                 "producer_id": batch.producer_id,
                 "base_sequence": batch.base_sequence,
+                "producer_epoch": batch.producer_epoch,
+                "transaction": batch.transaction,
             }
             for batch in one.batches
         ]
@@ -215,7 +227,12 @@ def _partition_document(one: "PartitionReport", *, with_batches: bool) -> dict[s
 def _batch_line(batch: dict[str, Any]) -> str:
     producer = ""
     if batch["producer_id"] >= 0:
-        producer = f", producer {batch['producer_id']} from sequence {batch['base_sequence']}"
+        producer = f", producer {batch['producer_id']}"
+        if batch["transaction"] in ("commit", "abort"):
+            producer += f" epoch {batch['producer_epoch']}: {batch['transaction']}"
+        else:
+            producer += f" from sequence {batch['base_sequence']}"
+            producer += ", in a transaction" if batch["transaction"] else ""
     return (
         f"{batch['base_offset']} to {batch['last_offset']}: {batch['records']} records, "
         f"{batch['size']} bytes, {batch['compression']}, epoch {batch['leader_epoch']}{producer}"

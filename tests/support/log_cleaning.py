@@ -44,18 +44,23 @@ async def clean(
     start_worker: Callable[[], Worker] = WorkerInside,
     pause: Pause = no_pause,
 ) -> Cleaned:
-    """Clean what is flushed and sealed of ``log``, and remember how far."""
+    """Clean what is flushed and sealed of ``log``, and remember how far.
+
+    All of it is taken for committed, but for transactions that are not over.
+    """
     cleaner = LogCleaner(store.store, start_worker)
-    found = log.cleanable(log.flushed_offset, None)
+    up_to = log.stable_offset(log.flushed_offset)
+    found = log.cleanable(up_to, None)
     if not found.is_clean_sealed:
         await seal(store)
-        found = log.cleanable(log.flushed_offset, None)
+        found = log.cleanable(up_to, None)
     task = CleaningTask(
         dirty_from=found.dirty_from,
         pinned=log.producers.remembered_offsets(),
         now_ms=now_ms,
         delete_retention_ms=DELETE_RETENTION_MS,
         key_bytes=key_bytes,
+        aborted=log.transactions.aborted(log.log_start_offset, found.end),
     )
     try:
         cleaned = await cleaner.clean(log, found.end, task, pause)

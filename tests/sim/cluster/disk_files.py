@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from broker.log.control_batches import decode_marker
 from broker.log.record_batch import read_header
 from broker.log.segment_contents import (
     FooterPlace,
@@ -18,6 +19,12 @@ from broker.log.work import PartitionRow, PendingBatch, Truncation
 
 OnWrite = Callable[[], None]
 """Called before every write, which does not happen if it raises."""
+
+
+def _stored_batch(number: int, base_offset: int, data: bytes) -> StoredBatch:
+    header = read_header(data)
+    marker = decode_marker(header, data) if header.is_control else None
+    return StoredBatch(number, base_offset, len(data), header, marker=marker)
 
 
 class SimulatedSegment:
@@ -45,7 +52,7 @@ class SimulatedSegment:
     @property
     def contents(self) -> SegmentContents:
         batches = [
-            StoredBatch(number, base_offset, len(data), read_header(data))
+            _stored_batch(number, base_offset, data)
             for number, held in sorted(self._batches.items())
             for base_offset, data in sorted(held.items())
         ]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from broker.log.admission import Origin
+from broker.log.control_batches import EndMarker, encode_marker
 from broker.log.damage import DamagedBatch
 from broker.log.record_batch import HEADER_BYTES
 from broker.log.segment import Segment
@@ -14,6 +16,7 @@ from broker.log.work import PendingBatch
 from quorum.data_folder import held_data_folder
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.log_stores import EPOCH, batch, everything, opened
+from tests.support.record_batches import TRANSACTIONAL
 
 SEGMENT_BYTES = 1 << 20
 BODY_BYTES = 100_000
@@ -85,6 +88,27 @@ async def test_a_sound_folder_has_no_problems_and_is_shown(folder: Path) -> None
     assert len(segments) > 3
     assert sum(one["batches"] for one in segments) == 80
     assert "nothing to repair" in quorate("log", "repair", "--log-dir", str(folder))
+
+
+async def test_transactions_and_their_ends_are_shown(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        log = store.create("orders", 0)
+        for producer_id, sequence in ((7, 0), (8, 0), (7, 1)):
+            data = batch(producer=(producer_id, 2, sequence), attributes=TRANSACTIONAL)
+            log.append_as_leader(data, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+        for marker in (EndMarker(7, 2, True, 5), EndMarker(9, 0, False, 5)):
+            log.append_as_leader(encode_marker(marker, 1000), EPOCH, Origin.MARKERS)
+        await store.until_flushed(log)
+    (shown,) = quorate_json("log", "dump", "--log-dir", str(tmp_path), "--batches")
+    kinds = [one["transaction"] for one in shown["batches"]]
+    assert kinds == ["part", "part", "part", "commit", "abort"]
+    assert shown["open_transactions"] == [
+        {"producer_id": 8, "producer_epoch": 2, "first_offset": 1, "last_offset": 1}
+    ]
+    text = quorate("log", "dump", "--log-dir", str(tmp_path), "--batches")
+    assert "open transaction of producer 8 epoch 2: offsets 1 to 1" in text
+    assert "producer 7 epoch 2: commit" in text
+    assert "producer 7 from sequence 1, in a transaction" in text
 
 
 async def test_a_flipped_bit_is_named_and_cut_off(folder: Path) -> None:
