@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker.errors import KafkaError
-from broker.log.admission import Origin, produced_batches, replicated_batches
+from broker.log.admission import MARKERS, Origin, produced_batches, replicated_batches
 from broker.log.batch_index import BatchIndex, Placed
 from broker.log.cleanable import Cleanable, cleanable
 from broker.log.cold_read import ColdRead
@@ -164,7 +164,7 @@ class PartitionLog:
         """
         self._check_writable()
         batches = produced_batches(records, self.max_batch_bytes, self._where, origin)
-        if origin is Origin.MARKERS:
+        if origin is MARKERS:
             return self._append_markers(batches, leader_epoch)
         if origin.is_client:
             if self.needs_keys:
@@ -197,7 +197,10 @@ class PartitionLog:
             if original is None:
                 base_offset = self.log_end_offset
                 self._append_at_end(batch, leader_epoch)
-                self._take_note(batch, base_offset)
+                if batch.header.attributes & _OF_TRANSACTIONS:
+                    self._take_note(batch, base_offset)
+                else:
+                    self.producers.record(batch.header, base_offset)
                 original = Original(base_offset, self.log_end_offset - 1)
             first = first or original
             last_offset = max(last_offset, original.last_offset)

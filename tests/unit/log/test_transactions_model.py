@@ -227,7 +227,7 @@ _ABORTED = [("write", 0, 1), ("end", 0, False, 0)]
 @example(steps=[*_ABORTED, ("truncate", 1), ("end", 0, True, 1), ("commit", 1.0)])
 @example(steps=[("write", 0, 2), ("commit", 1.0), ("begin", 0.5), ("truncate", 1)])
 @settings(
-    max_examples=30,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
