@@ -5,6 +5,7 @@ write, and a leader's must continue the log.
 """
 
 import enum
+from typing import Final
 
 from broker.errors import KafkaError
 from broker.log.empty_batches import is_empty_span, span_from

@@ -34,6 +34,7 @@ from broker.errors import KafkaError
 from broker.kafka.fetch_sessions import FetchSessions
 from broker.kafka.server import KafkaServer
 from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
+from broker.log.aborted_transactions import AbortedTransaction
 from broker.log.admission import check_produced
 from broker.log.record_batch import iterate_batches
 from broker.metrics.clients import ClientFigures
@@ -94,6 +95,7 @@ class FakeLog:
     batches: list[StoredBatch] = field(default_factory=list)
     end_offset: int = 0
     grown: asyncio.Event = field(default_factory=asyncio.Event)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
 class FakeReplicas:
@@ -244,7 +246,8 @@ class FakeReplicas:
                 break
             chunks.append(batch.data)
             size += len(batch.data)
-        return FetchOutcome(errors_pb2.NONE, log.end_offset, 0, chunks, size, log.end_offset)
+        end = log.end_offset
+        return FetchOutcome(errors_pb2.NONE, end, 0, chunks, size, end, log.aborted)
 
     def list_offset(
         self,

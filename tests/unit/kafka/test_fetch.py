@@ -6,6 +6,7 @@ import pytest
 
 from broker.kafka.apis import api_table
 from broker.kafka.dispatch import Dispatcher
+from broker.log.aborted_transactions import AbortedTransaction
 from broker.replication.api import ProduceEntry
 from broker.security.door import ClientSession
 from metadata_log.types import TopicPartition
@@ -48,6 +49,23 @@ async def test_records_come_back_as_they_lie_in_the_log(
         assert (response.error_code, response.session_id) == (0, 0)
     if version >= 11:
         assert full.preferred_read_replica == -1
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+async def test_kip_98_aborted_transactions_are_told_to_who_reads_committed(
+    inside: FakeBrokerInside, ask: Ask, version: int
+) -> None:
+    inside.metadata.add_topic("t")
+    stored = await append(inside, 3)
+    log = inside.replicas.logs[TopicPartition("t", 0)]
+    log.aborted = [AbortedTransaction(7, 0, 2), AbortedTransaction(8, 1, 5)]
+    response = await ask(FETCH, version, fetching(isolation_level=1))
+    (found,) = response.responses[0].partitions
+    aborted = found.aborted_transactions
+    assert [(one.producer_id, one.first_offset) for one in aborted] == [(7, 0), (8, 1)]
+    assert found.records == stored
+    response = await ask(FETCH, version, fetching())
+    assert not response.responses[0].partitions[0].aborted_transactions
 
 
 async def test_records_are_not_copied(inside: FakeBrokerInside) -> None:
