@@ -2,29 +2,19 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from quorate.cli.admin import open_admin
 from quorate.cli.options import admin_options, json_option, print_json, timeout_option
 from quorate.cli.tables import table
+from quorate.cli.transaction_view import duration, show_producers
 
 if TYPE_CHECKING:
     from quorate.client.admin import AdminClient
-    from quorate.client.results import PartitionProducer, Transaction
 
 TIMEOUT_MS: Final = 30_000
-_PRODUCER_HEADS: Final = (
-    "topic",
-    "partition",
-    "producer id",
-    "epoch",
-    "coordinator epoch",
-    "last sequence",
-    "idle",
-    "open since offset",
-)
 
 
 @click.group()
@@ -67,7 +57,7 @@ def list_(
             states=states, producer_ids=producer_ids, open_for_ms=open_for_ms
         )
     if as_json:
-        print_json([_as_json(one) for one in found])
+        print_json([asdict(one) for one in found])
         return
     rows = [
         (
@@ -76,7 +66,7 @@ def list_(
             one.state,
             str(one.producer_id),
             str(one.producer_epoch),
-            _duration(one.open_ms),
+            duration(one.open_ms),
         )
         for one in found
     ]
@@ -110,12 +100,12 @@ def describe(
             "`quorate transactions list` shows those there are"
         )
     if as_json:
-        print_json(_as_json(found[0]))
+        print_json(asdict(found[0]))
         return
     for one in found:
-        since = "" if one.open_ms is None else f", open for {_duration(one.open_ms)}"
+        since = "" if one.open_ms is None else f", open for {duration(one.open_ms)}"
         click.echo(
-            f"{one.transactional_id}: {one.state}{since} (at most {_duration(one.timeout_ms)}), "
+            f"{one.transactional_id}: {one.state}{since} (at most {duration(one.timeout_ms)}), "
             f"producer {one.producer_id} epoch {one.producer_epoch}, "
             f"coordinator broker {one.coordinator}"
         )
@@ -147,7 +137,7 @@ def producers(
     """
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.describe_producers(topic, partitions)
-    _show_producers(found, "no producers", as_json=as_json)
+    show_producers(found, "no producers", as_json=as_json)
 
 
 @transactions.command("find-hanging")
@@ -183,7 +173,7 @@ def find_hanging(
         raise click.UsageError("--partition goes with --topic")
     with open_admin(bootstrap_server, data, timeout_ms) as admin:
         found = admin.find_hanging_transactions(topic, partitions)
-    _show_producers(found, "no transaction hangs", as_json=as_json)
+    show_producers(found, "no transaction hangs", as_json=as_json)
     if not as_json:
         for one in found:
             click.echo(
@@ -274,48 +264,6 @@ def _abort_at(
     if dry_run:
         return hanging[0].producer_id, hanging[0].producer_epoch
     return admin.abort_hanging_transaction(topic, partition, start_offset)
-
-
-def _show_producers(found: "list[PartitionProducer]", none: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(one) for one in found])
-        return
-    rows = [
-        (
-            one.topic,
-            str(one.partition),
-            str(one.producer_id),
-            str(one.producer_epoch),
-            _number(one.coordinator_epoch),
-            _number(one.last_sequence),
-            _duration(one.idle_ms),
-            _number(one.transaction_start_offset),
-        )
-        for one in found
-    ]
-    click.echo(table(_PRODUCER_HEADS, rows) if rows else none)
-
-
-def _as_json(one: "Transaction") -> dict[str, Any]:
-    return asdict(one)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _duration(time_ms: int | None) -> str:
-    """In the two largest units that people read; ``-``: there is none."""
-    if time_ms is None:
-        return "-"
-    seconds = time_ms // 1000
-    if seconds < 60:
-        return f"{time_ms / 1000:.1f}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
 def _duration_ms(option: str, text: str) -> int:
