@@ -39,6 +39,15 @@ MAX_CONNECTIONS_PER_IP: Final = ConfigKey(
     at_most=2**31 - 1,
     doc="Kafka connections from one address; further ones are closed at once.",
 )
+MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = ConfigKey(
+    name="max.connections.per.ip.overrides",
+    type=str,
+    default="",
+    pattern=r"(\s*[^,\s]+:\d{1,10}\s*(,\s*[^,\s]+:\d{1,10}\s*)*)?",
+    form="address:number,address:number,…",
+    is_list=True,
+    doc="Kafka connections from single addresses, in place of max.connections.per.ip.",
+)
 CONNECTIONS_MAX_IDLE_MS: Final = ConfigKey(
     name="connections.max.idle.ms",
     type=int,

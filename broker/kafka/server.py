@@ -7,15 +7,10 @@ from collections import Counter
 from typing import Final
 
 from broker.allocation import give_freed_memory_back
-from broker.config.listeners import (
-    CONNECTIONS_MAX_IDLE_MS,
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_IP,
-    SOCKET_REQUEST_MAX_BYTES,
-)
+from broker.config.listeners import CONNECTIONS_MAX_IDLE_MS, SOCKET_REQUEST_MAX_BYTES
 from broker.kafka.apis import api_table
 from broker.kafka.connection import KafkaConnection
-from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
+from broker.kafka.connection_limits import ConnectionCounts, ConnectionLimits, SharedMemory
 from broker.kafka.dispatch import Dispatcher
 from broker.kafka.idle import IdleWheel
 from broker.kafka.listening import Listening
@@ -45,8 +40,7 @@ class KafkaServer:
         self._squeeze = Squeeze(services.memory, self._connections, self._close_stalled)
         self._trimming = Trimming(services.memory.responses, give_freed_memory_back)
         self._by_host: Counter[str] = Counter()
-        self._connections_max = services.config[MAX_CONNECTIONS]
-        self._connections_per_host_max = services.config[MAX_CONNECTIONS_PER_IP]
+        self._counts = ConnectionCounts(services.config)
         self._refusals = Refusals("Kafka listener")
         self._listening: list[Listening] = []
         self._all_closed = asyncio.Event()
@@ -105,17 +99,13 @@ class KafkaServer:
         self._all_closed.clear()
         if self._stopping:
             connection.abort()
-        elif (limit := self._limit_reached(connection.host)) is not None:
-            self._refusals.refused(connection.host, f"{limit} connections are open already")
+            return
+        host = connection.host
+        limit = self._counts.exceeded(len(self._connections), host, self._by_host[host])
+        if limit is not None:
+            self._refusals.refused(host, f"{limit} connections are open already")
             self._figures.closed_for(LIMIT)
             connection.abort()
-
-    def _limit_reached(self, host: str) -> str | None:
-        if len(self._connections) > self._connections_max:
-            return f"{MAX_CONNECTIONS.name}={self._connections_max}"
-        if self._by_host[host] > self._connections_per_host_max:
-            return f"{MAX_CONNECTIONS_PER_IP.name}={self._connections_per_host_max}"
-        return None
 
     def _forget(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
