@@ -215,6 +215,17 @@ async def test_what_is_open_for_too_long_is_aborted(
     assert "transaction of pay, open for 61" in caplog.text
 
 
+async def test_time_runs_out_whoever_coordinates(world: World) -> None:
+    await opened(await world.lead())
+    await asyncio.sleep(30)
+    shard = await world.lead()
+    assert shard.abort_overdue() == 0
+    await asyncio.sleep(31)
+    assert shard.abort_overdue() == 1
+    await asyncio.sleep(1)
+    assert state_of(shard) is State.COMPLETE_ABORT
+
+
 async def test_ids_that_nobody_uses_are_forgotten_for_good(world: World) -> None:
     shard = await world.lead()
     await shard.init_producer("idle", MINUTE_MS, None)
