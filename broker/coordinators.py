@@ -4,10 +4,10 @@ from uuid import UUID
 
 from broker.control.metadata_cache import MetadataCache
 from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
-from broker.coordinator.group_shard import ShardClock
 from broker.coordinator.led_partition import told_of_leaderships
 from broker.coordinator.marker_sender import MarkerSender
 from broker.coordinator.producer_ids import BlockSource, ProducerIds
+from broker.coordinator.shard_basis import ShardClock
 from broker.coordinator.sure_leadership import MaySpeak
 from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.coordinator.transaction_coordinator import (

@@ -13,7 +13,7 @@ from broker.config.coordinator import (
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
 )
-from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.group_shard import GroupShard
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.groups.group import ConsumerGroup
 from broker.coordinator.groups.offsets import CommittedOffsets
@@ -21,6 +21,7 @@ from broker.coordinator.groups.subscription import consumed_topics
 from broker.coordinator.known_groups import KnownGroup
 from broker.coordinator.led_shards import LedLog, LedShards
 from broker.coordinator.log_entries import TransactionEnd
+from broker.coordinator.shard_basis import ShardClock
 from broker.coordinator.topics import OFFSETS_TOPIC
 from broker.errors import KafkaError
 from metadata_log.configuration import Values

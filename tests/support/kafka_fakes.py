@@ -22,8 +22,8 @@ from broker.client_memory import ClientMemory
 from broker.config.spec import BROKER_SPEC
 from broker.control.changes import A, Change, Q
 from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
-from broker.coordinator.group_shard import ShardClock
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.coordinator.shard_basis import ShardClock
 from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.coordinator.transaction_coordinator import (
     TransactionCoordinator,

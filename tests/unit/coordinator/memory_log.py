@@ -5,10 +5,11 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 
 from broker.coordinator.appends import InDoubt
-from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.group_shard import GroupShard
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.groups.effects import JoinRequest, SyncRequest
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
+from broker.coordinator.shard_basis import ShardClock
 from broker.errors import KafkaError
 from quorate_proto.v1 import errors_pb2
 

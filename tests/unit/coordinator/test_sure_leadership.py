@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from broker.coordinator.group_shard import GroupShard, ShardClock
+from broker.coordinator.group_shard import GroupShard
 from broker.coordinator.groups.basis import GroupLimits
 from broker.coordinator.led_shards import LedShards
+from broker.coordinator.shard_basis import ShardClock
 from broker.coordinator.sure_leadership import SureLeadership
 from broker.errors import KafkaError
 from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
