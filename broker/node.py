@@ -46,9 +46,9 @@ from broker.coordinators import Coordinators
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
-from broker.log import PartitionLog
 from broker.log.damage import DamagedBatch
 from broker.log.store import LogStore
+from broker.log.stored_log import StoredLog
 from broker.metadata_follower import MetadataFollower
 from broker.metrics.cluster import cluster_samples
 from broker.metrics.compaction import compaction_samples
@@ -378,7 +378,7 @@ class BrokerNode:
             adopting = self._replicas.adopt_image(self._follower.image, log_may_be_lost=lost)
             self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
 
-    def _on_damaged(self, damaged_log: PartitionLog, damaged: DamagedBatch) -> None:
+    def _on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
         if self._replicas.on_damaged(damaged_log, damaged):
             self._look_for_trouble()
 

@@ -23,7 +23,8 @@ from broker.log.segment import Segment
 from metadata_log.types import TopicIdPartition
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import OnDamaged, PartitionLog
+    from broker.log.partition_log import PartitionLog
+    from broker.log.stored_log import OnDamaged
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from broker.log.segment import Segment
 from broker.log.work import PendingBatch, Relocation
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import Forgotten, PartitionLog
+    from broker.log.partition_log import PartitionLog
+    from broker.log.stored_log import Forgotten
 
 
 class Rewrite(NamedTuple):

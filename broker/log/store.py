@@ -22,7 +22,7 @@ from broker.log.journal import CreateSegment, Journal, create_segment
 from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.memory_tail import MemoryTail
 from broker.log.options import LogOptions
-from broker.log.partition_log import Forgotten, OnDamaged, PartitionLog
+from broker.log.partition_log import PartitionLog
 from broker.log.producers import PartitionProducers
 from broker.log.recovery import Recovered, current_boot_id, recover
 from broker.log.relocator import Relocator
@@ -31,6 +31,7 @@ from broker.log.rewriting import Rewrite, Rewriting
 from broker.log.room import Reserve
 from broker.log.segment import Segment
 from broker.log.segment_file import NotCached
+from broker.log.stored_log import Forgotten, OnDamaged, StoredLog
 from broker.log.table import Run
 from broker.log.transactions import PartitionTransactions
 from broker.log.unlinking import Unlinking
@@ -502,5 +503,5 @@ def _recover_with(reserve: Reserve, options: LogOptions) -> Recovered:
     return recovered
 
 
-def _log_damaged(damaged_log: PartitionLog, damaged: DamagedBatch) -> None:
+def _log_damaged(damaged_log: StoredLog, damaged: DamagedBatch) -> None:
     log.error("%r: %s", damaged_log, damaged.message)

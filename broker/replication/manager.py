@@ -13,6 +13,7 @@ from broker.log import LogStore, PartitionLog
 from broker.log.cleaner import Worker
 from broker.log.cleaner_process import CleanerProcess
 from broker.log.damage import DamagedBatch
+from broker.log.stored_log import StoredLog
 from broker.peers import Peer
 from broker.replication.api import (
     ALL_ROOM,
@@ -180,7 +181,7 @@ class ReplicaManager:
         for hosted in self.table:
             hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
 
-    def on_damaged(self, damaged_log: PartitionLog, damaged: DamagedBatch) -> bool:
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> bool:
         """For ``LogStore.on_damaged``: a batch cannot be read. Whether its log was whole so far."""
         hosted = self.table.get(damaged_log.tip)
         if hosted is None or hosted.log is not damaged_log:

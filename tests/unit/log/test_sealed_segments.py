@@ -12,7 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from broker.errors import KafkaError
-from broker.log import ColdRead, PartitionLog
+from broker.log import ColdRead
 from broker.log import segment as segment_module
 from broker.log.control_batches import EndMarker, encode_marker
 from broker.log.damage import DamagedBatch, DamagedSegment
@@ -22,6 +22,7 @@ from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_c
 from broker.log.segment_file import NotCached, OnDamaged, SegmentFile
 from broker.log.segment_keys import KEY
 from broker.log.segment_pages import Root, walk
+from broker.log.stored_log import StoredLog
 from broker.log.table import StoreTable
 from broker.log.work import PendingBatch
 from metadata_log.types import LeaderEpoch
@@ -575,7 +576,7 @@ async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
         await write(store, segments=2)
     flip(tmp_path / "segment-0000000001.mdb", _place_of(tmp_path, offset=20) + 5000)
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
-        told: list[tuple[PartitionLog, int]] = []
+        told: list[tuple[StoredLog, int]] = []
         store.store.on_damaged = lambda one, damage: told.append((one, damage.base_offset))
         log = store.log()
         read = log.read(0, 1 << 20, log.log_end_offset)
