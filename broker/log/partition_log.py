@@ -1,8 +1,9 @@
 """The log of one partition: the one way in for every batch, and all that takes batches away.
 
-``stored_log.StoredLog`` is the way out for all readers. An append is visible to ``read`` at once, from the memory tail, so that followers fetch what is not
-flushed yet; it counts for this replica only when ``flushed_offset`` has passed it. State changes in
-memory first and on disk in the same order after it, so a reader never sees a truncated batch.
+``stored_log.StoredLog`` is the way out for all readers. An append is visible to ``read`` at once,
+from the memory tail, so that followers fetch what is not flushed yet; it counts for this replica
+only when ``flushed_offset`` has passed it. State changes in memory first and on disk in the same
+order after it, so a reader never sees a truncated batch.
 """
 
 import asyncio
