@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import TopicPartition as Assigned
 
 from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
+from metadata_log.types import TopicPartition
 from quorate.cli.main import run
 from quorate.client.calls.cluster import cluster_status
 from quorate.client.results import ConfigChange, NewTopic
 from quorate.client.steps import Steps, ToEachBroker
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.kafka_clients import KafkaPython
 from tests.support.raw_client import RawClient, produce, string
 from tests.support.record_batches import TRANSACTIONAL, Record, encode_batch
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
@@ -94,7 +97,7 @@ def committed_values(
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    consumer.assign([Assigned(topic, partition, OFFSET_BEGINNING)])
     values: list[bytes] = []
 
     def all_there() -> bool:
@@ -291,3 +294,31 @@ def test_a_transaction_that_is_looked_after_is_aborted_by_its_name_alone(
     successor.produce(topic, b"kept", partition=0)
     successor.commit_transaction(PATIENCE_S)
     assert committed_values(cluster, topic, 1) == [b"kept"]
+
+
+class Abort(NamedTuple):
+    """kafka-python's ``AbortTransactionSpec``; -1: by nobody's coordinator."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = -1
+
+
+def test_kip_664_the_admin_client_of_kafka_python_sees_and_ends_it(
+    cluster: RunningCluster, topic: str
+) -> None:
+    owner = by_hand(cluster, "seen-by-kafka-python")
+    start = hang(cluster, topic, owner)
+    tp = TopicPartition(topic, 0)
+    with KafkaPython(cluster.bootstrap).admin() as admin:
+        listed = [one for found in admin.list_transactions().values() for one in found]
+        assert owner.transactional_id in {one.transactional_id for one in listed}
+        described = admin.describe_transactions([owner.transactional_id])[owner.transactional_id]
+        assert (described.state.value, described.producer_id) == ("Empty", owner.producer_id)
+        (found,) = admin.describe_producers([tp])[tp].active_producers
+        assert found.producer_id == owner.producer_id
+        assert found.current_transaction_start_offset == start
+        admin.abort_transaction(Abort(tp, found.producer_id, found.producer_epoch))
+        (found,) = admin.describe_producers([tp])[tp].active_producers
+        assert found.current_transaction_start_offset == -1

@@ -130,12 +130,17 @@ class KafkaPython:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
-    def create(self, topic: str, partitions: int, replication_factor: int) -> None:
+    @contextlib.contextmanager
+    def admin(self) -> "Iterator[kafka.admin.KafkaAdminClient]":
         admin = kafka.admin.KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
-            admin.create_topics([kafka.admin.NewTopic(topic, partitions, replication_factor)])
+            yield admin
         finally:
             admin.close()
+
+    def create(self, topic: str, partitions: int, replication_factor: int) -> None:
+        with self.admin() as admin:
+            admin.create_topics([kafka.admin.NewTopic(topic, partitions, replication_factor)])
 
     def produce(self, topic: str, values: Mapping[int, Sequence[bytes]]) -> None:
         producer = kafka.KafkaProducer(bootstrap_servers=self._bootstrap, acks="all")
