@@ -1,6 +1,7 @@
 """The clients' own test suites, from checkouts that the environment names; and how they are judged.
 
-``KAFKA_PYTHON_SOURCE=… LIBRDKAFKA_SOURCE=… pytest -m slow tests/clients/test_suites.py``
+``KAFKA_PYTHON_SOURCE=…``, ``AIOKAFKA_SOURCE=…``, ``LIBRDKAFKA_SOURCE=…``, then
+``pytest -m slow tests/clients/test_suites.py``
 """
 
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.suites import kafka_python, librdkafka
+from tests.clients.suites import aiokafka, kafka_python, librdkafka
 from tests.clients.suites.cases import Case, judge, table
 from tests.clients.suites.clusters import suite_cluster
 
@@ -34,6 +35,19 @@ def test_kafka_pythons_integration_tests_pass(brokers: int) -> None:
         cases = kafka_python.run(source, cluster.bootstrap)
     assert len(cases) >= 50, "the suite was not run"
     assert not judge(cases, known).unexpected, table("kafka-python", cases, known)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("brokers", [3, 1])
+def test_aiokafkas_tests_pass(brokers: int) -> None:
+    source = checkout("AIOKAFKA_SOURCE")
+    known = aiokafka.ASKS_FOR_ONE_BROKER if brokers > 1 else {}
+    with suite_cluster(brokers, aiokafka.CONFIG) as cluster:
+        cases = aiokafka.run(source, cluster.bootstrap)
+    assert len(cases) >= 300, "the suite was not run"
+    assert not judge(cases, known).unexpected, table("aiokafka", cases, known)
 
 
 @pytest.mark.slow

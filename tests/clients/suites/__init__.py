@@ -3,6 +3,7 @@
 Nothing is fetched: each suite is run from a checkout that is given.
 
     python -m tests.clients.suites kafka-python PATH
+    python -m tests.clients.suites aiokafka PATH
     python -m tests.clients.suites librdkafka PATH      # built, with its tests/test-runner
 
 docs/CLIENTS.md says what came of it, and with which versions.

@@ -7,33 +7,34 @@ from pathlib import Path
 
 import click
 
-from tests.clients.suites import kafka_python, librdkafka
+from tests.clients.suites import aiokafka, kafka_python, librdkafka
 from tests.clients.suites.cases import Case, judge, table
 from tests.clients.suites.clusters import suite_cluster
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.suites")
-    parser.add_argument("suite", choices=["kafka-python", "librdkafka"])
+    parser.add_argument("suite", choices=["kafka-python", "aiokafka", "librdkafka"])
     parser.add_argument("source", type=Path, help="its checkout; librdkafka's is built")
     parser.add_argument("--only", default="", help="tests whose name contains this")
     parser.add_argument("--full", action="store_true", help="librdkafka: not its quick mode")
     given = parser.parse_args()
     source = given.source.resolve()
-    if given.suite == "kafka-python":
-        ended_well = _kafka_python(source)
-    else:
+    if given.suite == "librdkafka":
         names = [name for name in librdkafka.test_names(source) if given.only in name]
         ended_well = _librdkafka(source, names, quick=not given.full)
+    else:
+        ended_well = _of_python(given.suite, source)
     sys.exit(0 if ended_well else 1)
 
 
-def _kafka_python(source: Path) -> bool:
+def _of_python(name: str, source: Path) -> bool:
+    suite = kafka_python if name == "kafka-python" else aiokafka
     ended_well = True
-    for brokers, known in ((3, kafka_python.ASKS_FOR_ONE_BROKER), (1, {})):
-        with suite_cluster(brokers, kafka_python.CONFIG) as cluster:
-            cases = kafka_python.run(source, cluster.bootstrap)
-        ended_well &= _told(f"kafka-python, {brokers} broker(s)", cases, known)
+    for brokers, known in ((3, suite.ASKS_FOR_ONE_BROKER), (1, {})):
+        with suite_cluster(brokers, suite.CONFIG) as cluster:
+            cases = suite.run(source, cluster.bootstrap)
+        ended_well &= _told(f"{name}, {brokers} broker(s)", cases, known)
     return ended_well
 
 

@@ -52,7 +52,7 @@ def run(source: Path, bootstrap: str) -> list[Case]:
             "KAFKA_URI": f"kafka://{bootstrap.partition(',')[0]}",
             "KAFKA_VERSION": KAFKA_VERSION,
             "KAFKA_ROOT": folder,
-            "PYTHONPATH": os.pathsep.join(_import_path(source)),
+            "PYTHONPATH": os.pathsep.join(import_path(source)),
         }
         options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-W", "ignore"]
         subprocess.run(
@@ -69,7 +69,7 @@ def run(source: Path, bootstrap: str) -> list[Case]:
         return list(cases_of(report.read_text()))
 
 
-def _import_path(source: Path) -> Iterator[str]:
+def import_path(source: Path) -> Iterator[str]:
     """The checkout first; what else was on the path may hold the codecs' libraries."""
     yield str(source)
     if given := os.environ.get("PYTHONPATH"):
