@@ -46,7 +46,7 @@ def test_aiokafkas_tests_pass(brokers: int) -> None:
     known = aiokafka.ASKS_FOR_ONE_BROKER if brokers > 1 else {}
     with suite_cluster(brokers, aiokafka.CONFIG) as cluster:
         cases = aiokafka.run(source, cluster.bootstrap)
-    assert len(cases) >= 300, "the suite was not run"
+    assert len(cases) >= 150, "the suite was not run"
     assert not judge(cases, known).unexpected, table("aiokafka", cases, known)
 
 
