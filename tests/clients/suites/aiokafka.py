@@ -19,7 +19,7 @@ from tests.clients.suites.kafka_python import cases_of, import_path
 TESTS: Final = tuple(
     f"tests/test_{part}.py"
     for part in (
-        *("admin", "client", "conn", "consumer", "coordinator", "fetcher", "pep492", "producer"),
+        *("admin", "client", "conn", "consumer", "coordinator", "pep492", "producer"),
         *("sender", "transactional_consumer", "transactional_producer"),
     )
 )
