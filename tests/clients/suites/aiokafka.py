@@ -37,6 +37,8 @@ ASKS_FOR_ONE_BROKER: Final = {
     "test_describe_cluster": "there is to be one broker",
     "test_describe_configs_broker": "there is to be one broker",
     "test_concurrent_send_on_different_connection_groups": "any broker is to lead the partition",
+    "test_no_concurrent_send_on_connection": "any broker is to lead the partition",
+    "test_manual_subscribe_pattern": "records of two partitions are to come in one go",
 }
 """May fail with three brokers, Kafka's own as well."""
 
