@@ -51,18 +51,20 @@ def timed(batches: list[Batch], storing: Storing, now_ms: int, where: str) -> li
         InvalidRecords: INVALID_TIMESTAMP; names the records.
         KafkaError: INVALID_TIMESTAMP; INVALID_RECORD if records cannot be looked at that must be.
     """
+    latest_ms = now_ms + storing.after_max_ms
+    must_look = storing.before_max_ms != NO_LIMIT_MS
     for header, _ in batches:
-        if header.is_log_append_time:
+        if header.attributes & LOG_APPEND_TIME:
             raise KafkaError(
                 errors_pb2.INVALID_TIMESTAMP,
                 f"{where}: a batch says that it has its broker's time (LogAppendTime); producers "
                 "send CreateTime",
             )
+        if header.max_timestamp > latest_ms:
+            must_look = True
     if storing.log_append_time:
         return [_stamped(batch, now_ms) for batch in batches]
-    if storing.before_max_ms != NO_LIMIT_MS or any(
-        header.max_timestamp - now_ms > storing.after_max_ms for header, _ in batches
-    ):
+    if must_look:
         _check_records(batches, storing, now_ms, where)
     return batches
 
