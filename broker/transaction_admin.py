@@ -150,20 +150,21 @@ class TransactionAdmin:
         hosted = self._replicas.table.named(tp)
         if hosted is None or not hosted.leads:
             raise KafkaError(*not_leader(tp, hosted))
-        ongoing = hosted.log.transactions.ongoing
-        found = [each for each, first in ongoing.items() if first == start_offset]
-        producer = hosted.log.producers.get(found[0]) if found else None
-        if producer is None:
+        states = await producer_states(hosted.log, only_open=True)
+        found = next((one for one in states if one.transaction_start_offset == start_offset), None)
+        if found is None:
+            begin = sorted(one.transaction_start_offset for one in states)
             raise KafkaError(
                 errors_pb2.INVALID_TXN_STATE,
                 f"{tp}: no transaction that is open begins at offset {start_offset}; open ones "
-                f"begin at {sorted(ongoing.values()) or 'none'}",
+                f"begin at {begin or 'none'}",
             )
-        marker = EndMarker(found[0], producer.epoch, False, max(0, producer.coordinator_epoch))
+        epoch = max(0, found.producer_epoch)
+        marker = EndMarker(found.producer_id, epoch, False, max(0, found.coordinator_epoch))
         (code,) = await self._replicas.write_markers([MarkerEntry(tp, marker)], _MARKER_TIMEOUT_MS)
         if code:
             raise KafkaError(code, f"{tp}: the marker was not written, or not for sure: try again")
-        return found[0], producer.epoch
+        return found.producer_id, epoch
 
     def _led(self, request: admin_pb2.DescribeProducersRequest) -> list[HostedPartition]:
         wanted = set(request.partitions)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from broker.log import ColdRead, PartitionLog
 from broker.log.damage import DamagedBatch
 from broker.log.producers import Producer
-from broker.log.record_batch import read_header
+from broker.log.record_batch import BatchHeader, read_header
 
 NOT_KNOWN: Final = -1
 
@@ -42,31 +42,43 @@ async def producer_states(log: PartitionLog, *, only_open: bool = False) -> list
     """
     ongoing = dict(log.transactions.ongoing)
     known: Mapping[int, Producer] = dict(log.producers.items())
-    ids = [each for each in ongoing if each in known]
+    ids = list(ongoing)
     if not only_open:
         ids += sorted(each for each in known if each not in ongoing)
     states = []
     for count, producer_id in enumerate(ids, start=1):
-        producer = known[producer_id]
         start_offset = ongoing.get(producer_id, NOT_KNOWN)
-        last_offset = producer.recent[-2] if producer.recent else start_offset
-        states.append(
-            ProducerState(
-                producer_id,
-                producer.epoch,
-                max(NOT_KNOWN, producer.last_sequence),
-                await _timestamp_of(log, last_offset),
-                producer.coordinator_epoch,
-                start_offset,
+        producer = known.get(producer_id)
+        if producer is None:
+            states.append(await _forgotten(log, producer_id, start_offset))
+        else:
+            last_offset = producer.recent[-2] if producer.recent else start_offset
+            last = await _batch_at(log, last_offset)
+            states.append(
+                ProducerState(
+                    producer_id,
+                    producer.epoch,
+                    max(NOT_KNOWN, producer.last_sequence),
+                    NOT_KNOWN if last is None else last.max_timestamp,
+                    producer.coordinator_epoch,
+                    start_offset,
+                )
             )
-        )
         if count % _STATES_PER_BREATH == 0:
             await asyncio.sleep(0)
     return states
 
 
-async def _timestamp_of(log: PartitionLog, offset: int) -> int:
-    """Of the batch that holds ``offset``; -1 if it is there no more, or damaged."""
+async def _forgotten(log: PartitionLog, producer_id: int, start_offset: int) -> ProducerState:
+    """Of one whose transaction is so old that it alone is known: as its first batch has it."""
+    first = await _batch_at(log, start_offset)
+    epoch = NOT_KNOWN if first is None else first.producer_epoch
+    timestamp_ms = NOT_KNOWN if first is None else first.max_timestamp
+    return ProducerState(producer_id, epoch, NOT_KNOWN, timestamp_ms, NOT_KNOWN, start_offset)
+
+
+async def _batch_at(log: PartitionLog, offset: int) -> BatchHeader | None:
+    """The batch that holds ``offset``; None if it is there no more, or damaged."""
     wait = False
     while log.log_start_offset <= offset < log.log_end_offset:
         try:
@@ -76,8 +88,8 @@ async def _timestamp_of(log: PartitionLog, offset: int) -> int:
             wait = True
             continue
         except DamagedBatch:
-            return NOT_KNOWN
+            return None
         if not read.chunks:
-            return NOT_KNOWN
-        return read_header(b"".join(read.chunks)).max_timestamp
-    return NOT_KNOWN
+            return None
+        return read_header(b"".join(read.chunks))
+    return None

@@ -95,3 +95,14 @@ async def test_a_partition_that_is_elsewhere_is_not_told_about(partition: Partit
     with pytest.raises(KafkaError) as why:
         await partition.broker.manager.producer_states(TopicPartition("other", 0))
     assert why.value.code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_transaction_that_outlives_the_memory_of_its_producer_is_told(
+    partition: Partition,
+) -> None:
+    """After a restart only producers of recent batches are known, but every open transaction."""
+    await partition.append((7, 3, 0), 3_000, transactional=True)
+    partition.broker.hosted("orders").log.producers.clear()
+    expected = [ProducerState(7, 3, -1, 3_000, -1, 0)]
+    assert await partition.states(only_open=True) == expected
+    assert await partition.states() == expected
