@@ -20,6 +20,7 @@ from tests.support.pipeline.history import Copy
 
 _ASK_S: Final = 2.0
 _EVERY_S: Final = 0.05
+_STOP_S: Final = 30.0
 
 
 class _Watcher:
@@ -27,7 +28,7 @@ class _Watcher:
 
     def __init__(self, name: str) -> None:
         self._told_to_stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -38,7 +39,8 @@ class _Watcher:
 
     def stop(self) -> None:
         self._told_to_stop.set()
-        self._thread.join()
+        self._thread.join(_STOP_S)
+        assert not self._thread.is_alive(), f"{self._thread.name} did not stop"
 
     def _run(self) -> None:
         while not self._told_to_stop.is_set():
