@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
 from broker.errors import KafkaError
+from quorate_proto.v1 import errors_pb2
 
 _MAX_BATCH_BYTES: Final = 512 << 10
 """Records per batch, about; well below what a topic takes by default."""
@@ -102,14 +103,23 @@ class Appends:
         try:
             records = [record for each in group for record in each.records]
             place = await self._log.append(records, group[0].transaction)
-        except KafkaError as error:
+        except Exception as error:
             for each in group:
                 if not each.outcome.done():
-                    each.outcome.set_exception(error)
+                    each.outcome.set_exception(_as_told(error))
+            if not isinstance(error, KafkaError):
+                raise
         else:
             for each in group:
                 if not each.outcome.done():
                     each.outcome.set_result(place)
+
+
+def _as_told(error: Exception) -> KafkaError:
+    """Nobody may wait for ever for what failed in a way that was not foreseen."""
+    if isinstance(error, KafkaError):
+        return error
+    return KafkaError(errors_pb2.UNKNOWN_SERVER_ERROR, f"the log failed: {error!r}")
 
 
 class _Append(NamedTuple):

@@ -32,7 +32,12 @@ from tests.support.pipeline import history
 from tests.support.pipeline.copier import FENCED_EXIT_CODE, STUCK_EXIT_CODE
 from tests.support.pipeline.crew import Crew, copier, reader
 from tests.support.pipeline.journal import Kind, Place
-from tests.support.pipeline.watchers import CommittedOffsets, LiveOutput, read_copies
+from tests.support.pipeline.watchers import (
+    CommittedOffsets,
+    LiveOutput,
+    are_transactions_over,
+    read_copies,
+)
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = pytest.mark.integration
@@ -101,6 +106,7 @@ class Pipeline:
             for group in (self._read, self._copied):
                 self._wait_for_end(group, ends)
             self._crew.stop()
+            self._wait_for_transactions()
         return acknowledged
 
     def check(self, acknowledged: Acknowledged) -> None:
@@ -162,6 +168,15 @@ class Pipeline:
             stuck_s = time.monotonic() - moved_at_s
             assert stuck_s < CATCH_UP_S, f"{group.name} is at {last}, on its way to {ends}"
             time.sleep(0.05)
+
+    def _wait_for_transactions(self) -> None:
+        """Whoever was stopped in one leaves it open: its coordinator ends it when its time is up,
+        and until then it holds back what others have committed behind it."""
+        bootstrap = self._cluster.bootstrap
+        until(
+            lambda: are_transactions_over(bootstrap, OUTPUT, PARTITIONS),
+            f"the end of all transactions in {OUTPUT}",
+        )
 
     def _wait_for_progress(self) -> None:
         done = {"reader": Kind.OFFSETS_COMMITTED, "copier": Kind.COMMITTED}

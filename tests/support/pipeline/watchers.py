@@ -9,11 +9,14 @@ from typing import Final, Self
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient as KafkaAdmin
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tests.support.pipeline.copier import decode_copy
 from tests.support.pipeline.history import Copy
@@ -104,6 +107,23 @@ class CommittedOffsets(_Watcher):
 
     def _close(self) -> None:
         self._consumer.close()
+
+
+def are_transactions_over(bootstrap: str, topic: str, partitions: int) -> bool:
+    """Whether none is open in the topic: readers of committed records get as far as all others."""
+    admin = KafkaAdmin({"bootstrap.servers": bootstrap, "log_level": 0})
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+
+    def ends(isolation: IsolationLevel) -> dict[int, int]:
+        told = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_ASK_S)
+        return {tp.partition: future.result().offset for tp, future in told.items()}
+
+    try:
+        # In this order, so that what is written in between can only make it untrue.
+        return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+    except KafkaException:
+        return False
 
 
 def read_copies(
