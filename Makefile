@@ -12,7 +12,8 @@ STAMP := .venv/.locked
 BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# One more than the two cores that the suite is made for: many tests wait for processes.
+WORKERS ?= 3
 SEED ?= 1
 STEPS ?=
 CLUSTER ?=

@@ -91,7 +91,7 @@ async def bounded(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, 
 
 async def test_no_request_brings_a_handler_down(tmp_path: Path) -> None:
     inside = serving(tmp_path)
-    ended = await bounded(inside, seed=1, times=4)
+    ended = await bounded(inside, seed=1, times=2)
     assert all(ended.values()), ended
 
 
