@@ -12,8 +12,7 @@ STAMP := .venv/.locked
 BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
-# One more than the two cores that the suite is made for: many tests wait for processes.
-WORKERS ?= 3
+WORKERS ?= 2
 SEED ?= 1
 STEPS ?=
 CLUSTER ?=

@@ -82,7 +82,7 @@ def assert_sound(folder: Path) -> None:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(4, marks=pytest.mark.timeout(300)),
+        pytest.param(8, marks=[pytest.mark.slow, pytest.mark.timeout(300)]),
         pytest.param(120, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]),
     ],
 )

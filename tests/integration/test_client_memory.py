@@ -195,6 +195,7 @@ def closed_for_memory(cluster: RunningCluster) -> float:
     return sum(value for labels, value in figures if labels["reason"] == "memory")
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_and_others_are_served_whatever_clients_do(
     cluster: RunningCluster,
 ) -> None:

@@ -165,7 +165,7 @@ def test_a_record_without_a_key_is_refused(cluster: RunningCluster) -> None:
     assert error.code() == confluent_kafka.KafkaError.INVALID_RECORD
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.timeout(600)
 def test_brokers_killed_while_they_clean_lose_nothing(cluster: RunningCluster, kills: int) -> None:
     topic = f"killed-{kills}"
