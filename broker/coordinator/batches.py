@@ -5,12 +5,8 @@ from typing import Final
 
 from broker.coordinator.log_entries import LogRecord, TransactionOwner
 from broker.log.options import Records
-from broker.log.record_batch import MAGIC, TRANSACTIONAL, BatchHeader, encoded
+from broker.log.record_batch import TRANSACTIONAL, BatchHeader, own_batch
 from broker.log.records import plain_records, signed_varint, sized_field, walk
-
-_NO_PRODUCER: Final = TransactionOwner("", -1, -1)
-_NO_SEQUENCE: Final = -1
-"""A coordinator repeats nothing; the producer that it writes for numbers its own batches."""
 
 _VARINTS: Final = tuple(map(signed_varint, range(1024)))
 """Lengths of nearly all records; to make one anew costs more than all else of a record."""
@@ -20,24 +16,17 @@ def encode_batch(
     records: Sequence[LogRecord], timestamp_ms: int, transaction: TransactionOwner | None = None
 ) -> bytes:
     """One batch of all ``records``, uncompressed; the log gives it its place."""
-    _, producer_id, producer_epoch = transaction or _NO_PRODUCER
     body = b"".join(_encode(record, delta) for delta, record in enumerate(records))
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
-        attributes=0 if transaction is None else TRANSACTIONAL,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=_NO_SEQUENCE,
-        record_count=len(records),
+    if transaction is None:
+        return own_batch(body, len(records), timestamp_ms)
+    return own_batch(
+        body,
+        len(records),
+        timestamp_ms,
+        attributes=TRANSACTIONAL,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
     )
-    return encoded(header, body)
 
 
 def decode_batch(header: BatchHeader, batch: Records) -> Iterator[LogRecord]:

@@ -17,10 +17,9 @@ from broker.log.options import Records
 from broker.log.record_batch import (
     CONTROL,
     HEADER_BYTES,
-    MAGIC,
     TRANSACTIONAL,
     BatchHeader,
-    encoded,
+    own_batch,
 )
 from broker.log.records import signed_varint, sized_field, walk
 
@@ -29,7 +28,6 @@ _VALUE: Final = struct.Struct(">hi")
 _VERSION: Final = 0
 _ABORT: Final = 0
 _COMMIT: Final = 1
-_NO_SEQUENCE: Final = -1
 
 
 class EndMarker(NamedTuple):
@@ -58,22 +56,14 @@ def encode_marker(marker: EndMarker, timestamp_ms: int) -> bytes:
             b"\0",  # No headers.
         )
     )
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
+    return own_batch(
+        signed_varint(len(body)) + body,
+        1,
+        timestamp_ms,
         attributes=TRANSACTIONAL | CONTROL,
-        last_offset_delta=0,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
-        base_sequence=_NO_SEQUENCE,
-        record_count=1,
     )
-    return encoded(header, signed_varint(len(body)) + body)
 
 
 def decode_marker(header: BatchHeader, batch: Records) -> EndMarker | None:

@@ -5,20 +5,17 @@ sequence stay as they were. The other, an empty *span*, has no producer; it stan
 between its ends, so it can take in its neighbours, and can be cut anywhere. Pure.
 """
 
-from typing import Final
-
 from broker.log.codecs import NONE
 from broker.log.record_batch import (
     COMPRESSION_MASK,
+    NO_PRODUCER,
+    NO_SEQUENCE,
     TRANSACTIONAL,
     Batch,
     BatchHeader,
     encoded,
     read_header,
 )
-
-NO_PRODUCER: Final = -1
-NO_SEQUENCE: Final = -1
 
 
 def emptied(header: BatchHeader) -> bytes:

@@ -43,6 +43,11 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 HAS_DELETE_HORIZON: Final = 0x40
 
+NO_PRODUCER: Final = -1
+"""As producer id and as producer epoch."""
+NO_SEQUENCE: Final = -1
+_NO_LEADER_EPOCH: Final = -1
+
 
 class BatchHeader(NamedTuple):
     """The header of one batch, in the order of the wire, as the batch says."""
@@ -159,6 +164,38 @@ def patched(data: memoryview, base_offset: int, leader_epoch: LeaderEpoch) -> by
             data[_MAGIC_AT:],
         )
     )
+
+
+def own_batch(
+    records: bytes,
+    record_count: int,
+    timestamp_ms: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_PRODUCER,
+) -> bytes:
+    """A batch that a broker makes: of one time, and without a sequence, as it is never repeated.
+
+    ``records``: as many as ``record_count``, their offset deltas from 0 on, compressed as
+    ``attributes`` say. The log gives the batch its place.
+    """
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        leader_epoch=_NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=record_count - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=record_count,
+    )
+    return encoded(header, records)
 
 
 def encoded(header: BatchHeader, records: bytes) -> bytes:

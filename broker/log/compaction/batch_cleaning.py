@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from broker.log.codecs import compress
 from broker.log.compaction.key_map import KeyMap
 from broker.log.control_batches import decode_marker
-from broker.log.empty_batches import NO_SEQUENCE, emptied
+from broker.log.empty_batches import emptied
 from broker.log.options import Records
 from broker.log.record_batch import (
     HAS_DELETE_HORIZON,
+    NO_SEQUENCE,
     BatchHeader,
     encoded,
 )
