@@ -1,6 +1,5 @@
 """Fetch (1): a consumer's long poll, within a fetch session or naming all its partitions."""
 
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from broker.config.listeners import FETCH_MAX_BYTES
@@ -10,7 +9,7 @@ from broker.kafka.fetch_session import FIRST_EPOCH, FetchSession, SessionOwner, 
 from broker.kafka.rack_mates import RackMates
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.replication.api import FetchOutcome, FetchWant, isolation_of
+from broker.replication.api import FetchOutcome, FetchTerms, isolation_of
 from broker.replication.polling import Position
 from metadata_log.acls import AclOperation
 from metadata_log.types import BrokerId
@@ -75,16 +74,8 @@ async def _in_session(
         session.judge(services.authorizer, services.authorizer.rights_of(context))
         found: dict[Position, FetchOutcome] = {}
         if session.may_read_something:
-            max_bytes = answer_bytes_max(services, request)
-            found = await services.replicas.poll(
-                session.poll,
-                max_wait_ms=await _wait_ms(services, request),
-                min_bytes=min(request.min_bytes, max_bytes),
-                max_bytes=max_bytes,
-                room=context.lease,
-                isolation=isolation_of(request.isolation_level),
-                near=near,
-            )
+            terms = await _terms(services, context, request, near)
+            found = await services.replicas.poll(session.poll, terms)
         if session.poll.is_closed:
             context.lease.keep(0)
             return _refused(context, request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
@@ -98,7 +89,11 @@ async def _without_session(
     rights = services.authorizer.rights_of(context)
     readable = rights.topics(AclOperation.READ, (topic for topic, _ in request.topics))
     wants = [want for topic, wants in request.topics if topic in readable for want in wants]
-    remaining = iter(await _fetch(services, context, request, near, wants))
+    found: list[FetchOutcome] = []
+    if wants:
+        terms = await _terms(services, context, request, near)
+        found = await services.replicas.fetch(wants, terms)
+    remaining = iter(found)
     topics = [
         (
             topic,
@@ -112,30 +107,20 @@ async def _without_session(
     return encode(context.version, request.isolation_level, topics)
 
 
-async def _fetch(
-    services: KafkaServices,
-    context: RequestContext,
-    request: FetchRequest,
-    near: Near,
-    wants: Sequence[FetchWant],
-) -> Sequence[FetchOutcome]:
-    if not wants:
-        return ()
+async def _terms(
+    services: KafkaServices, context: RequestContext, request: FetchRequest, near: Near
+) -> FetchTerms:
+    """For what is left of the request's time once there is memory for its answer."""
+    max_wait_ms = await services.memory.responses.wait_for_room(max(0, request.max_wait_ms))
     max_bytes = answer_bytes_max(services, request)
-    return await services.replicas.fetch(
-        wants,
-        max_wait_ms=await _wait_ms(services, request),
+    return FetchTerms(
+        max_wait_ms=max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         room=context.lease,
         isolation=isolation_of(request.isolation_level),
         near=near,
     )
-
-
-async def _wait_ms(services: KafkaServices, request: FetchRequest) -> int:
-    """What is left of the request's time once there is memory for its answer."""
-    return await services.memory.responses.wait_for_room(max(0, request.max_wait_ms))
 
 
 def _refused(context: RequestContext, request: FetchRequest, error_code: int) -> Buffers:

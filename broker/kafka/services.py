@@ -4,7 +4,7 @@ The real ones are ``replication.manager``, ``control.metadata_cache`` and ``cont
 tests bring fakes of the same surface.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -17,11 +17,11 @@ from broker.kafka.fetch_sessions import FetchSessions
 from broker.metrics.clients import ClientFigures
 from broker.quota.client_usage import ClientUsage, unlimited
 from broker.replication.api import (
-    ALL_ROOM,
     DeleteOutcome,
     DeleteWant,
     EpochEnd,
     FetchOutcome,
+    FetchTerms,
     FetchWant,
     Isolation,
     LogSize,
@@ -29,7 +29,6 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
-    ReadRoom,
 )
 from broker.replication.polling import Poll, Position
 from broker.replication.producer_states import ProducerState
@@ -60,29 +59,9 @@ class Replicas(Protocol):
 
     async def producer_states(self, tp: TopicPartition) -> list[ProducerState]: ...
 
-    async def fetch(
-        self,
-        wants: Sequence[FetchWant],
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> list[FetchOutcome]: ...
+    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]: ...
 
-    async def poll(
-        self,
-        poll: Poll,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> dict[Position, FetchOutcome]: ...
+    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]: ...
 
     def list_offset(
         self,

@@ -1,7 +1,7 @@
 """What the replica manager is asked and what it answers: values shared with the Kafka listener."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -9,7 +9,7 @@ from broker.errors import InvalidRecords, KafkaError, RecordError
 from broker.log.aborted_transactions import AbortedTransaction
 from broker.log.admission import Origin
 from broker.log.control_batches import EndMarker
-from metadata_log.types import TopicPartition
+from metadata_log.types import BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 Bytes = bytes | memoryview
@@ -117,6 +117,26 @@ class FetchWant:
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTerms:
+    """What holds for all positions of one fetch.
+
+    It is answered at once with ``min_bytes`` of records, with as many as there is room for, or with
+    any error; else when enough was committed or ``max_wait_ms`` have passed. ``max_bytes``: of the
+    answer, which one batch alone may exceed.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    room: ReadRoom = ALL_ROOM
+    """Kept for the bytes of all that was found."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    near: Set[BrokerId] | None = None
+    """Brokers that the reader is sent to where it can (KIP-392); None: it reads from leaders
+    alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.errors import KafkaError
 from broker.log import ColdRead
 from broker.log.aborted_transactions import AbortedTransaction
 from broker.replication.api import (
-    ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
     MAX_TIMESTAMP_MS,
     EpochEnd,
     FetchOutcome,
+    FetchTerms,
     FetchWant,
     Isolation,
     OffsetOutcome,
-    ReadRoom,
 )
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
@@ -37,16 +36,6 @@ _PARTITION_BYTES_MAX: Final = 8 << 20
 _NOT_LOOKED_AT: Final = FetchOutcome()
 
 
-class _Terms(NamedTuple):
-    """What holds for all positions of a fetch; as in ``Consuming.poll``."""
-
-    min_bytes: int
-    max_bytes: int
-    room: ReadRoom
-    isolation: Isolation
-    near: Set[BrokerId] | None
-
-
 class Consuming:
     """Reads for consumers: only what is committed, from leaders unless they ask otherwise."""
 
@@ -54,55 +43,21 @@ class Consuming:
         self._table = table
         self._turns = ReadTurns()
 
-    async def fetch(
-        self,
-        wants: Sequence[FetchWant],
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> list[FetchOutcome]:
+    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]:
         """One outcome per want, in order; as ``poll``, but for no longer than this."""
         if not wants:
             return []
         poll = Poll()
         positions = [poll.add(want) for want in wants]
         try:
-            found = await self.poll(
-                poll,
-                max_wait_ms=max_wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                room=room,
-                isolation=isolation,
-                near=near,
-            )
+            found = await self.poll(poll, terms)
         finally:
             poll.close(positions)
         return [found[position] for position in positions]
 
-    async def poll(
-        self,
-        poll: Poll,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> dict[Position, FetchOutcome]:
-        """The outcome of every position that has news; ``room`` is kept for the bytes of all.
-
-        Returns at once with ``min_bytes`` of records, with as many as there is room for, or with
-        any error; else when enough was committed or ``max_wait_ms`` have passed. ``near``: brokers
-        that the reader is sent to where it can (KIP-392); None: it reads from leaders alone.
-        """
-        terms = _Terms(min_bytes, max_bytes, room, isolation, near)
-        deadline_ms = self._table.now_ms() + max_wait_ms
+    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]:
+        """The outcome of every position that has news."""
+        deadline_ms = self._table.now_ms() + terms.max_wait_ms
         found: dict[Position, FetchOutcome] = {}
         wakeup = poll.wakeup = Wakeup()
         try:
@@ -120,7 +75,9 @@ class Consuming:
         self._count(found)
         return found
 
-    async def _look(self, poll: Poll, found: dict[Position, FetchOutcome], terms: _Terms) -> bool:
+    async def _look(
+        self, poll: Poll, found: dict[Position, FetchOutcome], terms: FetchTerms
+    ) -> bool:
         """Whether ``found`` is enough, once it has what is new.
 
         What had records is read again: there may be room for others now, or less for these. They
@@ -202,7 +159,7 @@ class Consuming:
         return (hosted, code) if code == errors_pb2.NONE else (None, code)
 
     async def _read(
-        self, wants: Sequence[FetchWant], terms: _Terms
+        self, wants: Sequence[FetchWant], terms: FetchTerms
     ) -> tuple[list[FetchOutcome], bool]:
         """As ``_read_now``, once what is on the disk alone was loaded."""
         cold: list[ColdRead] = []
@@ -218,7 +175,7 @@ class Consuming:
         return await self._read_now(wants, terms)
 
     async def _read_now(
-        self, wants: Sequence[FetchWant], terms: _Terms, cold: list[ColdRead] | None = None
+        self, wants: Sequence[FetchWant], terms: FetchTerms, cold: list[ColdRead] | None = None
     ) -> tuple[list[FetchOutcome], bool]:
         """Outcomes, and whether they need not wait: enough bytes, an error, or no room for more.
 
@@ -246,7 +203,9 @@ class Consuming:
         as_much_as_fits = room_bytes < terms.max_bytes and (size > 0 or room_bytes == 0)
         return outcomes, must_be_told or size >= terms.min_bytes or as_much_as_fits
 
-    def _read_one(self, want: FetchWant, room: int, terms: _Terms, *, wait: bool) -> FetchOutcome:
+    def _read_one(
+        self, want: FetchWant, room: int, terms: FetchTerms, *, wait: bool
+    ) -> FetchOutcome:
         hosted, code = self._readable(want, terms.near)
         if hosted is None:
             return FetchOutcome(code)

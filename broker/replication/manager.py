@@ -16,11 +16,11 @@ from broker.log.damage import DamagedBatch
 from broker.log.stored_log import StoredLog
 from broker.peers import Peer
 from broker.replication.api import (
-    ALL_ROOM,
     DeleteOutcome,
     DeleteWant,
     EpochEnd,
     FetchOutcome,
+    FetchTerms,
     FetchWant,
     Isolation,
     LogSize,
@@ -28,7 +28,6 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
-    ReadRoom,
 )
 from broker.replication.commands import ControlCommands
 from broker.replication.compacting import Compacting
@@ -250,49 +249,13 @@ class ReplicaManager:
         """
         return self._producing.write_markers(entries, timeout_ms, self._wall_clock_ms())
 
-    async def fetch(
-        self,
-        wants: Sequence[FetchWant],
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> list[FetchOutcome]:
+    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]:
         """Committed records for consumers, by long poll (C16)."""
-        return await self._consuming.fetch(
-            wants,
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            room=room,
-            isolation=isolation,
-            near=near,
-        )
+        return await self._consuming.fetch(wants, terms)
 
-    async def poll(
-        self,
-        poll: Poll,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> dict[Position, FetchOutcome]:
+    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]:
         """As ``fetch``, of those positions of a session that have news."""
-        return await self._consuming.poll(
-            poll,
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            room=room,
-            isolation=isolation,
-            near=near,
-        )
+        return await self._consuming.poll(poll, terms)
 
     def list_offset(
         self,

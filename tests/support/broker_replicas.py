@@ -10,6 +10,7 @@ from broker.replication.api import (
     DeleteOutcome,
     DeleteWant,
     FetchOutcome,
+    FetchTerms,
     FetchWant,
     Isolation,
     MarkerEntry,
@@ -157,13 +158,10 @@ class BrokerReplicas:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> FetchOutcome:
         want = FetchWant(TopicPartition(topic, 0), offset, 1 << 20, epoch)
-        (outcome,) = await self.manager.fetch(
-            [want],
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=1 << 20,
-            isolation=isolation,
+        terms = FetchTerms(
+            max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, isolation=isolation
         )
+        (outcome,) = await self.manager.fetch([want], terms)
         return outcome
 
     async def end_transaction(

@@ -39,7 +39,6 @@ from broker.log.admission import check_produced
 from broker.log.record_batch import iterate_batches
 from broker.metrics.clients import ClientFigures
 from broker.replication.api import (
-    ALL_ROOM,
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
     MAX_TIMESTAMP_MS,
@@ -47,6 +46,7 @@ from broker.replication.api import (
     DeleteWant,
     EpochEnd,
     FetchOutcome,
+    FetchTerms,
     FetchWant,
     Isolation,
     LogSize,
@@ -54,7 +54,6 @@ from broker.replication.api import (
     OffsetOutcome,
     ProduceEntry,
     ProduceOutcome,
-    ReadRoom,
 )
 from broker.replication.polling import Poll, Position, Waiters
 from broker.replication.producer_states import ProducerState
@@ -164,26 +163,16 @@ class FakeReplicas:
         log.grown = asyncio.Event()
         return ProduceOutcome(base_offset=base_offset, log_start_offset=0)
 
-    async def fetch(
-        self,
-        wants: Sequence[FetchWant],
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> list[FetchOutcome]:
-        self.near.append(near)
-        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
+    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]:
+        self.near.append(terms.near)
+        deadline = asyncio.get_running_loop().time() + terms.max_wait_ms / 1000
         while True:
-            has_room = room.reserve(max_bytes) > 0 or max_bytes == 0
+            has_room = terms.room.reserve(terms.max_bytes) > 0 or terms.max_bytes == 0
             outcomes = [self._read(want, has_room=has_room) for want in wants]
-            room.keep(sum(outcome.size for outcome in outcomes))
+            terms.room.keep(sum(outcome.size for outcome in outcomes))
             failed = any(outcome.error_code for outcome in outcomes)
             left = deadline - asyncio.get_running_loop().time()
-            enough = sum(outcome.size for outcome in outcomes) >= min_bytes or not has_room
+            enough = sum(outcome.size for outcome in outcomes) >= terms.min_bytes or not has_room
             if failed or enough or left <= 0:
                 return outcomes
             waits = [
@@ -200,19 +189,9 @@ class FakeReplicas:
                 for wait in waits:
                     wait.cancel()
 
-    async def poll(
-        self,
-        poll: Poll,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        room: ReadRoom = ALL_ROOM,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        near: Set[BrokerId] | None = None,
-    ) -> dict[Position, FetchOutcome]:
-        self.near.append(near)
-        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
+    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]:
+        self.near.append(terms.near)
+        deadline = asyncio.get_running_loop().time() + terms.max_wait_ms / 1000
         found: dict[Position, FetchOutcome] = {}
         wakeup = poll.wakeup = Wakeup()
         while True:
@@ -223,7 +202,7 @@ class FakeReplicas:
                 found[position] = self._read(position.want, has_room=True)
             failed = any(outcome.error_code for outcome in found.values())
             left = deadline - asyncio.get_running_loop().time()
-            enough = sum(outcome.size for outcome in found.values()) >= min_bytes
+            enough = sum(outcome.size for outcome in found.values()) >= terms.min_bytes
             if failed or enough or left <= 0 or poll.is_closed:
                 return found
             await wakeup.wait(left)

@@ -17,7 +17,7 @@ from broker.log import KEEP_ALL, LogOptions, LogStore, Retention
 from broker.log.options import Flush
 from broker.metadata_follower import MetadataFollower
 from broker.peers import open_channel
-from broker.replication.api import FetchOutcome, FetchWant, ProduceEntry, ProduceOutcome
+from broker.replication.api import FetchOutcome, FetchTerms, FetchWant, ProduceEntry, ProduceOutcome
 from broker.replication.fetch_service import add_replication_to_server
 from broker.replication.hosted import HostedPartition
 from broker.replication.limits import FixedLimits
@@ -199,7 +199,7 @@ class ReplicaNode:
     async def fetch(self, topic: str, offset: int, *, max_wait_ms: int = 0) -> FetchOutcome:
         want = FetchWant(TopicPartition(topic, 0), offset, 1 << 30)
         (outcome,) = await self.manager.fetch(
-            [want], max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 30
+            [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 30)
         )
         return outcome
 

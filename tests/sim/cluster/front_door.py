@@ -12,7 +12,7 @@ import grpc
 
 from broker.control.changes import CHANGES, Change
 from broker.kafka.services import KafkaServices
-from broker.replication.api import FetchWant, ProduceEntry
+from broker.replication.api import FetchTerms, FetchWant, ProduceEntry
 from broker.replication.manager import ReplicaManager
 from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
@@ -88,7 +88,7 @@ class FrontDoor:
         hosted = self._replicas.table.named(tp)
         want = FetchWant(tp, offset, 2_000, epoch)
         (outcome,) = await self._services.replicas.fetch(
-            [want], max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000
+            [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000)
         )
         records = b"".join(outcome.chunks)
         tip = None if hosted is None else tuple(hosted.tip)

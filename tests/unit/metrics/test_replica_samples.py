@@ -7,7 +7,7 @@ from broker.log.control_batches import EndMarker
 from broker.log.record_batch import TRANSACTIONAL
 from broker.metrics import replicas
 from broker.metrics.replicas import replica_samples
-from broker.replication.api import FetchWant, MarkerEntry, ProduceEntry
+from broker.replication.api import FetchTerms, FetchWant, MarkerEntry, ProduceEntry
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from quorum.metrics.family import Family
@@ -39,7 +39,9 @@ async def test_traffic_is_counted_by_topic() -> None:
     broker.store.flush()
     await waiting
     want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
-    (fetched,) = await broker.manager.fetch([want], max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+    (fetched,) = await broker.manager.fetch(
+        [want], FetchTerms(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+    )
     assert figure(broker, replicas.BYTES_IN, "orders") == len(records)
     assert figure(broker, replicas.RECORDS_IN, "orders") == 3
     assert figure(broker, replicas.BYTES_OUT, "orders") == fetched.size == len(records)

@@ -3,7 +3,7 @@
 import asyncio
 
 from broker.client_memory import AnswerLease, ResponseMemory
-from broker.replication.api import FetchOutcome, FetchWant
+from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
 from metadata_log.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
@@ -208,7 +208,8 @@ async def reading(
 ) -> list[FetchOutcome]:
     want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
     return await broker.manager.fetch(
-        [want], max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease
+        [want],
+        FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.kafka.fetch_request import FetchRequest
 from broker.kafka.fetch_session import FetchSession, SessionOwner
-from broker.replication.api import FetchOutcome, FetchWant
+from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
 from broker.replication.polling import Poll, Position
 from broker.security.principal import ANONYMOUS
 from metadata_log.types import TopicPartition
@@ -33,7 +33,7 @@ async def look(
     broker: BrokerReplicas, poll: Poll, *, max_wait_ms: int = 0, max_bytes: int = 1 << 20
 ) -> dict[Position, FetchOutcome]:
     return await broker.manager.poll(
-        poll, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes
+        poll, FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes)
     )
 
 
@@ -210,6 +210,6 @@ async def test_a_client_of_a_session_knows_what_it_would_be_told_without(
     assert client.told.keys() == client.wants.keys()
     for topic, outcome in client.told.items():
         (expected,) = await alone.manager.fetch(
-            [client.wants[topic]], max_wait_ms=0, min_bytes=1, max_bytes=1 << 20
+            [client.wants[topic]], FetchTerms(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
         )
         assert outcome == expected, topic

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.replication.api import FetchOutcome, FetchWant
+from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
 from broker.replication.partition.preferred_replica import preferred_replica
 from metadata_log.types import BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2
@@ -67,7 +67,7 @@ async def fetch(
 ) -> FetchOutcome:
     want = FetchWant(TopicPartition("orders", 0), offset, 1 << 20, epoch)
     (outcome,) = await broker.manager.fetch(
-        [want], max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, near=nearby
+        [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, near=nearby)
     )
     return outcome
 
