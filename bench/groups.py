@@ -6,10 +6,7 @@ a partition of its own; ``group.initial.rebalance.delay.ms`` is 0, which would o
 it. With ``KAFKA_HOME`` set, a Kafka of three brokers takes the same loads in turn.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
@@ -18,10 +15,8 @@ from confluent_kafka.admin import AdminClient
 from bench._group_load import commit, join
 from bench._kafka_load import in_own_process
 from bench._support import Bench, median_row, percentile
-from bench.peers.contender import Unavailable
-from bench.peers.kafka import find_kafka
 from bench.peers.processes import cpu_seconds
-from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka, quorate
+from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
 from bench.produce_matrix.workload import Workload
 
 MEMBERS: Final = (1, 10, 100)
@@ -142,16 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "Consumer groups", "3 brokers, offsets in 3 replicas, log.flush=os", arguments
     )
     comparison = Comparison(bench)
-    with ExitStack() as running:
-        systems = [running.enter_context(quorate("os", SETTINGS))]
-        try:
-            installation = find_kafka()
-        except Unavailable as reason:
-            print(f"Kafka: {reason}", flush=True)
-        else:
-            folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-            systems.append(running.enter_context(kafka(folder, installation, SETTINGS)))
-            print(f"Kafka {installation.version}", flush=True)
+    with quorate("os", SETTINGS) as ours, kafka_if_installed(SETTINGS) as theirs:
+        systems = [ours, *theirs]
         for system in systems:
             comparison.prepare(system)
         missed = [
@@ -161,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         missed += [line for members in MEMBERS for line in comparison.joins(systems, members)]
     bench.finish()
-    if len(systems) > 1:
+    if theirs:
         print("\n".join(["not ahead of Kafka:", *missed] if missed else ["ahead everywhere"]))
 
 

@@ -5,19 +5,15 @@ takes the same loads in turn. Brokers, their quorum and the client share this ma
 what the whole costs, not what one broker could do alone. ``--rows PATTERN`` picks rows by name.
 """
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
-from pathlib import Path
 
 from bench._kafka_load import in_own_process
 from bench._support import Bench, median_row
-from bench.peers.contender import Unavailable
-from bench.peers.kafka import find_kafka
 from bench.produce_matrix.measure import Durations, measure
-from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka, quorate
+from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
 from bench.produce_matrix.workload import ROWS, Workload, rows
 
 WARM_UP = Durations(warm_up=0.0, full_speed=5.0, half_load=0.5, one_in_flight=0.5)
@@ -115,22 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = rows(bench.pattern, bench.quick)
     with ExitStack() as stack:
         stack.callback(bench.finish)  # also of rows that one which failed came after
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-bench-")))
-        peers = [stack.enter_context(peer) for peer in installed_peers(folder)]
+        peers = stack.enter_context(kafka_if_installed())
         behind = measure_all(Matrix(bench), chosen, peers)
     if peers:
         print("\nnot ahead of Kafka:", *(behind or ["nowhere"]), sep="\n  ")
-
-
-def installed_peers(folder: Path) -> list[AbstractContextManager[System]]:
-    """Kafka, or a line that says why not."""
-    try:
-        installation = find_kafka()
-    except Unavailable as missing:
-        print(f"Kafka is left out: {missing}", flush=True)
-        return []
-    print(f"Kafka {installation.version}", flush=True)
-    return [kafka(folder, installation)]
 
 
 def measure_all(matrix: Matrix, chosen: Sequence[Workload], peers: Sequence[System]) -> list[str]:

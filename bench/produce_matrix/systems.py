@@ -1,5 +1,6 @@
 """The contestants: three brokers of each, on this machine, alone with their own defaults."""
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench._nodes import pids
-from bench.peers.kafka import KafkaBrokers, KafkaInstallation
+from bench.peers.contender import Unavailable
+from bench.peers.kafka import KafkaBrokers, KafkaInstallation, find_kafka
 from bench.produce_matrix.workload import Flush, Workload
 from quorate.testing import running_cluster
 
@@ -80,3 +82,27 @@ def kafka(
         yield system
     finally:
         brokers.stop()
+
+
+@contextmanager
+def kafka_if_installed(settings: Settings = NO_SETTINGS) -> Iterator[list[System]]:
+    """Kafka alone, where ``KAFKA_HOME`` says that it is here; else nobody. Prints which."""
+    installation = _installation()
+    if installation is None:
+        yield []
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-bench-") as folder,
+        kafka(Path(folder), installation, settings) as system,
+    ):
+        yield [system]
+
+
+def _installation() -> KafkaInstallation | None:
+    try:
+        installation = find_kafka()
+    except Unavailable as missing:
+        print(f"Kafka is left out: {missing}", flush=True)
+        return None
+    print(f"Kafka {installation.version}", flush=True)
+    return installation

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from broker.background_tasks import BackgroundTasks
 from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
 from broker.errors import KafkaError
 from quorate_proto.v1 import errors_pb2
@@ -51,7 +52,7 @@ class Appends:
         self._log = log
         self._gathered: list[_Append] = []
         self._waiting: set[asyncio.Future[int]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def append(
         self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None
@@ -75,11 +76,10 @@ class Appends:
         for outcome in list(self._waiting):
             if not outcome.done():
                 outcome.set_exception(KafkaError(error_code, "the log is led elsewhere"))
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     def _flush(self) -> None:
-        """Tasks start in the order of their creation, so batches stand in the order of theirs."""
+        """Tasks begin in the order in which they are started: so do batches stand in the log."""
         gathered, self._gathered = self._gathered, []
         group: list[_Append] = []
         size = 0
@@ -87,17 +87,12 @@ class Appends:
             more = sum(record.size for record in each.records)
             ends = group and group[0].transaction != each.transaction
             if ends or (group and size + more > _MAX_BATCH_BYTES):
-                self._begin(group)
+                self._tasks.start(self._write(group))
                 group, size = [], 0
             group.append(each)
             size += more
         if group:
-            self._begin(group)
-
-    def _begin(self, group: "list[_Append]") -> None:
-        task = asyncio.get_running_loop().create_task(self._write(group))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._write(group))
 
     async def _write(self, group: "list[_Append]") -> None:
         try:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from broker.background_tasks import BackgroundTasks
 from broker.coordinator.appends import CoordinatorLog
 from broker.coordinator.topics import partition_of
 from broker.errors import KafkaError
@@ -71,7 +72,7 @@ class LedShards(Generic[S]):
         self._new_shard = new_shard
         self._shards: dict[int, S] = {}
         self._logs: dict[int, LedLog] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def lead(self, partition: int, log: LedLog) -> None:
         """This broker leads that partition from now on; nothing happens if it did, in that epoch.
@@ -102,9 +103,7 @@ class LedShards(Generic[S]):
         """Whoever waits looks for another coordinator."""
         for partition in list(self._shards):
             self.resign(partition)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def of(self, name: str) -> S:
         """Where what is called ``name`` is.
@@ -156,9 +155,7 @@ class LedShards(Generic[S]):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have it done in the background, until ``close``."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work)
 
     async def _load(self, partition: int, shard: S) -> None:
         while self._shards.get(partition) is shard:

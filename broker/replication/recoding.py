@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from broker.background_tasks import BackgroundTasks
 from broker.errors import KafkaError
 from broker.log.recoding import needs_recoding, recoded
 from broker.replication.api import ProduceEntry
@@ -34,7 +35,7 @@ class Recoding:
 
     def __init__(self) -> None:
         self._queues: dict[HostedPartition, deque[_Held]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def is_needed(self, hosted: HostedPartition, entry: ProduceEntry) -> bool:
@@ -53,15 +54,11 @@ class Recoding:
             queue.append((entry, release))
             return
         queue = self._queues[hosted] = deque([(entry, release)])
-        task = asyncio.get_running_loop().create_task(self._work(hosted, queue))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._work(hosted, queue))
 
     async def close(self) -> None:
         """Whoever waits looks for another leader."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _work(self, hosted: HostedPartition, queue: deque[_Held]) -> None:
         try:

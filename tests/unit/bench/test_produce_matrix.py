@@ -10,6 +10,7 @@ from bench._kafka_producers import Producers, Stream
 from bench.peers.contender import Unavailable
 from bench.peers.kafka import find_kafka
 from bench.produce_consume import is_ahead, is_settled
+from bench.produce_matrix.systems import kafka_if_installed
 from bench.produce_matrix.workload import MIB, QUICK_ROWS, ROWS, Workload, rows
 
 KAFKA_MESSAGE_MAX_BYTES = 1_048_588
@@ -62,11 +63,14 @@ def test_a_system_is_warm_when_two_rounds_got_no_cheaper() -> None:
 
 
 def test_a_kafka_that_is_not_there_is_left_out_with_what_was_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     with pytest.raises(Unavailable, match="KAFKA_HOME is not set"):
         find_kafka()
+    with kafka_if_installed() as nobody:
+        assert nobody == []
+    assert "KAFKA_HOME is not set" in capsys.readouterr().out
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="no java on the PATH"):

@@ -1,0 +1,32 @@
+"""Work that goes on beside whoever began it."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class BackgroundTasks:
+    """Of one owner, until it closes. On the event loop alone.
+
+    They are kept here because the loop does not: a task that nobody refers to may be collected
+    before it is done. Each deals with its own errors.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Tasks begin in the order in which they were started."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        """Have all of them end, without waiting for it."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Have all of them end; they have when this returns."""
+        self.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
