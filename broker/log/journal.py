@@ -138,7 +138,7 @@ class Journal:
 
         What the disk has no room for now is tried again after the next roll.
         """
-        for sealed in [one for one in self._unsealed if not one.is_unlinked]:
+        for sealed in [one for one in tuple(self._unsealed) if not one.is_unlinked]:
             try:
                 self._table.record_footer(sealed.id, sealed.seal())
                 sealed.is_volatile = False

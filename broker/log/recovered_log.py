@@ -17,6 +17,7 @@ from broker.log.leader_epochs import LeaderEpochHistory
 from broker.log.producers import PartitionProducers
 from broker.log.segment import Segment
 from broker.log.segment_contents import SegmentContents, StoredEpoch
+from broker.log.stored_log import Forgotten
 from broker.log.table import Void
 from broker.log.transactions import NO_OFFSET, PartitionTransactions, take_note
 from broker.log.work import PartitionRow
@@ -57,6 +58,8 @@ class RecoveredLog:
         """Whether a segment may hold a batch that another one has a newer version of."""
         self._voids = list(voids)
         self._pieces: list[_Piece] = []
+        self._superseded: dict[tuple[int, Segment], tuple[int, int]] = {}
+        """(id of the segment with the newer version, that with the older) → batches and bytes."""
         self._epochs: dict[int, int] = {}
 
     def add(
@@ -80,6 +83,14 @@ class RecoveredLog:
         for piece in in_order or self._merged():
             self._take(piece)
         self._pieces.clear()
+
+    def superseded_by(self, segment_id: int) -> Forgotten:
+        """Which segments hold batches that this one holds a newer version of."""
+        return [
+            (older, *held)
+            for (newer_id, older), held in self._superseded.items()
+            if newer_id == segment_id
+        ]
 
     def leader_epochs(self) -> LeaderEpochHistory:
         history = LeaderEpochHistory(self._epochs.items())
@@ -130,12 +141,18 @@ class RecoveredLog:
             if last_offset < start or not self._exists(-minus_id, base_offset):
                 continue
             if covering_id and base_offset < end_offset and -minus_id <= covering_id:
+                self._note_superseded(covering_id, piece, place)
                 continue
             if base_offset != end_offset and (covering_id or base_offset > end_offset):
                 self.has_gap = True
                 return
             yield piece._replace(first=place, end=place + 1)
             covering_id, end_offset = -minus_id, last_offset + 1
+
+    def _note_superseded(self, newer_id: int, piece: _Piece, place: int) -> None:
+        count, size = self._superseded.get((newer_id, piece.segment), (0, 0))
+        held = count + 1, size + piece.contents.sizes[place]
+        self._superseded[newer_id, piece.segment] = held
 
     def _take(self, piece: _Piece) -> None:
         segment, contents, first, end, is_recent = piece

@@ -27,6 +27,7 @@ from broker.log.segment_files import (
     segment_name,
     set_aside,
 )
+from broker.log.stored_log import Forgotten
 from broker.log.system_errors import check_writable
 from broker.log.table import FILE_NAME, Run, StoreTable, Void
 from broker.log.work import Truncation
@@ -46,6 +47,8 @@ class Recovered(msgspec.Struct, kw_only=True):
     active: Segment
     following: Segment | None
     """Created ahead, and still empty."""
+    superseded: Forgotten
+    """What ``active`` holds newer versions of; it lives in its segments for now."""
     logs: list[RecoveredLog]
     next_number: int
     log_may_be_lost: bool
@@ -103,6 +106,7 @@ def recover_logs(
         segments=segments,
         active=active,
         following=following,
+        superseded=_keep_superseded(logs, active),
         logs=logs,
         next_number=table.next_number(),
         log_may_be_lost=table.loss_is_unhandled(),
@@ -274,6 +278,18 @@ def _close_gaps(logs: Iterable[RecoveredLog], active: Segment, table: StoreTable
         truncations = [Truncation(f.row.number, f.end_offset, 0) for f in broken]
         active.delete_from([(work.number, work.offset) for work in truncations])
         table.record_truncations(truncations, active.id - 1)
+
+
+def _keep_superseded(logs: Iterable[RecoveredLog], active: Segment) -> Forgotten:
+    """Have live what ``active`` holds newer versions of: a power loss may take those yet.
+
+    The run that wrote them kept the older ones (``rewriting``), and this one goes on writing there.
+    """
+    superseded = [each for found in logs for each in found.superseded_by(active.id)]
+    for segment, count, size in superseded:
+        segment.live_batches += count
+        segment.live_bytes += size
+    return superseded
 
 
 def _settle_durability(

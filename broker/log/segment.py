@@ -295,8 +295,9 @@ class Segment:
         self._file.close()
 
     def unlink(self) -> None:
-        """Close it and remove its files."""
+        """Close it and remove its files; nothing waits for it to be sealed any more."""
         self.is_unlinked = True
+        self.is_volatile = False
         self.close()
         remove_segment_files(self.path)
 

@@ -145,7 +145,8 @@ class LogStore:
         self._rewriting = Rewriting(self._submit, self._release)
         self.relocator = Relocator(self, self._rewriting, housekeeping.reading)
         self._rewriting.keep_until_durable(
-            recovered.active, [(segment, 0, 0) for segment in self.segments.values()]
+            recovered.active,
+            [*recovered.superseded, *((segment, 0, 0) for segment in self.segments.values())],
         )
 
     @classmethod

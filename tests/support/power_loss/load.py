@@ -10,7 +10,6 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 from unittest.mock import patch
 
@@ -67,6 +66,16 @@ def held(log: PartitionLog) -> list[tuple[int, int, int, int]]:
         found.append((*batch, version(key, *batch, data)))
         at = read.next_offset
     return found
+
+
+def sealed_end(log: PartitionLog) -> int:
+    """How far the log goes in sealed segments alone.
+
+    The log's start may lie inside its first batch: that one is looked at, too.
+    """
+    placed, end = log.placed_from(log.log_start_offset, log.flushed_offset, 1 << 40)
+    unsealed = (each.base_offset for each in placed if not each.segment.is_sealed)
+    return max(log.log_start_offset, next(unsealed, end))
 
 
 class Load:
@@ -171,9 +180,7 @@ class _Slot:
         await self._load.until_flushed(log)
         ends = {log.tip: log.flushed_offset for log in self._store.logs.values()}
         self._store.checkpoint_high_watermarks(ends)
-        placed = log.placed(log.log_start_offset, log.flushed_offset)
-        sealed = sum(1 for _ in takewhile(lambda each: each.segment.is_sealed, placed))
-        end = placed[sealed].base_offset if sealed < len(placed) else log.flushed_offset
+        end = sealed_end(log)
         await self._store.housekeeping.idle()
         self._load.say("sealed", log, end)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -38,6 +39,12 @@ def _let_go_at_once(rewriting: Rewriting) -> None:
         rewriting._release(rewriting._kept.popleft()[1])
 
 
+def _written_alone(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
 MUTANTS: Final = {
     "metasync=False": Mutant("sync", partial(_opened_with, metasync=False)),
     "sync=False": Mutant("sync", partial(_opened_with, sync=False)),
@@ -46,6 +53,9 @@ MUTANTS: Final = {
     ),
     "copies replace before they are synced": Mutant(
         "os", partial(patch.object, Rewriting, "let_go", _let_go_at_once)
+    ),
+    "sealed without fsync": Mutant(
+        "os", partial(patch, "broker.log.segment._write_durably", _written_alone)
     ),
     "truncations of sealed segments forgotten": Mutant(
         "sync", nullcontext, partial(patch.object, RecoveredLog, "_exists", lambda *_: True)

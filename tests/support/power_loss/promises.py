@@ -174,7 +174,9 @@ class Promises:
                     found.durable_end = said.batches[-1][1] + 1
                 if self._flush == "os" and said.key in self.logs:
                     # What took the place of other batches may still be lost, and these come back.
-                    for at, batches in self.logs[said.key].may_hold.items():
+                    known = self.logs[said.key]
+                    found.sealed_end = max(said.offset, known.sealed_end)
+                    for at, batches in known.may_hold.items():
                         found.may_hold.setdefault(at, set()).update(batches)
                 self._found[said.key] = found
             case "create":

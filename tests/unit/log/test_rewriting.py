@@ -1,6 +1,7 @@
 """Batches written again, and what happens to them meanwhile: truncations, deletions, crashes."""
 
 import asyncio
+import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,51 @@ async def test_without_fsync_the_old_segment_stays_until_the_new_one_is_sealed(
         await store.store.housekeeping.idle()
         assert 1 not in names()
         assert everything(store.log("moved")) == before
+
+
+async def test_without_fsync_what_was_copied_outlives_a_restart_and_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All else in the old segment dies after the restart, before the copies are durable."""
+    live, crashed = tmp_path / "live", tmp_path / "crashed"
+    async with opened(live, "os") as store:
+        log, _ = await two_logs(store)
+        before = everything(log)
+        assert await done(store, copies(log, 0, 40))
+    async with opened(live, "os") as store:
+        await store.store.delete(store.log("other").tip)
+        await store.store.housekeeping.idle()
+        shutil.copytree(live, crashed)
+        await store.store.roll()
+        await store.store.housekeeping.idle()
+        store.log("moved").append_as_leader(batch(), EPOCH)
+        await store.until_flushed(store.log("moved"))
+        await store.store.housekeeping.idle()
+        assert 1 not in store.store.segments, "its copies are durable now"
+    monkeypatch.setattr("broker.log.store.current_boot_id", lambda: "another boot")
+    async with opened(crashed, "os") as store:
+        assert everything(store.log("moved")) == before
+
+
+async def test_a_segment_that_goes_before_it_is_sealed_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, "os") as store:
+        log, other = await two_logs(store)
+        assert await done(store, copies(log, 0, 40))
+        copied = store.store.newest_segment
+        monkeypatch.setattr(copied, "seal", refuse)
+        await store.store.delete(log.tip)
+        await store.store.roll()
+        await store.store.housekeeping.idle()
+        assert copied.is_unlinked
+        await store.store.delete(other.tip)
+        await store.store.housekeeping.idle()
+        assert list(store.store.segments) == [3]
+
+
+def refuse() -> None:
+    raise OSError(errno.ENOSPC, "injected: no room for a footer")
 
 
 def test_all_that_is_kept_of_a_segment_is_counted() -> None:
