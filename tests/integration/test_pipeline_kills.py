@@ -1,9 +1,9 @@
-"""kill -9 of brokers and clients at random, under all that clients do at once.
+"""kill -9 and SIGSTOP of brokers and clients at random, under all that clients do at once.
 
 An idempotent load fills a topic; a plain consumer group reads it; processes with transactional ids
-copy it, and some of their transactions are aborted, some of the processes killed or fenced. Nothing
-is lost, nothing is there twice, order is kept, committed offsets never go back, and readers of
-committed records are never shown an aborted one.
+copy it, and some of their transactions are aborted, some of the processes killed, stopped or
+fenced. Nothing is lost, nothing is there twice, order is kept, committed offsets never go back, and
+readers of committed records are never shown an aborted one.
 """
 
 import os
@@ -179,6 +179,7 @@ class Pipeline:
         )
 
     def _wait_for_progress(self) -> None:
+        self._crew.go_on()
         done = {"reader": Kind.OFFSETS_COMMITTED, "copier": Kind.COMMITTED}
         before = {prefix: self._crew.count(prefix, kind) for prefix, kind in done.items()}
 
@@ -211,6 +212,7 @@ def assert_crew_ended_well(crew: Crew) -> None:
         pytest.param(7, 0.0, marks=pytest.mark.timeout(300)),
         pytest.param(100, 0.0, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
         pytest.param(40, 0.5, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
+        pytest.param(40, 1.0, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
     ],
 )
 def test_kill_9_loses_doubles_and_reorders_nothing_and_takes_nothing_back(
@@ -232,7 +234,7 @@ def test_kill_9_loses_doubles_and_reorders_nothing_and_takes_nothing_back(
                     socket_timeout_ms=2_000,
                     enable_idempotence="true",
                 ) as load,
-                Crew(tmp_path, [*readers, *copiers], seed) as crew,
+                Crew(tmp_path, [*readers, *copiers], seed, stops) as crew,
             ):
                 pipeline = Pipeline(cluster, crew, load, seed)
                 pipeline.check(pipeline.run(kills, stops))

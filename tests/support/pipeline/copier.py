@@ -35,6 +35,16 @@ STUCK_EXIT_CODE: Final = 4
 coordinated the group has been missing from metadata since (its issues 5511 and 5456)."""
 _ATTEMPT_S: Final = 5.0
 _STUCK_S: Final = 1.5 * _ATTEMPT_S
+_PASSING: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""May be tried again. Of a coordinator on its way to another broker the producer's calls say so
+themselves, the consumer's do not."""
 _PATIENCE_S: Final = 60.0
 _GATHER_S: Final = 0.1
 _MAX_RECORDS: Final = 250
@@ -202,7 +212,7 @@ class Copier:
                 what = error.args[0]
                 if _is_fenced(what):
                     raise Fenced from error
-                again = what.retriable() or what.code() == KafkaError._TIMED_OUT
+                again = what.retriable() or what.code() in _PASSING
                 if what.txn_requires_abort() or not again:
                     raise
                 self._journal.note(Kind.FAILED, note=f"again: {error}")

@@ -1,7 +1,8 @@
-"""The processes of a pipeline: started, killed, doubled, and what they wrote down."""
+"""The processes of a pipeline: started, killed, stopped, doubled, and what they wrote down."""
 
 import itertools
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ from tests.support.pipeline.journal import Event, Kind, count, events
 SESSION_TIMEOUT_MS: Final = 2_000
 """So long a group misses a member that was killed."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
+_RESUME_CHANCE: Final = 0.4
+"""Of who is stopped, with every disturbance: some go on within the session of their group, some
+when it, or their transaction, is over."""
 _STOP_S: Final = 60.0
 _LAST_WORDS: Final = 2_000
 
@@ -52,15 +56,21 @@ class _Process:
     role: Role
     journal: Path
     popen: "subprocess.Popen[bytes]"
+    is_paused: bool = False
 
 
 @dataclass
 class Crew:
-    """A context manager that leaves no process behind."""
+    """A context manager that leaves no process behind.
+
+    ``stops``: how many of those that are disturbed only stop, so that they go on later with what
+    they knew, from 0 to 1.
+    """
 
     folder: Path
     roles: Sequence[Role]
     seed: int
+    stops: float = 0.0
     _processes: list[_Process] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -76,17 +86,30 @@ class Crew:
             process.popen.wait()
 
     def disturb(self) -> None:
-        """Kill one and start it anew, or start its successor while it is still at work; and start
-        whoever has ended by itself.
+        """Kill or stop one, or leave it at work; start its successor; and start whoever has ended
+        by itself. Those that were stopped before go on now and then, as zombies perhaps.
         """
+        for process in self._alive():
+            if process.is_paused and self._chance.random() < _RESUME_CHANCE:
+                self._resume(process)
         victim = self._chance.choice(self._alive())
-        doubled = self._chance.random() < 0.5
-        if not doubled:
+        if self._chance.random() < self.stops:
+            self._pause(victim)
+            succeeded = self._chance.random() < 0.5
+        elif self._chance.random() < 0.5:
             victim.popen.kill()
             victim.popen.wait()
-        if not doubled or "copier" in victim.role.name:
+            succeeded = True
+        else:
+            succeeded = "copier" in victim.role.name
+        if succeeded:
             self._start(victim.role)
         self.fill()
+
+    def go_on(self) -> None:
+        """Nobody is stopped any more."""
+        for process in self._alive():
+            self._resume(process)
 
     def fill(self) -> None:
         """One process for every role that has none."""
@@ -103,6 +126,7 @@ class Crew:
         """
         for process in self._alive():
             process.popen.terminate()
+        self.go_on()
         deadline_s = time.monotonic() + _STOP_S
         for process in self._processes:
             process.popen.wait(max(0.0, deadline_s - time.monotonic()))
@@ -137,6 +161,14 @@ class Crew:
 
     def _alive(self) -> list[_Process]:
         return [process for process in self._processes if process.popen.poll() is None]
+
+    def _pause(self, process: _Process) -> None:
+        process.popen.send_signal(signal.SIGSTOP)
+        process.is_paused = True
+
+    def _resume(self, process: _Process) -> None:
+        process.popen.send_signal(signal.SIGCONT)
+        process.is_paused = False
 
     def _start(self, role: Role) -> None:
         seed = next(self._seeds)
