@@ -18,6 +18,7 @@ from broker.controller.managers.topics import (
     free,
     repeated_names,
 )
+from broker.coordinator.topics import INTERNAL_TOPICS
 from broker.errors import KafkaError
 from metadata_log.codec import encoded_bytes
 from metadata_log.features import metadata_version
@@ -279,6 +280,14 @@ def _changeable(image: Image, name: str, repeated: frozenset[str]) -> Topic:
     if topic is None or name in image.deletions:
         why = "there is no" if topic is None else "it is being deleted:"
         raise KafkaError(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION, f"{why} topic {name!r}")
+    if name in INTERNAL_TOPICS:
+        # Kafka takes it, and coordinators then disagree about who has what.
+        raise KafkaError(
+            errors_pb2.INVALID_TOPIC_EXCEPTION,
+            f"topic {name!r} keeps its {len(topic.partitions)} partitions: groups and "
+            "transactional ids are found by that number, and what is known of them would not be "
+            "found any more; it is configured before the topic is created",
+        )
     if metadata_version(image) < SINCE_METADATA_VERSION:
         raise KafkaError(
             errors_pb2.UNSUPPORTED_VERSION,

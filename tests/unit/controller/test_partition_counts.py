@@ -97,6 +97,16 @@ def test_c14_a_number_beyond_all_reason_is_refused_before_anything_is_made_of_it
     assert "175000 are the most" in decision.result.error_message
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_a_coordinators_topic_keeps_its_partitions(log: MetadataLogBuilder, name: str) -> None:
+    """Groups and transactional ids are found by their number."""
+    log.create_topic(name, (1, 2), (2, 3))
+    decisions = [*add(log, more(name, 3)), *remove(log, less(name, 1))]
+    assert codes(decisions) == [errors_pb2.INVALID_TOPIC_EXCEPTION] * 2
+    assert f"topic {name!r} keeps its 2 partitions" in decisions[0].result.error_message
+    assert [decision.operation for decision in decisions] == [None, None]
+
+
 @pytest.mark.parametrize(
     "assignment",
     [(1, 1), (1, 9), (1,), (1, 2, 3)],
