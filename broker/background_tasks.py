@@ -15,9 +15,9 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Tasks begin in the order in which they were started."""
-        task = asyncio.get_running_loop().create_task(work)
+    def start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        """Tasks begin in the order in which they were started. ``name``: for who debugs them."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

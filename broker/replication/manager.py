@@ -1,6 +1,5 @@
 """The replica manager: one front for everything that touches this broker's partitions."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 
+from broker.background_tasks import BackgroundTasks
 from broker.errors import KafkaError
 from broker.log import LogStore, PartitionLog
 from broker.log.cleaner import Worker
@@ -43,16 +43,13 @@ from broker.replication.producer_states import ProducerState, producer_states
 from broker.replication.retaining import Retaining
 from broker.replication.strays import ConfirmUnassigned
 from broker.replication.throttle import Throttles
+from broker.replication.upkeep import Upkeep
 from broker.replication.verification import TransactionBatch, Verification
 from metadata_log.image import Image
 from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
-
-TICK_MAX_MS = 1_000
-_LEAST_BACKOFF_MS = 100
-"""Between two looks for logs to compact, whatever is configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +92,12 @@ class ReplicaManager:
 
         ``open_channel``: to a leader; closed by its fetcher.
         """
-        self.options = options
         self.table = PartitionTable(
             broker_id,
             limits=limits,
             now_ms=now_ms,
             throttles=throttles,
         )
-        self._limits = limits
         self._wall_clock_ms = wall_clock_ms
         self._isr_writer = IsrWriter(self.table, quorum, metadata, broker_epoch)
         self.table.isr_proposals = self._isr_writer
@@ -118,21 +113,25 @@ class ReplicaManager:
         self._producing = Producing(self.table, wall_clock_ms)
         self._consuming = Consuming(self.table)
         self._deleting = Deleting(self.table)
-        self._retaining = Retaining(self.table, limits, wall_clock_ms)
         self.compacting = Compacting(self.table, limits, now_ms, wall_clock_ms, start_cleaner)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._upkeep = Upkeep(
+            self.table,
+            limits,
+            Retaining(self.table, limits, wall_clock_ms),
+            self.compacting,
+            checkpoint_interval_ms=options.checkpoint_interval_ms,
+            producer_check_interval_ms=options.producer_check_interval_ms,
+            retention_check_interval_ms=options.retention_check_interval_ms,
+        )
+        self._tasks = BackgroundTasks()
 
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, store: LogStore) -> None:
         """Host every log found on disk; none leads or follows until it is told to (C10)."""
         self.table.attach(store)
-        self._spawn("isr-writer", self._isr_writer.run())
-        self._spawn("isr-tick", self._tick_for_ever())
-        self._spawn("high-watermark-checkpoint", self._checkpoint_for_ever())
-        self._spawn("producer-expiration", self._expire_producers_for_ever())
-        self._spawn("retention", self._retain_for_ever())
-        self._spawn("compaction", self._compact_for_ever())
+        self._tasks.start(self._isr_writer.run(), "isr-writer")
+        self._upkeep.start(self._tasks)
 
     async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
         """Start the replicas that the image assigns to this broker, and check strays (C10).
@@ -160,15 +159,13 @@ class ReplicaManager:
         if self._producing.verification is not None:
             await self._producing.verification.close()
         await self._fetchers.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self.compacting.close()
         for hosted in self.table:
             self.table.run(hosted, hosted.replica.stop())
             hosted.fail_all(errors_pb2.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
             hosted.leadership_changed()
-        self._checkpoint()
+        self._upkeep.checkpoint()
 
     def on_flushed(self, logs: Sequence[PartitionLog]) -> None:
         """For ``LogStore.open``: a group of appends is durable."""
@@ -303,48 +300,3 @@ class ReplicaManager:
     ) -> list[control_pb2.PartitionOutcome]:
         """Stop, and delete if told so (C8)."""
         return await self._commands.stop_replicas(request)
-
-    # -- background ------------------------------------------------------------------------------
-
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work, name=name))
-
-    async def _tick_for_ever(self) -> None:
-        while True:
-            interval_ms = max(1, min(TICK_MAX_MS, self._limits.lag_time_max_ms() // 2))
-            await asyncio.sleep(interval_ms / 1000)
-            try:
-                self.table.tick()
-            except Exception:
-                log.exception("a tick failed; the next one tries again")
-
-    async def _checkpoint_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self.options.checkpoint_interval_ms / 1000)
-            self._checkpoint()
-
-    async def _expire_producers_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self.options.producer_check_interval_ms / 1000)
-            await self.table.store.expire_producers(self.table.now_ms())
-
-    async def _retain_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self.options.retention_check_interval_ms / 1000)
-            try:
-                await self._retaining.run()
-            except Exception:
-                log.exception("deleting old records failed; the next round tries again")
-
-    async def _compact_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(max(_LEAST_BACKOFF_MS, self._limits.cleaner().backoff_ms) / 1000)
-            try:
-                await self.compacting.run()
-            except Exception:
-                log.exception("compacting failed; the next round tries again")
-
-    def _checkpoint(self) -> None:
-        changed = self.table.changed_high_watermarks()
-        if changed:
-            self.table.store.checkpoint_high_watermarks(changed)

@@ -97,7 +97,7 @@ class Checker:
             drop(hosted)
 
         table.drop = look_and_drop  # type: ignore[method-assign]
-        retaining = process.node._replicas._retaining
+        retaining = process.node._replicas._upkeep._retaining
         start_at = retaining._start_at
 
         async def look_and_start_at(hosted: HostedPartition, offset: int) -> None:

@@ -42,7 +42,7 @@ async def restarted() -> AsyncIterator[BrokerReplicas]:
         await before.produce("orders", batch(value), acks=0)
     before.store.flush()
     before.follower(2).send("orders", fetch=CHECKPOINTED)
-    before.manager._checkpoint()
+    before.manager._upkeep.checkpoint()
     before.follower(2).send("orders", fetch=COMMITTED)
     assert before.manager.list_offset(ORDERS, -1).offset == COMMITTED
     after = BrokerReplicas()
