@@ -29,4 +29,8 @@ class BackgroundTasks:
     async def close(self) -> None:
         """Have all of them end; they have when this returns."""
         self.cancel()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until those that go on now have ended, however they do."""
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
+from broker.background_tasks import BackgroundTasks
 from broker.peers import Peer
 from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import Following
@@ -42,7 +43,7 @@ class FetcherPool:
         self._open_channel = open_channel
         self._endpoints: dict[BrokerId, Endpoint] = {}
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping = BackgroundTasks()
         self._draining = False
         self._may_ask = asyncio.Event()
         self._may_ask.set()
@@ -80,7 +81,7 @@ class FetcherPool:
     def tell_positions(self) -> None:
         """All leaders are told again how far the logs here are (``Following.tell_position``)."""
         for fetcher in self._fetchers.values():
-            fetcher.tell_positions()
+            fetcher.session.tell_positions()
 
     def follow(self, hosted: HostedPartition, *, afresh: bool = False) -> None:
         """Fetch the partition from its leader, in its leader epoch.
@@ -106,23 +107,22 @@ class FetcherPool:
             )
             self._fetchers[replica.leader] = fetcher
             fetcher.start()
-        hosted.following = Following(hosted, fetcher, replica.leader_epoch)
+        hosted.following = Following(hosted, fetcher.session, replica.leader_epoch)
         hosted.following.start_over = afresh
-        fetcher.add(hosted.following)
+        fetcher.session.add(hosted.following)
 
     def unfollow(self, hosted: HostedPartition) -> None:
         """From now on nothing more of the old leader is appended."""
         following, hosted.following = hosted.following, None
         if following is None:
             return
-        fetcher = following.fetcher
-        fetcher.remove(following)
-        if fetcher.is_empty and self._fetchers.get(fetcher.leader) is fetcher:
-            del self._fetchers[fetcher.leader]
-            task = asyncio.create_task(fetcher.close(), name=f"close-fetcher-{fetcher.leader}")
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
+        session = following.session
+        session.remove(following)
+        fetcher = self._fetchers.get(session.leader)
+        if fetcher is not None and fetcher.session is session and session.is_empty:
+            del self._fetchers[session.leader]
+            self._stopping.start(fetcher.close(), f"close-fetcher-{session.leader}")
 
     async def close(self) -> None:
         fetchers, self._fetchers = list(self._fetchers.values()), {}
-        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._stopping)
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers), self._stopping.ended())

@@ -1,15 +1,12 @@
 """One partition as its follower fetches it: where it stands between truncation and fetching."""
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.follower_progress import UNKNOWN_OFFSET
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from metadata_log.types import BrokerId, LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import replication_pb2
-
-if TYPE_CHECKING:
-    from broker.replication.fetcher import ReplicaFetcher
 
 BACKOFF_FIRST_MS = 30
 BACKOFF_MAX_MS = 1_000
@@ -24,12 +21,34 @@ class Phase(Enum):
     """The leader has its position."""
 
 
+class Session(Protocol):
+    """``follower_session.FollowerSession``: all that is followed at one leader."""
+
+    leader: BrokerId
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is followed there any more."""
+
+    @property
+    def can_append(self) -> bool:
+        """Whether there is room for what it fetches."""
+
+    def remove(self, following: "Following", /) -> None:
+        """Nothing of this partition is appended from now on."""
+
+    def position_changed(self, following: "Following", /) -> None:
+        """Its log grew or became durable: the leader is told with the next frame."""
+
+    def follow_log_start(self, following: "Following", /) -> None:
+        """Begin where the leader's log begins, as far as that is durable here; then tell it."""
+
+
 class Following:
     """A partition that follows a leader in one leader epoch. Replaced when either changes."""
 
     __slots__ = (
         "failures",
-        "fetcher",
         "held",
         "hosted",
         "leader_epoch",
@@ -38,16 +57,17 @@ class Following:
         "phase",
         "restart_at",
         "retry_at_ms",
+        "session",
         "start_over",
         "tip",
     )
 
     def __init__(
-        self, hosted: HostedPartition, fetcher: "ReplicaFetcher", leader_epoch: LeaderEpoch
+        self, hosted: HostedPartition, session: Session, leader_epoch: LeaderEpoch
     ) -> None:
         self.hosted = hosted
         self.tip: TopicIdPartition = hosted.tip
-        self.fetcher = fetcher
+        self.session = session
         self.leader_epoch = leader_epoch
         self.phase = Phase.CHECKING
         self.failures = 0
@@ -88,7 +108,7 @@ class Following:
         holds all that is committed until something is.
         """
         partition_log = self.hosted.log
-        counts = self.fetcher.can_append and not self.start_over
+        counts = self.session.can_append and not self.start_over
         flushed_offset = partition_log.flushed_offset if counts else UNKNOWN_OFFSET
         request.positions.add(
             topic_id=self.tip.topic_id,
@@ -102,5 +122,5 @@ class Following:
     def on_flushed(self) -> None:
         """More of the local log is durable: the leader is told."""
         if self.phase is Phase.FETCHING:
-            self.fetcher.position_changed(self)
-            self.fetcher.follow_log_start(self)
+            self.session.position_changed(self)
+            self.session.follow_log_start(self)

@@ -173,7 +173,7 @@ class Truncator:
 
     def _failed(self, following: Following, error: KafkaError) -> bool:
         # A full disk refuses it again and again: the store has said so once.
-        level = logging.ERROR if following.fetcher.can_append else logging.DEBUG
+        level = logging.ERROR if following.session.can_append else logging.DEBUG
         log.log(level, "cannot cut %s: %s", following.hosted.tp, error)
         following.back_off(self._now_ms())
         return False

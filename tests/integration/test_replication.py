@@ -45,7 +45,7 @@ async def test_c12_acks_all_is_answered_when_every_isr_member_has_the_records(
 async def test_c12_a_follower_acknowledges_and_asks_for_more_in_one_request(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.replication.fetcher.ASK_WITH_ACK_MAX_S", 60.0)
+    monkeypatch.setattr("broker.replication.follower_session.ASK_WITH_ACK_MAX_S", 60.0)
     await cluster.create_topic("orders", (1, 2, 3))
     await cluster.nodes[1].produce("orders", batch("first"))
     asked: list[replication_pb2.ReplicaFetchRequest] = []

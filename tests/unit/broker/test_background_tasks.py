@@ -63,3 +63,16 @@ async def test_cancelling_waits_for_nobody() -> None:
     for _ in range(2):
         await asyncio.sleep(0)
     assert ended == ["cleaned up"]
+
+
+async def test_what_goes_on_can_be_waited_for() -> None:
+    tasks = BackgroundTasks()
+    done: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        done.append("by itself")
+
+    tasks.start(work())
+    await tasks.ended()
+    assert done == ["by itself"]

@@ -41,11 +41,11 @@ async def test_c6_becoming_leader_stops_fetching_and_becoming_follower_starts_it
     assert following is not None
     assert following.leader_epoch == 0
     await broker.lead("orders", epoch=1, version=1)
-    assert following.fetcher.is_empty
+    assert following.session.is_empty
     await broker.command("orders", leader=3, epoch=2, version=2)
     second = broker.hosted("orders").following
     assert second is not None
-    assert second.fetcher.leader == 3
+    assert second.session.leader == 3
     assert (await broker.produce("orders", batch("a"))).error_code != errors_pb2.NONE
 
 
@@ -182,7 +182,7 @@ async def test_c8_stop_replica_stops_fetching_and_checkpoints_and_deletes(
     following = broker.hosted("orders").following
     assert following is not None
     assert await broker.stop("orders", epoch=-2, delete=True) == errors_pb2.NONE
-    assert following.fetcher.is_empty
+    assert following.session.is_empty
     assert broker.store.deleted == [tip_of("orders")]
     assert not broker.manager.table.changed_high_watermarks()
     assert (await broker.fetch("orders", 0)).error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,10 +3,11 @@
 import pytest
 
 from broker.log.record_batch import patched
+from broker.replication.follower_session import FollowerSession
 from broker.replication.following import Following, Phase
 from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.throttle import BURST_MS, RECHECK_MS, UNLIMITED, Throttle, Throttles
-from metadata_log.types import LeaderEpoch, TopicPartition
+from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.metadata import topic_id_of
@@ -136,7 +137,11 @@ class FollowerSide:
         """Its log has been compared with the leader's."""
         following = self.following(topic)
         following.phase = Phase.FETCHING
-        following.fetcher._on_checked(following)
+        self.session._on_checked(following)
+
+    @property
+    def session(self) -> FollowerSession:
+        return self.broker.manager._fetchers._fetchers[BrokerId(2)].session
 
     def following(self, topic: str) -> Following:
         found = self.broker.hosted(topic).following
@@ -145,7 +150,7 @@ class FollowerSide:
 
     def asks(self, topic: str) -> list[str]:
         """What the next frame tells the leader: "moved@2", or "-moved" to forget it."""
-        frame = self.following(topic).fetcher._next_frame()
+        frame = self.session.next_frame()
         if frame is None:
             return []
         request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
@@ -169,7 +174,7 @@ class FollowerSide:
             records_size=len(data),
             leader_epoch=0,
         )
-        following.fetcher._on_frame(pack_frame(response.SerializeToString(), [data]))
+        self.session.on_frame(pack_frame(response.SerializeToString(), [data]))
 
 
 @pytest.fixture
@@ -189,10 +194,10 @@ async def test_c11_a_follower_lets_its_leader_forget_what_has_to_wait(
     follower.receive("moved", 2_000)
     assert follower.asks("moved") == ["-moved"]
     follower.broker.now_ms += 1_000
-    follower.following("moved").fetcher._resume()
+    follower.session._resume()
     assert follower.asks("moved") == [], "too early still"
     follower.broker.now_ms += 2_000
-    follower.following("moved").fetcher._resume()
+    follower.session._resume()
     assert follower.asks("moved") == ["moved@1"]
 
 
@@ -205,10 +210,10 @@ async def test_c11_what_was_under_way_is_appended_and_paid_for(follower: Followe
     follower.broker.store.flush()
     assert follower.asks("moved") == ["-moved"], "what is held says nothing, also when durable"
     follower.broker.now_ms += 3_000
-    follower.following("moved").fetcher._resume()
+    follower.session._resume()
     assert follower.asks("moved") == []
     follower.broker.now_ms += 2_000
-    follower.following("moved").fetcher._resume()
+    follower.session._resume()
     assert follower.asks("moved") == ["moved@2"]
 
 
@@ -229,11 +234,11 @@ async def test_c11_a_partition_that_comes_later_waits_with_the_others(
     follower.asks("moved")
     follower.receive("moved", 3_000)
     assert follower.asks("moved") == ["-moved"]
-    follower.following("moved").fetcher._back_off(follower.following("moved"))
+    follower.session._back_off(follower.following("moved"))
     follower.check("moved")
     assert "moved@1" not in follower.asks("moved")
     follower.broker.now_ms += 4_000
-    follower.following("moved").fetcher._resume()
+    follower.session._resume()
     assert follower.asks("moved") == ["moved@1"]
 
 
@@ -241,11 +246,10 @@ async def test_c11_who_is_held_and_goes_leaves_nothing_behind(follower: Follower
     await follower.follow("other")
     await follower.follow("moved")
     follower.asks("other")
-    fetcher = follower.following("other").fetcher
     follower.receive("moved", 3_000)
     follower.asks("other")
     await follower.broker.stop("moved", epoch=0)
     assert follower.asks("other") == [], "the leader has forgotten it already"
     follower.broker.now_ms += 4_000
-    fetcher._resume()
+    follower.session._resume()
     assert follower.asks("other") == []
