@@ -88,11 +88,9 @@ class GroupShard(ShardBasis):
         commits: Mapping[TopicPartition, CommittedOffset],
     ) -> int:
         """The error code that holds for all of ``commits``: they are in the log, or none is."""
-        known = self._groups.get(group_id)
+        known = self._committing(group_id, generation_id)
         if known is None:
-            if generation_id >= 0:
-                return errors_pb2.ILLEGAL_GENERATION
-            known = self._create(group_id)
+            return errors_pb2.ILLEGAL_GENERATION
         now_ms = self._clock.now_ms()
         code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
         if code or not commits:
@@ -115,11 +113,9 @@ class GroupShard(ShardBasis):
         commits: Mapping[TopicPartition, CommittedOffset],
     ) -> int:
         """As ``commit``; they count once the transaction is committed (KIP-98, KIP-447)."""
-        known = self._groups.get(group_id)
+        known = self._committing(group_id, generation_id)
         if known is None:
-            if generation_id >= 0:
-                return errors_pb2.ILLEGAL_GENERATION
-            known = self._create(group_id)
+            return errors_pb2.ILLEGAL_GENERATION
         code = known.group.check_transactional_commit(member_id, instance_id, generation_id)
         if code or not commits:
             return code
@@ -137,6 +133,13 @@ class GroupShard(ShardBasis):
             return error.code
         known.offsets.arrive(expected, place)
         return code
+
+    def _committing(self, group_id: str, generation_id: int) -> KnownGroup | None:
+        """The group, made for whoever commits without being a member; None: it was forgotten."""
+        known = self._groups.get(group_id)
+        if known is None and generation_id < 0:
+            known = self._create(group_id)
+        return known
 
     async def forget_offsets(self, group_id: str, tps: Sequence[TopicPartition]) -> int:
         """Have those offsets forgotten, durably; an error code."""

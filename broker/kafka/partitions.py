@@ -1,6 +1,5 @@
 """CreatePartitions (37): carried out by the controller, wherever it arrives (C14)."""
 
-from collections import Counter
 from typing import Final
 
 from broker.control.changes import CREATE_PARTITIONS
@@ -9,7 +8,7 @@ from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
-from broker.kafka.topics import named_twice, unanswered
+from broker.kafka.topic_results import named_twice, result_per_topic
 from quorate_proto.v1 import admin_pb2
 
 _FIRST_ADDITION_REFUSED_OVER_QUOTA: Final = 3
@@ -20,7 +19,7 @@ async def create_partitions(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     names = [topic["name"] for topic in request["topics"]]
-    twice = {name for name, count in Counter(names).items() if count > 1}
+    twice = named_twice(names)
     response = await ask_controller(
         services,
         context,
@@ -36,21 +35,17 @@ async def create_partitions(
             validate_only=request["validate_only"],
         ),
     )
-    results = {result.name: result for result in response.topics}
-    results.update({name: named_twice(name) for name in twice})
-    answers = [
-        results.get(name) or unanswered(name, response.error_code) for name in dict.fromkeys(names)
-    ]
+    results = result_per_topic(names, response.topics, response.error_code)
     context.throttle.at_least(response.throttle_time_ms)
     values = {
         "throttle_time": 0,
         "results": [
             {
-                "name": answer.name,
-                "error_code": answer.error_code,
-                "error_message": answer.error_message or None,
+                "name": result.name,
+                "error_code": result.error_code,
+                "error_message": result.error_message or None,
             }
-            for answer in answers
+            for result in results
         ],
     }
     return [codec.encode_response("create_partitions", context.version, values)]

@@ -1,6 +1,5 @@
 """CreateTopics (19) and DeleteTopics (20): carried out by the controller, wherever they arrive."""
 
-from collections import Counter
 from typing import Final
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from broker.kafka.admin_context import admin_context, ask_controller
 from broker.kafka.codec import Message
 from broker.kafka.requests import Buffers, RequestContext
 from broker.kafka.services import KafkaServices
+from broker.kafka.topic_results import named_twice, result_per_topic, unanswered
 from metadata_log.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
@@ -29,7 +29,7 @@ async def create_topics(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
     names = [topic["name"] for topic in request["topics"]]
-    twice = {name for name, count in Counter(names).items() if count > 1}
+    twice = named_twice(names)
     response = await ask_controller(
         services,
         context,
@@ -45,14 +45,9 @@ async def create_topics(
             validate_only=request["validate_only"],
         ),
     )
-    results = {result.name: result for result in response.topics}
-    results.update({name: named_twice(name) for name in twice})
-    topics = [
-        _created(results.get(name) or unanswered(name, response.error_code))
-        for name in dict.fromkeys(names)
-    ]
+    results = result_per_topic(names, response.topics, response.error_code)
     context.throttle.at_least(response.throttle_time_ms)
-    values = {"throttle_time": 0, "topics": topics}
+    values = {"throttle_time": 0, "topics": list(map(_created, results))}
     return [codec.encode_response("create_topics", context.version, values)]
 
 
@@ -70,22 +65,6 @@ def _new_topic(topic: Message) -> admin_pb2.NewTopic:
         configs={
             item["name"]: item["value"] for item in topic["configs"] if item["value"] is not None
         },
-    )
-
-
-def named_twice(name: str) -> admin_pb2.TopicResult:
-    """What a topic is told that a request has more than once."""
-    return admin_pb2.TopicResult(
-        name=name,
-        error_code=errors_pb2.INVALID_REQUEST,
-        error_message=f"topic {name!r} is named more than once in the request",
-    )
-
-
-def unanswered(name: str, error_code: int) -> admin_pb2.TopicResult:
-    """The controller said nothing about this topic: the whole request failed."""
-    return admin_pb2.TopicResult(
-        name=name, error_code=error_code or errors_pb2.UNKNOWN_SERVER_ERROR
     )
 
 
