@@ -98,6 +98,7 @@ class Pipeline:
             chaos = Kills(self._cluster, self._seed, self._disturb, stops=stops)
             chaos.go_on(kills, [self._load])
             wait_until_whole(self._cluster)
+            self._crew.go_on()
             self._crew.fill()
             self._wait_for_progress()
             self._load.wait_for_more(20)
@@ -179,7 +180,6 @@ class Pipeline:
         )
 
     def _wait_for_progress(self) -> None:
-        self._crew.go_on()
         done = {"reader": Kind.OFFSETS_COMMITTED, "copier": Kind.COMMITTED}
         before = {prefix: self._crew.count(prefix, kind) for prefix, kind in done.items()}
 

@@ -17,8 +17,8 @@ SESSION_TIMEOUT_MS: Final = 2_000
 """So long a group misses a member that was killed."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 _RESUME_CHANCE: Final = 0.4
-"""Of who is stopped, with every disturbance: some go on within the session of their group, some
-when it, or their transaction, is over."""
+"""Of who is stopped, with every disturbance: most go on when others have taken over, some when
+their transaction has timed out as well."""
 _STOP_S: Final = 60.0
 _LAST_WORDS: Final = 2_000
 
@@ -56,15 +56,14 @@ class _Process:
     role: Role
     journal: Path
     popen: "subprocess.Popen[bytes]"
-    is_paused: bool = False
 
 
 @dataclass
 class Crew:
     """A context manager that leaves no process behind.
 
-    ``stops``: how many of those that are disturbed only stop, so that they go on later with what
-    they knew, from 0 to 1.
+    ``stops``: how often one that is disturbed only stops, and goes on later with what it knew,
+    from 0 to 1; never two at once, so that there is always somebody to take over.
     """
 
     folder: Path
@@ -72,6 +71,7 @@ class Crew:
     seed: int
     stops: float = 0.0
     _processes: list[_Process] = field(default_factory=list)
+    _stopped: _Process | None = None
 
     def __enter__(self) -> Self:
         self._chance = random.Random(self.seed)
@@ -87,29 +87,28 @@ class Crew:
 
     def disturb(self) -> None:
         """Kill or stop one, or leave it at work; start its successor; and start whoever has ended
-        by itself. Those that were stopped before go on now and then, as zombies perhaps.
+        by itself. Who was stopped before goes on now and then, as a zombie perhaps.
         """
-        for process in self._alive():
-            if process.is_paused and self._chance.random() < _RESUME_CHANCE:
-                self._resume(process)
-        victim = self._chance.choice(self._alive())
-        if self._chance.random() < self.stops:
-            self._pause(victim)
-            succeeded = self._chance.random() < 0.5
-        elif self._chance.random() < 0.5:
+        if self._chance.random() < _RESUME_CHANCE:
+            self.go_on()
+        at_work = [process for process in self._alive() if process is not self._stopped]
+        victim = self._chance.choice(at_work)
+        doubled = self._chance.random() < 0.5
+        if self._stopped is None and self._chance.random() < self.stops:
+            victim.popen.send_signal(signal.SIGSTOP)
+            self._stopped = victim
+        elif not doubled:
             victim.popen.kill()
             victim.popen.wait()
-            succeeded = True
-        else:
-            succeeded = "copier" in victim.role.name
-        if succeeded:
+        if doubled and "copier" in victim.role.name:
             self._start(victim.role)
         self.fill()
 
     def go_on(self) -> None:
         """Nobody is stopped any more."""
-        for process in self._alive():
-            self._resume(process)
+        if self._stopped is not None:
+            self._stopped.popen.send_signal(signal.SIGCONT)
+            self._stopped = None
 
     def fill(self) -> None:
         """One process for every role that has none."""
@@ -161,14 +160,6 @@ class Crew:
 
     def _alive(self) -> list[_Process]:
         return [process for process in self._processes if process.popen.poll() is None]
-
-    def _pause(self, process: _Process) -> None:
-        process.popen.send_signal(signal.SIGSTOP)
-        process.is_paused = True
-
-    def _resume(self, process: _Process) -> None:
-        process.popen.send_signal(signal.SIGCONT)
-        process.is_paused = False
 
     def _start(self, role: Role) -> None:
         seed = next(self._seeds)
