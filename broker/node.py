@@ -5,7 +5,6 @@ Start: the quorum first (who am I, which cluster), then the log, then the image,
 Stop: the leaderships move away, then the doors close, then the log, and the session last.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -46,9 +45,7 @@ from broker.coordinators import Coordinators
 from broker.doors import Doors, OnStop
 from broker.dynamic_config import LiveConfiguration, topics_of
 from broker.live_limits import LiveLimits
-from broker.log.damage import DamagedBatch
-from broker.log.store import LogStore
-from broker.log.stored_log import StoredLog
+from broker.log_watch import LogWatch
 from broker.metadata_follower import MetadataFollower
 from broker.metrics.cluster import cluster_samples
 from broker.metrics.compaction import compaction_samples
@@ -86,8 +83,6 @@ class BrokerNode:
         self._broker_id = BrokerId(config[BROKER_ID])
         self._incarnation_id = surroundings.random_bytes(ID_BYTES)
         self._cleanup = AsyncExitStack()
-        self._log_failed = asyncio.Event()
-        self._adopting: asyncio.Task[None] | None = None
         self._registrar: BrokerRegistrar | None = None
         self._elector: ControllerElector | None = None
         self._reporter: ReplicaReporter | None = None
@@ -111,6 +106,13 @@ class BrokerNode:
             lambda: self._follower.image.acls, AuthorizerSettings.of(config)
         )
         self._replicas = self._replica_manager()
+        self._log_watch = LogWatch(
+            self._broker_id,
+            self._incarnation_id,
+            self._replicas,
+            self._follower,
+            self._look_for_trouble,
+        )
         self._forwarder: ControllerForwarder | None = None
         self._coordinators = coordinators = self._new_coordinators()
         self._metrics.add(
@@ -153,7 +155,7 @@ class BrokerNode:
 
         The broker is to be stopped then: others of the ISR lead what it leads.
         """
-        await self._log_failed.wait()
+        await self._log_watch.has_failed.wait()
 
     # -- starting --------------------------------------------------------------------------------
 
@@ -163,13 +165,12 @@ class BrokerNode:
         on_stop(self._quorum.close)
         replicas = self._replicas
         store = await self._surroundings.open_store(
-            self._cleanup, replicas.on_flushed, self._on_log_failed
+            self._cleanup, replicas.on_flushed, self._log_watch.on_failed
         )
-        store.fullness.on_room = lambda has_room: self._on_room(store, has_room)
-        store.on_damaged = self._on_damaged
+        self._log_watch.watch(store)
         await self._replicas.start(store)
         on_stop(self._replicas.close)
-        on_stop(self._stop_adopting)
+        on_stop(self._log_watch.close)
         on_stop(self._channels.close)
         await self._follower.start()
         on_stop(self._follower.close)
@@ -177,9 +178,7 @@ class BrokerNode:
         on_stop(self._coordinators.close)
         self._follower.subscribe(self._on_configs)
         image = await self._follower.wait_for(await self._quorum.read_offset())
-        await self._replicas.adopt_image(image, log_may_be_lost=store.log_may_be_lost)
-        if store.log_may_be_lost:
-            self._follower.subscribe(lambda image, _: self._note_admission(image, store))
+        await self._log_watch.adopt(image, store)
         await self._open_doors(on_stop, log_may_be_lost=store.log_may_be_lost)
 
     async def _open_doors(self, on_stop: OnStop, *, log_may_be_lost: bool) -> None:
@@ -259,11 +258,6 @@ class BrokerNode:
         self._reporter = self._replica_reporter()
         self._reporter.start()
         on_stop(self._reporter.close)
-
-    async def _stop_adopting(self) -> None:
-        if self._adopting is not None:
-            self._adopting.cancel()
-            await asyncio.gather(self._adopting, return_exceptions=True)
 
     # -- what the parts ask of one another -------------------------------------------------------
 
@@ -365,23 +359,6 @@ class BrokerNode:
     def _active_controller(self) -> ActiveController | None:
         return None if self._elector is None else self._elector.active
 
-    def _on_log_failed(self, error: Exception) -> None:
-        self._replicas.on_log_failed(error)
-        self._log_failed.set()
-
-    def _on_room(self, store: LogStore, has_room: bool) -> None:
-        """A full disk is waited out. With room again, replicas that found none are created."""
-        self._replicas.on_room(has_room)
-        self._look_for_trouble()
-        if has_room:
-            lost = store.log_may_be_lost
-            adopting = self._replicas.adopt_image(self._follower.image, log_may_be_lost=lost)
-            self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
-
-    def _on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
-        if self._replicas.on_damaged(damaged_log, damaged):
-            self._look_for_trouble()
-
     def _look_for_trouble(self) -> None:
         if self._reporter is not None:
             self._reporter.look()
@@ -389,14 +366,6 @@ class BrokerNode:
     def _on_configs(self, image: Image, changes: Changes) -> None:
         if changes.configs:
             self._replicas.configs_changed(topics_of(changes.configs))
-
-    def _note_admission(self, image: Image, store: LogStore) -> None:
-        """Once a controller has taken this incarnation out of every ISR, its loss is dealt with."""
-        mine = image.brokers.get(self._broker_id)
-        if mine is None or not mine.admitted:
-            return
-        if mine.registration.incarnation_id == self._incarnation_id:
-            store.loss_handled()
 
     async def _confirm_unassigned(
         self, tips: Sequence[TopicIdPartition]
