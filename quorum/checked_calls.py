@@ -6,7 +6,8 @@ Before any of a service's own code runs, and for every method, those added later
 import inspect
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -15,8 +16,20 @@ Context = Any
 Behaviour = Callable[[Any, Context], Any]
 
 
+class _Checked(NamedTuple):
+    """A method's handler, and the same behind the check."""
+
+    handler: Any
+    guarded: Any
+
+
 class CheckedCalls(grpc.aio.ServerInterceptor):
     """Asks ``check`` before each call."""
+
+    @cached_property
+    def _known(self) -> dict[str, _Checked]:
+        """By method: what is called often is put behind the check once."""
+        return {}
 
     @abstractmethod
     async def check(self, method: str, request: Any, context: Context) -> None:  # noqa: ANN401 - any message
@@ -34,11 +47,18 @@ class CheckedCalls(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None  # No such method: grpc says so.
+        method = handler_call_details.method
+        known = self._known.get(method)
+        if known is None or known.handler is not handler:
+            known = self._known[method] = _Checked(handler, self._behind_check(method, handler))
+        return known.guarded
+
+    def _behind_check(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - generic in grpc
         kinds = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
         kind = next(kind for kind in kinds if getattr(handler, kind) is not None)
         make = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
-            self._guarded(handler_call_details.method, getattr(handler, kind)),
+            self._guarded(method, getattr(handler, kind)),
             handler.request_deserializer,
             handler.response_serializer,
         )

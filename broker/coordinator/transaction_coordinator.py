@@ -1,7 +1,7 @@
 """The coordinator of transactions: which transactional ids are here, and what is done in time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 from broker.config.coordinator import (
@@ -111,17 +111,22 @@ class TransactionCoordinator:
                 f"be from 1 to {self.settings.max_timeout_ms} (transaction.max.timeout.ms)",
             )
 
-    def verify_partition(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, tp: TopicPartition
-    ) -> int:
-        """Whether ``tp`` is in the transaction that is open now (KIP-890): an error code of
+    def verify(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Set[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Of each, whether it is in the transaction that is open now (KIP-890): an error code of
         ``decisions.verify``, or of ``shard_of``."""
-        producer = ProducerEpoch(producer_id, producer_epoch)
         try:
             shard = self.shard_of(transactional_id)
         except KafkaError as error:
-            return error.code
-        return shard.verify(transactional_id, producer, {tp})[tp]
+            return dict.fromkeys(partitions, error.code)
+        return shard.verify(transactional_id, producer, partitions)
+
+    def verify_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, tp: TopicPartition
+    ) -> int:
+        """As ``verify``, of one partition."""
+        return self.verify(transactional_id, ProducerEpoch(producer_id, producer_epoch), {tp})[tp]
 
     @property
     def is_loading(self) -> bool:

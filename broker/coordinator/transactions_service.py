@@ -7,7 +7,8 @@ partition is led in a later epoch, so the repetition may have gone elsewhere; or
 has ended the transaction (the log knows the epochs of coordinators).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc.aio
@@ -15,6 +16,7 @@ import grpc.aio
 from broker.control.ports import Images
 from broker.coordinator.marker_sender import MarkerWrite
 from broker.coordinator.transaction_peers import requested_writes
+from broker.coordinator.transactions.transaction import ProducerEpoch
 from broker.replication.api import MarkerEntry
 from metadata_log.types import BrokerEpoch, BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2, transactions_pb2, transactions_pb2_grpc
@@ -45,14 +47,10 @@ class MarkedReplicas(Protocol):
 class Verifier(Protocol):
     """``TransactionCoordinator``."""
 
-    def verify_partition(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        tp: TopicPartition,
-    ) -> int:
-        """0 if the partition is part of that producer's ongoing transaction, else why not."""
+    def verify(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Set[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Of each, 0 if it is part of that producer's ongoing transaction, else why not."""
 
 
 class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
@@ -87,17 +85,13 @@ class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
     async def VerifyPartitions(
         self, request: transactions_pb2.VerifyPartitionsRequest, context: Context
     ) -> transactions_pb2.VerifyPartitionsResponse:
-        return transactions_pb2.VerifyPartitionsResponse(
-            error_codes=[
-                self._verifier.verify_partition(
-                    query.transactional_id,
-                    query.producer_id,
-                    query.producer_epoch,
-                    TopicPartition(query.topic, query.partition),
-                )
-                for query in request.transactions
-            ]
-        )
+        """Partitions of one transaction come side by side, and are looked up at once."""
+        codes: list[int] = []
+        for (transactional_id, producer), group in groupby(request.transactions, _whose):
+            tps = [TopicPartition(query.topic, query.partition) for query in group]
+            found = self._verifier.verify(transactional_id, producer, frozenset(tps))
+            codes += [found[tp] for tp in tps]
+        return transactions_pb2.VerifyPartitionsResponse(error_codes=codes)
 
     def _taken(self, request: transactions_pb2.WriteMarkersRequest) -> int:
         """An error code unless it is the newest request of the newest registration."""
@@ -122,6 +116,10 @@ class TransactionsService(transactions_pb2_grpc.TransactionsServicer):
         if write.leader_epoch > hosted.replica.leader_epoch:
             return errors_pb2.UNKNOWN_LEADER_EPOCH
         return errors_pb2.NONE
+
+
+def _whose(query: transactions_pb2.TransactionQuery) -> tuple[str, ProducerEpoch]:
+    return query.transactional_id, ProducerEpoch(query.producer_id, query.producer_epoch)
 
 
 def add_transactions_to_server(server: grpc.aio.Server, service: TransactionsService) -> None:

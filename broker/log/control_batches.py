@@ -6,7 +6,8 @@ leaders append one to every partition of the transaction.
     key    version i16 = 0 | type i16: 0 aborted, 1 committed
     value  version i16 = 0 | coordinator epoch i32
 
-Pure.
+Every replica reads every marker, so the bytes that they all have in common are compared at once;
+what differs in a single one of them is read as any record is. Pure.
 """
 
 import struct
@@ -25,9 +26,21 @@ from broker.log.records import signed_varint, sized_field, walk
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
-_VERSION: Final = 0
+_RECORD: Final = struct.Struct(">7sh3sis")
+"""A marker's record as brokers write it: up to the key's version, its type, up to the value's
+version, the coordinator's epoch, the number of headers."""
 _ABORT: Final = 0
 _COMMIT: Final = 1
+_TO_TYPE: Final = b"".join(
+    (
+        signed_varint(_RECORD.size - 1),
+        b"\0\0\0",  # No attributes; the batch's time; the batch's first offset.
+        signed_varint(_KEY.size),
+        b"\0\0",
+    )
+)
+_TO_EPOCH: Final = signed_varint(_VALUE.size) + b"\0\0"
+_NO_HEADERS: Final = b"\0"
 
 
 class EndMarker(NamedTuple):
@@ -44,20 +57,9 @@ class EndMarker(NamedTuple):
 
 def encode_marker(marker: EndMarker, timestamp_ms: int) -> bytes:
     """The batch; the log gives it its place."""
-    key = _KEY.pack(_VERSION, _COMMIT if marker.committed else _ABORT)
-    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
-    body = b"".join(
-        (
-            b"\0\0\0",  # No attributes; the batch's time; the batch's first offset.
-            signed_varint(len(key)),
-            key,
-            signed_varint(len(value)),
-            value,
-            b"\0",  # No headers.
-        )
-    )
+    kind = _COMMIT if marker.committed else _ABORT
     return own_batch(
-        signed_varint(len(body)) + body,
+        _RECORD.pack(_TO_TYPE, kind, _TO_EPOCH, marker.coordinator_epoch, _NO_HEADERS),
         1,
         timestamp_ms,
         attributes=TRANSACTIONAL | CONTROL,
@@ -72,6 +74,11 @@ def decode_marker(header: BatchHeader, batch: Records) -> EndMarker | None:
     Kafka has control records of other kinds, and may come to have more. They end nothing here, nor
     does what cannot be read: whatever is in the log, all its replicas must make the same of it.
     """
+    if len(batch) == HEADER_BYTES + _RECORD.size and header.record_count == 1:
+        to_type, kind, to_epoch, epoch, headers = _RECORD.unpack_from(batch, HEADER_BYTES)
+        is_usual = (to_type, to_epoch, headers) == (_TO_TYPE, _TO_EPOCH, _NO_HEADERS)
+        if is_usual and kind in (_ABORT, _COMMIT):
+            return EndMarker(header.producer_id, header.producer_epoch, kind == _COMMIT, epoch)
     try:
         return _decode(header, bytes(memoryview(batch)[HEADER_BYTES:]))
     except (UndecodableRecords, struct.error, IndexError):

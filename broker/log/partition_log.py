@@ -103,15 +103,15 @@ class PartitionLog(StoredLog):
         return Appended(first.base_offset, last_offset)
 
     def _append_markers(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
-        for batch in batches:
-            marker = decode_marker(*batch)
+        markers = [decode_marker(*batch) for batch in batches]
+        for marker in markers:
             if marker is not None:
                 self.producers.check_marker(marker)
         base_offset = self.log_end_offset
-        for batch in batches:
+        for batch, marker in zip(batches, markers, strict=True):
             at = self.log_end_offset
             self._append_at_end(batch, leader_epoch)
-            self._take_note(batch, at)
+            take_note(self.producers, self.transactions, batch.header, at, marker)
         return Appended(base_offset, self.log_end_offset - 1)
 
     def _take_note(self, batch: Batch, base_offset: int) -> None:

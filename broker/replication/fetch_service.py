@@ -56,9 +56,13 @@ class ReplicationService:
             session.close()
 
     def _due_in_s(self, session: FetchSession) -> float | None:
-        """Seconds until a response is due; None while none is wanted."""
+        """Seconds until a response is due, or may be; None before the first request.
+
+        While none is wanted, as long as a long poll takes: a request that comes meanwhile, and
+        that nothing can be answered to yet, need not wake anybody: its time is up later than that.
+        """
         if not session.wants_data:
-            return None
+            return session.max_wait_ms / 1000 or None
         if session.has_news:
             return 0.0
         left_ms = session.asked_at_ms + session.max_wait_ms - self._table.now_ms()

@@ -143,12 +143,15 @@ class FetchSession:
                 self._drop(tip)
             else:
                 self._on_position(tip, told, replica_id, broker_epoch, now_ms)
+        waits_otherwise = False
         if not request.ack_only:
+            waits_otherwise = request.max_wait_ms != self.max_wait_ms
             self.max_wait_ms = request.max_wait_ms
             self._max_bytes = request.max_bytes
             self.wants_data = True
             self.asked_at_ms = now_ms
-        self._wake()
+        if self.wants_data and (waits_otherwise or self._held or self.has_news):
+            self._wake()
 
     def _on_position(
         self,
@@ -280,11 +283,12 @@ class FetchSession:
         refusals, self._refusals = self._refusals, []
         response.partitions.extend(refusals)
         room = self._max_bytes
+        is_limited = self._table.throttles.leader.is_limited
         for tip in tuple(self._readable):
             if room <= 0:
                 break
             position = self._readable.pop(tip)
-            throttled = self._is_throttled(position.hosted)
+            throttled = is_limited and self._is_throttled(position.hosted)
             if throttled and self._must_wait():
                 self._held[tip] = position
                 continue

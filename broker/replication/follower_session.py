@@ -247,6 +247,7 @@ class FollowerSession:
         header, records = unpack_frame(frame)
         response = replication_pb2.ReplicaFetchResponse.FromString(header)
         begin = throttled_bytes = 0
+        is_limited = self._table.throttles.follower.is_limited
         for fetched in response.partitions:
             end = begin + fetched.records_size
             if end > len(records):
@@ -259,7 +260,7 @@ class FollowerSession:
                 elif fetched.leader_epoch == following.leader_epoch:
                     following.leader_high_watermark = fetched.high_watermark
                     following.leader_log_start = fetched.log_start_offset
-                    if begin < end and self._is_throttled(following):
+                    if is_limited and begin < end and self._is_throttled(following):
                         throttled_bytes += end - begin
                     self._append(following, records[begin:end], fetched.high_watermark)
             begin = end

@@ -79,9 +79,12 @@ class Producing:
         again: a marker that ends nothing does no harm.
         """
         epochs = [self._leader_epoch(entry.tp) for entry in entries]
+        batches = {
+            marker: encode_marker(marker, timestamp_ms)
+            for marker in {entry.marker for entry in entries}
+        }
         produced = [
-            ProduceEntry(entry.tp, encode_marker(entry.marker, timestamp_ms), Origin.MARKERS)
-            for entry in entries
+            ProduceEntry(entry.tp, batches[entry.marker], Origin.MARKERS) for entry in entries
         ]
         outcomes = await self.produce(produced, ACKS_ALL, timeout_ms)
         for entry, epoch, outcome in zip(entries, epochs, outcomes, strict=True):

@@ -32,9 +32,15 @@ class Throttle:
         self._tokens = 0.0
         self._filled_ms: int | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a rate: without one nothing is throttled, and nobody has to be looked
+        up. The same for all of a frame."""
+        return self._rate() < UNLIMITED
+
     def covers(self, tp: TopicPartition) -> bool:
         """Whether the replica of ``tp`` is throttled, as long as it is not in sync."""
-        return self._rate() < UNLIMITED and self._covers(tp)
+        return self.is_limited and self._covers(tp)
 
     def take(self, size: int, now_ms: int) -> None:
         """``size`` bytes of a throttled replica went through."""

@@ -7,6 +7,7 @@ broker that sent it. Then what it says of others, such as on whose behalf it ask
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import grpc
@@ -81,6 +82,7 @@ def _senders(method: str, request: Any) -> list[int | None]:  # noqa: ANN401 - a
     return [forwarded_by]
 
 
+@lru_cache(maxsize=1024)
 def broker_of(principal: Principal) -> BrokerId | None:
     """The broker that a certificate names; None: none, or more than one."""
     found = [int(match[1]) for name in principal.names if (match := _NODE_NAME.fullmatch(name))]

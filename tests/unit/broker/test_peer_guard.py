@@ -1,13 +1,16 @@
 """Who may call what at the listener of brokers."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.security.peer_guard import broker_of, refusal
 from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2, transactions_pb2
+from quorum.checked_calls import CheckedCalls
 from quorum.security import Principal, Role, node_name, role_name
 
 SENDERS: dict[str, tuple[Any, Any]] = {
@@ -140,3 +143,41 @@ def test_a_method_that_is_not_known_here_is_closed() -> None:
     assert (
         refusal(broker(2), "/quorate.v1.BrokerControl/Obey", request) == "Obey is not served here"
     )
+
+
+class Counting(CheckedCalls):
+    """Lets through what it has counted."""
+
+    def __init__(self) -> None:
+        self.checked: list[str] = []
+
+    async def check(self, method: str, request: object, context: object) -> None:
+        self.checked.append(f"{method} {request}")
+
+
+async def test_every_call_is_checked_though_a_method_is_put_behind_the_check_once() -> None:
+    guard = Counting()
+
+    def serving(answer: str) -> "grpc.RpcMethodHandler[Any, Any]":
+        async def behaviour(request: str, _context: object) -> str:
+            return f"{answer} {request}"
+
+        return grpc.unary_unary_rpc_method_handler(behaviour)
+
+    handlers = {"/a": serving("a"), "/b": serving("b")}
+
+    async def found(details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
+        return handlers[details.method]
+
+    async def call(method: str, request: str) -> tuple[object, str]:
+        details: Any = SimpleNamespace(method=method)
+        handler = await guard.intercept_service(found, details)
+        return handler, await handler.unary_unary(request, None)
+
+    first, said = await call("/a", "1")
+    again, said_again = await call("/a", "2")
+    assert (said, said_again, again) == ("a 1", "a 2", first)
+    assert (await call("/b", "3"))[1] == "b 3"
+    handlers["/a"] = serving("another")
+    assert (await call("/a", "4"))[1] == "another 4", "of the handler that is there now"
+    assert guard.checked == ["/a 1", "/a 2", "/b 3", "/a 4"]

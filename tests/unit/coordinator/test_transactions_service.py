@@ -1,7 +1,7 @@
 """Markers from coordinators: what comes too late must not end the next transaction."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from broker.coordinator.transaction_peers import (
     marker_request,
     requested_writes,
 )
+from broker.coordinator.transactions.transaction import ProducerEpoch
 from broker.coordinator.transactions_service import TransactionsService
 from broker.log.control_batches import EndMarker
 from broker.metadata_follower import MetadataFollower
@@ -81,9 +82,16 @@ class Receiver:
         await asyncio.sleep(0.01)
         return [self.codes.get(entry.tp, 0) for entry in entries]
 
-    def verify_partition(self, *asked: object) -> int:
-        self.verified.append(asked)
-        return errors_pb2.INVALID_TXN_STATE if asked[0] == "other" else errors_pb2.NONE
+    def verify(
+        self, transactional_id: str, producer: ProducerEpoch, partitions: Set[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        self.verified.append((transactional_id, producer, set(partitions)))
+        if transactional_id == "other":
+            return dict.fromkeys(partitions, errors_pb2.INVALID_TXN_STATE)
+        return {
+            tp: errors_pb2.NONE if tp == TP else errors_pb2.UNKNOWN_SERVER_ERROR
+            for tp in partitions
+        }
 
     def request(self, *writes: MarkerWrite) -> transactions_pb2.WriteMarkersRequest:
         self.number += 1
@@ -173,14 +181,19 @@ async def test_a_leader_asks_whether_partitions_are_in_transactions() -> None:
         broker_id=2,
         transactions=[
             transactions_pb2.TransactionQuery(
-                transactional_id=name, producer_id=7, producer_epoch=3, topic="t", partition=1
+                transactional_id=name, producer_id=7, producer_epoch=epoch, topic="t", partition=at
             )
-            for name in ("pay", "other")
+            for name, epoch, at in [("pay", 3, 1), ("pay", 3, 0), ("other", 3, 0), ("pay", 4, 0)]
         ],
     )
     answer = await receiver.service.VerifyPartitions(request, CONTEXT)
-    assert list(answer.error_codes) == [0, errors_pb2.INVALID_TXN_STATE]
-    assert receiver.verified == [("pay", 7, 3, OTHER), ("other", 7, 3, OTHER)]
+    other = errors_pb2.INVALID_TXN_STATE
+    assert list(answer.error_codes) == [errors_pb2.UNKNOWN_SERVER_ERROR, 0, other, 0], "in order"
+    assert receiver.verified == [
+        ("pay", (7, 3), {TP, OTHER}),
+        ("other", (7, 3), {TP}),
+        ("pay", (7, 4), {TP}),
+    ], "those of one transaction at once"
 
 
 class Unreachable(grpc.aio.AioRpcError):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.control_batches import EndMarker, decode_marker, encode_marker
-from broker.log.record_batch import Batch, iterate_batches, patched
+from broker.log.record_batch import HEADER_BYTES, Batch, iterate_batches, patched
 from metadata_log.types import LeaderEpoch
 from tests.support.record_batches import CONTROL, TRANSACTIONAL, Record, assemble, encode_batch
 
@@ -59,6 +59,18 @@ def test_a_marker_is_read_as_it_was_written(marker: EndMarker, timestamp_ms: int
     assert decode_marker(header, patched(data, 77, LeaderEpoch(3))) == marker
     assert (header.is_control, header.is_transactional) == (True, True)
     assert header.max_timestamp == timestamp_ms
+
+
+@given(place=st.integers(0, 16), byte=st.integers(0, 255), committed=st.booleans())
+def test_what_is_not_quite_as_usual_is_read_as_any_record_is(
+    place: int, byte: int, committed: bool
+) -> None:
+    header, data = one(encode_marker(EndMarker(7, 2, committed, 5), 1000))
+    changed = bytearray(data)
+    changed[HEADER_BYTES + place] = byte
+    # No marker is one of two records, so nothing is taken for what it usually is.
+    as_any = decode_marker(header._replace(record_count=2), bytes(changed))
+    assert decode_marker(header, bytes(changed)) == as_any
 
 
 @pytest.mark.parametrize(

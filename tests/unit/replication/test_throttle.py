@@ -98,6 +98,20 @@ async def test_c11_a_leader_sends_throttled_replicas_no_faster_than_allowed(
     assert not stream.session.throttled_ms
 
 
+async def test_c11_whoever_asks_while_replicas_are_held_back_has_the_time_to_wait_looked_at(
+    leader: BrokerReplicas,
+) -> None:
+    await fill(leader, "moved", isr=(1,))
+    stream = leader.follower(2)
+    for offset in range(2):
+        stream.send("moved", fetch=offset, max_bytes=1_100)
+        stream.receive()
+    assert stream.session.throttled_ms, "sooner than a long poll ends"
+    woken = stream.wakes
+    stream.send()
+    assert stream.wakes == woken + 1
+
+
 async def test_c11_a_leader_never_throttles_a_member_of_the_isr(leader: BrokerReplicas) -> None:
     await fill(leader, "moved", isr=(1, 2))
     stream = leader.follower(2)
