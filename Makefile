@@ -12,7 +12,7 @@ STAMP := .venv/.locked
 BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PYTEST_ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 SEED ?= 1
 STEPS ?=
 CLUSTER ?=
@@ -44,7 +44,7 @@ demo: setup ## Start a cluster, produce real input, kill the controller, read al
 	@$(BIN)/python -m quorate.demo
 
 test: setup ## The test suite in under 10 minutes, and the demands that no test covers yet.
-	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) $(PYTEST_ARGS)
 
 soak: setup ## The slow tests alone.
 	@$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.demands import DemandReport, is_full_run, load_demands
 from tests.support.processes import MARK, kill_all, wait_until_gone
+from tests.support.work_units import WorkUnits, in_order
 
 TESTS_ROOT = Path(__file__).resolve().parent
 
@@ -29,6 +30,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             DemandReport(load_demands(TESTS_ROOT / "demands.toml")), "demand-report"
         )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WorkUnits:
+    return WorkUnits(config, log)
 
 
 def _let_ctrl_c_reach_children() -> None:
