@@ -82,6 +82,7 @@ class GroupCoordinator:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Begin to look for offsets that have expired."""
         self._shards.spawn(self._expire_for_ever())
 
     async def close(self) -> None:

@@ -62,6 +62,7 @@ class GroupShard(ShardBasis):
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> int:
+        """As ``ConsumerGroup.heartbeat``; a Kafka error code."""
         known = self._groups.get(group_id)
         if known is None:
             return errors_pb2.UNKNOWN_MEMBER_ID

@@ -42,6 +42,7 @@ class OpenTransactions:
         self._groups: dict[int, set[str]] = {}
 
     def add(self, producer_id: int, group_id: str) -> None:
+        """The group waits for the end of that producer's transaction."""
         self._groups.setdefault(producer_id, set()).add(group_id)
 
     def end(

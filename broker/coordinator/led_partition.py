@@ -62,9 +62,11 @@ async def _taken_for_granted(_batch: TransactionBatch) -> None:
 class Coordinator(Protocol):
     """As ``led_shards.LedShards`` has it."""
 
-    def lead(self, partition: int, log: LedLog) -> None: ...
+    def lead(self, partition: int, log: LedLog) -> None:
+        """This broker leads that partition from now on, in the epoch of ``log``."""
 
-    def resign(self, partition: int) -> None: ...
+    def resign(self, partition: int) -> None:
+        """This broker leads it no longer."""
 
 
 def told_of_leaderships(

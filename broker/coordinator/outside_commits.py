@@ -35,17 +35,21 @@ class Shard(Protocol):
         instance_id: str | None,
         generation_id: int,
         commits: Mapping[TopicPartition, CommittedOffset],
-    ) -> int: ...
+    ) -> int:
+        """A Kafka error code for all of ``commits``; NONE: they are in the log."""
 
-    def offsets(self, group_id: str) -> CommittedOffsets: ...
+    def offsets(self, group_id: str) -> CommittedOffsets:
+        """What the group has committed; empty if nobody knows it."""
 
-    def group(self, group_id: str) -> ConsumerGroup | None: ...
+    def group(self, group_id: str) -> ConsumerGroup | None:
+        """None: nobody knows it."""
 
 
 class Groups(Protocol):
     """``group_coordinator.GroupCoordinator``."""
 
-    def shard_of(self, group_id: str) -> Shard: ...
+    def shard_of(self, group_id: str) -> Shard:
+        """Raises KafkaError: NOT_COORDINATOR, or one of those that pass."""
 
 
 class OutsideCommits:

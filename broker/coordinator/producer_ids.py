@@ -14,7 +14,8 @@ from quorate_proto.v1 import admin_pb2, errors_pb2
 class BlockSource(Protocol):
     """Where blocks come from: the controller, here or one hop away."""
 
-    async def allocate_producer_ids(self) -> admin_pb2.AllocateProducerIdsResponse: ...
+    async def allocate_producer_ids(self) -> admin_pb2.AllocateProducerIdsResponse:
+        """``count`` ids from ``first_producer_id`` on; or ``error_code``, Kafka's, and none."""
 
 
 class ProducerIds:

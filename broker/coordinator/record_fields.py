@@ -13,6 +13,7 @@ class UnknownRecord(Exception):
 
 
 def text_field(text: str | None) -> bytes:
+    """Length i16, -1 for None, and UTF-8."""
     if text is None:
         return INT16.pack(-1)
     raw = text.encode()
@@ -20,6 +21,7 @@ def text_field(text: str | None) -> bytes:
 
 
 def data_field(data: bytes) -> bytes:
+    """Length i32 and the bytes."""
     return INT32.pack(len(data)) + data
 
 
@@ -43,13 +45,16 @@ class RecordReader:
         return self._unpack(INT64)
 
     def optional_text(self) -> str | None:
+        """As ``text_field`` writes it; what is no UTF-8 is replaced."""
         length = self.int16()
         return None if length < 0 else self._take(length).decode("utf-8", "replace")
 
     def text(self) -> str:
+        """As ``optional_text``; empty for None."""
         return self.optional_text() or ""
 
     def data(self) -> bytes:
+        """As ``data_field`` writes it; empty for a negative length."""
         return self._take(max(0, self.int32()))
 
     def _take(self, length: int) -> bytes:

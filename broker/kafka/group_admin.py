@@ -21,6 +21,7 @@ _CLASSIC: Final = "classic"
 async def describe_groups(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    """DescribeGroups (15): an error code per group."""
     wants_operations = request.get("include_authorized_operations", False)
     groups = []
     for group_id in request["groups"]:
@@ -108,6 +109,7 @@ async def list_groups(
 async def delete_groups(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    """DeleteGroups (42): an error code per group."""
     results = []
     for group_id in dict.fromkeys(request["groups_names"]):
         try:

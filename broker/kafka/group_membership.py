@@ -108,6 +108,7 @@ async def sync_group(services: KafkaServices, context: RequestContext, request: 
 
 
 async def heartbeat(services: KafkaServices, context: RequestContext, request: Message) -> Buffers:
+    """Heartbeat (12): REBALANCE_IN_PROGRESS asks the member to join again."""
     group_id = request["group_id"]
     try:
         require_reader(services, context, group_id)
@@ -126,6 +127,7 @@ async def heartbeat(services: KafkaServices, context: RequestContext, request: M
 async def leave_group(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    """LeaveGroup (13): an error code per member; before there were many, one for the request."""
     group_id = request["group_id"]
     many = context.version >= _FIRST_LEAVE_OF_MANY
     asked = request["members"] if many else [request]

@@ -141,6 +141,7 @@ def _exists(services: KafkaServices, tp: TopicPartition) -> bool:
 async def offset_fetch(
     services: KafkaServices, context: RequestContext, request: Message
 ) -> Buffers:
+    """OffsetFetch (9): -1 where nothing is committed."""
     stable: bool = request.get("require_stable", False)
     if context.version >= _FIRST_FETCH_OF_MANY:
         groups = [

@@ -53,15 +53,20 @@ class Replicas(Protocol):
 
     async def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int
-    ) -> list[ProduceOutcome]: ...
+    ) -> list[ProduceOutcome]:
+        """As ``ReplicaManager.produce``; an outcome per entry."""
 
-    async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]: ...
+    async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
+        """A Kafka error code per entry."""
 
-    async def producer_states(self, tp: TopicPartition) -> list[ProducerState]: ...
+    async def producer_states(self, tp: TopicPartition) -> list[ProducerState]:
+        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
 
-    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]: ...
+    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]:
+        """An outcome per want, in order."""
 
-    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]: ...
+    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]:
+        """An outcome per position that has news."""
 
     def list_offset(
         self,
@@ -69,19 +74,24 @@ class Replicas(Protocol):
         timestamp_ms: int,
         current_leader_epoch: int = -1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> OffsetOutcome: ...
+    ) -> OffsetOutcome:
+        """As ``Consuming.list_offset``."""
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
-    ) -> EpochEnd: ...
+    ) -> EpochEnd:
+        """Where an epoch ends in the leader's log."""
 
     async def delete_records(
         self, wants: Sequence[DeleteWant], timeout_ms: int
-    ) -> list[DeleteOutcome]: ...
+    ) -> list[DeleteOutcome]:
+        """An outcome per want, in order."""
 
-    def log_sizes(self) -> Iterable[LogSize]: ...
+    def log_sizes(self) -> Iterable[LogSize]:
+        """Of every partition that this broker holds."""
 
-    def storage_is_troubled(self) -> bool: ...
+    def storage_is_troubled(self) -> bool:
+        """Whether the log folder is full, or a log in it cannot be read."""
 
 
 class Forwarder(Protocol):
@@ -101,7 +111,8 @@ class FeaturesInForce(NamedTuple):
 class ProducerIdSource(Protocol):
     """``coordinator.producer_ids.ProducerIds``."""
 
-    async def take(self) -> int: ...
+    async def take(self) -> int:
+        """An id that nobody else has. Raises KafkaError: none is to be had now."""
 
 
 DescribeConfigs = Callable[

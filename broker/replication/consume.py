@@ -256,6 +256,7 @@ class Consuming:
 
 
 def end_of_reads(hosted: HostedPartition, isolation: Isolation) -> int:
+    """The first offset that a consumer is not shown yet."""
     if isolation is Isolation.READ_COMMITTED:
         return hosted.last_stable_offset
     return hosted.replica.high_watermark

@@ -36,6 +36,7 @@ class Position:
         self._waiters: Waiters | None = None
 
     def wake(self) -> None:
+        """There is news of its partition: it is looked at next."""
         poll = self._poll
         poll.news[self] = None
         if poll.wakeup is not None:
@@ -71,15 +72,18 @@ class Poll:
         self.is_closed = False
 
     def add(self, want: FetchWant) -> Position:
+        """One more position, which is news."""
         position = Position(self, want)
         self.news[position] = None
         return position
 
     def move(self, position: Position, want: FetchWant) -> None:
+        """The reader goes on elsewhere: that is news."""
         position.want = want
         self.news[position] = None
 
     def remove(self, position: Position) -> None:
+        """It is not looked at any more."""
         position.leave()
         self.news.pop(position, None)
 

@@ -30,9 +30,11 @@ class PendingProduce:
 
     @property
     def done(self) -> bool:
+        """Whether every outcome is known."""
         return not self._open
 
     def is_open(self, position: int) -> bool:
+        """Whether the outcome at ``position`` is not known yet."""
         return position in self._open
 
     def settle(self, position: int, error_code: int, message: str | None) -> None:
@@ -76,6 +78,7 @@ class OffsetWaiters:
         return len(self._queue or ())
 
     def add(self, needed_offset: int, pending: PendingProduce, position: int) -> None:
+        """Settle the entry at ``position`` of ``pending`` once all below the offset is there."""
         queue = self._queue
         if queue is None:
             queue = self._queue = deque()
@@ -95,6 +98,7 @@ class OffsetWaiters:
             self._queue = None
 
     def fail(self, error_code: int, message: str) -> None:
+        """Nobody waits any more: all are told that Kafka error."""
         queue, self._queue = self._queue, None
         for _, pending, position in queue or ():
             pending.settle(position, error_code, message)
@@ -110,6 +114,7 @@ class Wakeup:
         self._set = False
 
     def wake(self) -> None:
+        """Also for who goes to sleep later; once, however often it is called before."""
         self._set = True
         if self._future is not None and not self._future.done():
             self._future.set_result(None)

@@ -75,6 +75,7 @@ class Groups:
         return sorted((each.group_id, each.state.name.lower()) for each in listed.valid)
 
     def describe(self, group_id: str) -> Description:
+        """Raises click.ClickException: there is no such group, or nobody answers."""
         futures = self._admin.describe_consumer_groups([group_id], request_timeout=self._timeout_s)
         described: Description = self._result(futures[group_id], f"describe group {group_id!r}")
         if described.state.name == "DEAD":
@@ -168,6 +169,7 @@ class Groups:
         return {(tp.topic, tp.partition): future for tp, future in futures.items()}
 
     def partitions_of(self, topic: str) -> list[Partition]:
+        """All of a topic. Raises click.ClickException: there is no such topic."""
         found = self._admin.list_topics(topic, timeout=self._timeout_s).topics[topic]
         if found.error is not None:
             raise click.ClickException(f"topic {topic!r}: {found.error.str()}")
@@ -189,6 +191,7 @@ class Groups:
             raise click.ClickException(f"group {group_id!r} was not reset: {why}{advice}")
 
     def delete(self, group_id: str) -> None:
+        """Raises click.ClickException: it has members, or there is no such group."""
         futures = self._admin.delete_consumer_groups([group_id], request_timeout=self._timeout_s)
         self._result(futures[group_id], f"delete group {group_id!r}")
 

@@ -55,9 +55,14 @@ class GroupRates:
 class GroupReads(Protocol):
     """``group_admin.Groups``."""
 
-    def all(self) -> list[tuple[str, str]]: ...
-    def committed_by_each(self, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]: ...
-    def known_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]: ...
+    def all(self) -> list[tuple[str, str]]:
+        """Name and state of each."""
+
+    def committed_by_each(self, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]:
+        """By group: the offset committed of each partition."""
+
+    def known_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where those partitions end; without those that nobody tells of."""
 
 
 def look(at_s: float, reads: GroupReads) -> GroupLook:

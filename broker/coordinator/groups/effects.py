@@ -100,10 +100,12 @@ NOTHING: Final[tuple[Effect, ...]] = ()
 
 
 def joining_failed(token: Token, error_code: int, member_id: str = NOBODY) -> Reply:
+    """``error_code``: Kafka's. ``member_id``: what the client is to come back with."""
     return Reply(token, JoinAnswer(error_code, member_id))
 
 
 def syncing_failed(token: Token, error_code: int) -> Reply:
+    """``error_code``: Kafka's."""
     return Reply(token, SyncAnswer(error_code))
 
 

@@ -37,15 +37,20 @@ _TWO_INT32: Final = struct.Struct(">ii")
 
 
 class OffsetKey(NamedTuple):
+    """Of a record with what a group has committed of a partition."""
+
     group_id: str
     tp: TopicPartition
 
 
 class GroupKey(NamedTuple):
+    """Of a record with a group itself: its members and what they were assigned."""
+
     group_id: str
 
 
 def encode_offset_key(group_id: str, tp: TopicPartition) -> bytes:
+    """version i16 = 1 | group id | topic | partition i32; texts with their length, i16."""
     return _offset_key_prefix(group_id, tp.topic) + INT32.pack(tp.partition)
 
 
@@ -56,10 +61,12 @@ def _offset_key_prefix(group_id: str, topic: str) -> bytes:
 
 
 def encode_group_key(group_id: str) -> bytes:
+    """version i16 = 2 | group id."""
     return b"\0\2" + text_field(group_id)
 
 
 def encode_offset(commit: CommittedOffset) -> bytes:
+    """version i16 = 3 | offset i64 | leader epoch i32 | metadata | committed at i64, ms."""
     if not commit.metadata:
         return _PLAIN_OFFSET.pack(
             _OFFSET_VALUE, commit.offset, commit.leader_epoch, 0, commit.committed_ms
@@ -72,6 +79,7 @@ def encode_offset(commit: CommittedOffset) -> bytes:
 
 
 def encode_group(group: StoredGroup) -> bytes:
+    """version i16 = 3 | protocol type | generation i32 | protocol | leader | time i64 | members."""
     parts = [
         INT16.pack(_GROUP_VALUE),
         text_field(group.protocol_type),

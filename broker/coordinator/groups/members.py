@@ -72,10 +72,12 @@ class Member:
 
     @property
     def is_static(self) -> bool:
+        """Whether it may come back under its instance id without a rebalance (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def waits(self) -> bool:
+        """Whether a request of it is unanswered: so it is alive."""
         return self.joining is not None or self.syncing is not None
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -107,6 +109,7 @@ class Members:
         return iter(self._by_id.values())
 
     def get(self, member_id: str) -> Member | None:
+        """None: that member id is not, or no longer, one of the group."""
         return self._by_id.get(member_id)
 
     def static(self, instance_id: str | None) -> Member | None:
@@ -115,6 +118,7 @@ class Members:
 
     @property
     def leader(self) -> Member | None:
+        """Who assigns partitions; None: nobody yet."""
         return self._by_id.get(self.leader_id)
 
     @property
@@ -176,6 +180,7 @@ class Members:
         member.joining = token
 
     def stop_joining(self, member: Member) -> None:
+        """The request is answered, or given up."""
         if member.joining is not None:
             self._joining -= 1
             member.joining = None
@@ -205,6 +210,7 @@ class Members:
             self.leader_id = next(joined, self.leader_id)
 
     def as_leader_sees(self, protocol_name: str) -> tuple[JoinedMember, ...]:
+        """All of them, with what each said under that protocol."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
             for member in self

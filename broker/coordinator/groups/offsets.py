@@ -28,6 +28,7 @@ class CommittedOffsets:
         return iter(self._committed)
 
     def get(self, tp: TopicPartition) -> CommittedOffset | None:
+        """None: nothing is committed of that partition."""
         found = self._committed.get(tp)
         return None if found is None else found[1]
 
@@ -59,6 +60,7 @@ class CommittedOffsets:
         return {*self._committed, *self.pending}
 
     def of_topics(self, topics: Set[str]) -> list[TopicPartition]:
+        """Partitions of those topics of which there is an offset."""
         return [tp for tp in self._committed if tp.topic in topics]
 
     def expired(

@@ -27,6 +27,7 @@ class Expected:
         """Markers told of meanwhile; the first of them behind its place is its own."""
 
     def end_of(self, place: int) -> TransactionEnd | None:
+        """What ended its transaction, if they stand at offset ``place``; None: nothing yet."""
         return next((end for end in self.ends if end.place > place), None)
 
 
@@ -59,6 +60,7 @@ class PendingOffsets:
         )
 
     def expect(self, expected: Expected) -> None:
+        """They are on their way to the log: ``arrive`` or ``give_up`` follows."""
         self._expected[expected] = None
 
     def give_up(self, expected: Expected) -> None:

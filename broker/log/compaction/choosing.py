@@ -35,6 +35,7 @@ class DirtyLog(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
+        """Of all bytes, from 0 to 1."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
