@@ -9,10 +9,8 @@ Followers are served what is durable here, no more: so a follower never holds wh
 forget in a crash, and a restarted leader's log always contains its followers' logs.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from broker.errors import KafkaError
 from broker.log import ColdRead
@@ -21,6 +19,7 @@ from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition.checks import check_fetch_offset, check_leader_epoch
 from broker.replication.partition_table import PartitionTable
+from broker.replication.ready_positions import FollowerPosition, ReadyPositions
 from metadata_log.types import (
     NO_BROKER,
     BrokerEpoch,
@@ -34,32 +33,6 @@ from quorate_proto.v1 import errors_pb2, replication_pb2
 log = logging.getLogger(__name__)
 
 HIGH_WATERMARKS_PER_FRAME_MAX = 2_000
-
-
-class _Position:
-    """A follower's position in one partition, in one leader epoch."""
-
-    __slots__ = (
-        "fetch_offset",
-        "hosted",
-        "is_loaded",
-        "leader_epoch",
-        "log_start_offset",
-        "sent",
-    )
-
-    def __init__(self, hosted: HostedPartition, leader_epoch: int, fetch_offset: int) -> None:
-        self.hosted = hosted
-        self.leader_epoch = leader_epoch
-        self.fetch_offset = fetch_offset
-        self.log_start_offset = 0
-        self.sent = False
-        self.is_loaded = False
-        """What comes next was on the disk alone, and has been read into memory."""
-
-    @property
-    def is_readable(self) -> bool:
-        return not self.sent and self.fetch_offset < self.hosted.log.flushed_offset
 
 
 class WrongSender(Exception):
@@ -79,13 +52,9 @@ class FetchSession:
         self._table = table
         self._follower = follower
         self._wake = wake
-        self._positions: dict[TopicIdPartition, _Position] = {}
-        self._readable: dict[TopicIdPartition, _Position] = {}
-        self._held: dict[TopicIdPartition, _Position] = {}
-        """Would be readable, but the throttle keeps them waiting."""
-        self._loading: dict[TopicIdPartition, tuple[_Position, asyncio.Task[None]]] = {}
-        """Would be readable, but what comes next is on the disk alone."""
-        self._watermarks: dict[TopicIdPartition, _Position] = {}
+        self._positions: dict[TopicIdPartition, FollowerPosition] = {}
+        self._ready = ReadyPositions(table, wake)
+        self._watermarks: dict[TopicIdPartition, FollowerPosition] = {}
         self._refusals: list[replication_pb2.FetchedPartition] = []
         self._start_moved = False
         self._replica_id = NO_BROKER
@@ -101,25 +70,18 @@ class FetchSession:
 
         High watermarks alone can wait: they ride along, or end the long poll.
         """
-        if self._held and not self.throttled_ms:
-            self._readable.update(self._held)
-            self._held.clear()
-        return bool(self._readable or self._refusals or self._start_moved)
+        return self._ready.has_any() or bool(self._refusals or self._start_moved)
 
     @property
     def throttled_ms(self) -> int:
         """How long positions that are held back have to wait still; 0: none has to."""
-        return self._table.throttles.leader.wait_ms(self._table.now_ms()) if self._held else 0
+        return self._ready.throttled_ms
 
     def close(self) -> None:
         for position in self._positions.values():
             position.hosted.watchers.pop(self, None)
-        for _, loading in self._loading.values():
-            loading.cancel()
+        self._ready.close()
         self._positions.clear()
-        self._readable.clear()
-        self._held.clear()
-        self._loading.clear()
         self._watermarks.clear()
 
     # -- requests --------------------------------------------------------------------------------
@@ -150,7 +112,7 @@ class FetchSession:
             self._max_bytes = request.max_bytes
             self.wants_data = True
             self.asked_at_ms = now_ms
-        if self.wants_data and (waits_otherwise or self._held or self.has_news):
+        if self.wants_data and (waits_otherwise or self._ready.is_held_back or self.has_news):
             self._wake()
 
     def _on_position(
@@ -182,16 +144,16 @@ class FetchSession:
             self._refuse(tip, hosted, code)
             return
         if position is None:
-            position = _Position(hosted, told.current_leader_epoch, told.fetch_offset)
+            position = FollowerPosition(hosted, told.current_leader_epoch, told.fetch_offset)
             position.log_start_offset = told.log_start_offset
             self._positions[tip] = position
             hosted.watchers[self] = None
             self._watermarks[tip] = position
         position.fetch_offset = told.fetch_offset
         position.sent = False
-        self._mark_readable(position)
+        self._ready.mark(position)
 
-    def _on_told_start(self, position: _Position, log_start_offset: int) -> None:
+    def _on_told_start(self, position: FollowerPosition, log_start_offset: int) -> None:
         if log_start_offset > position.log_start_offset:
             position.log_start_offset = log_start_offset
             position.hosted.wake_fetches()
@@ -219,25 +181,15 @@ class FetchSession:
         position = self._positions.pop(tip, None)
         if position is not None:
             position.hosted.watchers.pop(self, None)
-            self._readable.pop(tip, None)
-            self._held.pop(tip, None)
-            self._loading.pop(tip, None)
+            self._ready.drop(tip)
             self._watermarks.pop(tip, None)
 
     # -- news ------------------------------------------------------------------------------------
 
     def on_readable(self, hosted: HostedPartition) -> None:
         position = self._positions.get(hosted.tip)
-        if position is not None and self._mark_readable(position):
+        if position is not None and self._ready.mark(position):
             self._wake()
-
-    def _mark_readable(self, position: _Position) -> bool:
-        """Whether there is something to send to the follower, now or once the throttle lets it."""
-        tip = position.hosted.tip
-        if not position.is_readable or tip in self._held or tip in self._loading:
-            return False
-        self._readable[tip] = position
-        return True
 
     def _is_throttled(self, hosted: HostedPartition) -> bool:
         """A member of the ISR never is: it holds up the high watermark."""
@@ -284,13 +236,13 @@ class FetchSession:
         response.partitions.extend(refusals)
         room = self._max_bytes
         is_limited = self._table.throttles.leader.is_limited
-        for tip in tuple(self._readable):
+        for position in self._ready.all():
             if room <= 0:
                 break
-            position = self._readable.pop(tip)
+            self._ready.take(position)
             throttled = is_limited and self._is_throttled(position.hosted)
             if throttled and self._must_wait():
-                self._held[tip] = position
+                self._ready.hold(position)
                 continue
             size = self._take_data(position, room, response, chunks)
             room -= size
@@ -305,7 +257,7 @@ class FetchSession:
 
     def _take_data(
         self,
-        position: _Position,
+        position: FollowerPosition,
         room: int,
         response: replication_pb2.ReplicaFetchResponse,
         chunks: list[Bytes],
@@ -316,7 +268,7 @@ class FetchSession:
                 position.fetch_offset, room, hosted.log.flushed_offset, wait=position.is_loaded
             )
         except ColdRead as cold:
-            self._load(position, cold)
+            self._ready.load(position, cold)
             return 0
         except KafkaError as error:
             log.warning("cannot read %s for a follower: %s", hosted.tp, error)
@@ -332,28 +284,9 @@ class FetchSession:
         self._watermarks.pop(hosted.tip, None)
         return read.size
 
-    def _load(self, position: _Position, cold: ColdRead) -> None:
-        """Go on with this position once what it is about is in memory; with the others before."""
-        tip = position.hosted.tip
-        loading = asyncio.ensure_future(cold.load())
-        self._loading[tip] = position, loading
-        loading.add_done_callback(partial(self._loaded, tip))
-
-    def _loaded(self, tip: TopicIdPartition, loading: "asyncio.Task[None]") -> None:
-        """Read now, whatever became of it: a fault shows then, or the disk is waited for."""
-        if not loading.cancelled() and (error := loading.exception()) is not None:
-            log.warning("cannot load what a follower reads: %s", error)
-        position, latest = self._loading.get(tip, (None, None))
-        if position is None or latest is not loading:
-            return
-        del self._loading[tip]
-        position.is_loaded = True
-        if self._mark_readable(position):
-            self._wake()
-
 
 def _add_partition(
-    response: replication_pb2.ReplicaFetchResponse, position: _Position, size: int
+    response: replication_pb2.ReplicaFetchResponse, position: FollowerPosition, size: int
 ) -> None:
     hosted = position.hosted
     response.partitions.add(
