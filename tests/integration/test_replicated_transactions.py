@@ -23,11 +23,10 @@ ME, OTHER = 7, 8
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ReplicaCluster]:
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2, 3)
-    await cluster.create_topic("orders", (1, 2, 3))
-    yield cluster
-    await cluster.close()
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2, 3)
+        await cluster.create_topic("orders", (1, 2, 3))
+        yield cluster
 
 
 async def write(node: ReplicaNode, producer_id: int, sequence: int, *, acks: int = -1) -> None:

@@ -21,10 +21,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(params=["os", "sync"])
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ReplicaCluster]:
-    cluster = ReplicaCluster(tmp_path, flush=request.param)
-    await cluster.start(1, 2, 3)
-    yield cluster
-    await cluster.close()
+    async with ReplicaCluster(tmp_path, flush=request.param) as cluster:
+        await cluster.start(1, 2, 3)
+        yield cluster
 
 
 async def test_c12_acks_all_is_answered_when_every_isr_member_has_the_records(
@@ -200,9 +199,8 @@ async def test_scenario_16_demotion_answers_waiting_produces(cluster: ReplicaClu
 async def test_c13_a_dead_follower_leaves_the_isr_and_the_produce_is_answered(
     tmp_path: Path,
 ) -> None:
-    cluster = ReplicaCluster(tmp_path, lag_time_max_ms=300)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path, lag_time_max_ms=300) as cluster:
+        await cluster.start(1, 2)
         await cluster.create_topic("orders", (1, 2))
         await cluster.nodes[1].produce("orders", batch("both"))
         await cluster.stop(2)
@@ -212,43 +210,34 @@ async def test_c13_a_dead_follower_leaves_the_isr_and_the_produce_is_answered(
         await cluster.start(2)
         await cluster.tell("orders", to=[2])
         await eventually(lambda: cluster.isr("orders") == {1, 2})
-    finally:
-        await cluster.close()
 
 
 async def test_c1_a_lost_answer_to_an_isr_change_is_settled(tmp_path: Path) -> None:
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
         cluster.quorum.lose_answers(cluster.nodes[1].client, 1)
         await cluster.create_topic("orders", (1, 2), isr=(1,))
         await eventually(lambda: cluster.isr("orders") == {1, 2})
         leader = cluster.nodes[1].hosted("orders").replica
         await eventually(lambda: not leader.isr.unsettled and set(leader.isr.committed) == {1, 2})
-    finally:
-        await cluster.close()
 
 
 async def test_rule_6_losing_sight_of_the_quorum_freezes_the_isr_but_not_the_leader(
     tmp_path: Path,
 ) -> None:
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
         await cluster.create_topic("orders", (1, 2))
         await cluster.nodes[1].produce("orders", batch("before"))
         cluster.quorum.available = False
         (outcome,) = await cluster.nodes[1].produce("orders", batch("meanwhile"))
         assert outcome.error_code == errors_pb2.NONE
-    finally:
         cluster.quorum.available = True
-        await cluster.close()
 
 
 async def test_d3_many_partitions_share_one_stream(tmp_path: Path) -> None:
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
         await cluster.create_topic("orders", *[(1, 2), (2, 1)] * 50)
         manager = cluster.nodes[1].manager
         leaders = [h for h in manager.table if h.leads]
@@ -257,17 +246,14 @@ async def test_d3_many_partitions_share_one_stream(tmp_path: Path) -> None:
             [ProduceEntry(hosted.tp, batch(str(hosted.tp))) for hosted in leaders], -1, 10_000
         )
         assert {outcome.error_code for outcome in outcomes} == {errors_pb2.NONE}
-    finally:
-        await cluster.close()
 
 
 async def test_b3_a_follower_that_starts_before_it_is_registered_rejoins_the_isr(
     tmp_path: Path,
 ) -> None:
     """It may follow from its image already; what it tells its leader carries its registration."""
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
         follower = cluster.nodes[2]
         registered, follower.broker_epoch = follower.broker_epoch, None
         await cluster.create_topic("orders", (1, 2), isr=(1,))
@@ -276,25 +262,20 @@ async def test_b3_a_follower_that_starts_before_it_is_registered_rejoins_the_isr
         assert follower.hosted("orders").log.log_end_offset == 0
         follower.broker_epoch = registered
         await eventually(lambda: cluster.isr("orders") == {1, 2})
-    finally:
-        await cluster.close()
 
 
 async def test_b3_a_follower_that_registers_again_tells_its_positions_again(
     tmp_path: Path,
 ) -> None:
     """Its session was lost: the old registration is gone, and with it what was told under it."""
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    try:
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
         await cluster.create_topic("orders", (1, 2))
         await cluster.nodes[1].produce("orders", batch("both"))
         cluster.quorum.expire(cluster.nodes[2].client.session_id)
         await cluster.elect("orders", 1, isr=(1,))
         await cluster.nodes[2].register_again()
         await eventually(lambda: cluster.isr("orders") == {1, 2})
-    finally:
-        await cluster.close()
 
 
 async def test_d3_deleted_records_are_gone_from_every_replica(cluster: ReplicaCluster) -> None:
@@ -320,9 +301,8 @@ async def test_d3_deleted_records_are_gone_from_every_replica(cluster: ReplicaCl
 
 async def test_d3_followers_begin_where_retention_took_their_leader(tmp_path: Path) -> None:
     record = batch("x" * 1000)
-    cluster = ReplicaCluster(tmp_path, kept=Retention(bytes=3 * len(record)))
-    await cluster.start(1, 2, 3)
-    try:
+    async with ReplicaCluster(tmp_path, kept=Retention(bytes=3 * len(record))) as cluster:
+        await cluster.start(1, 2, 3)
         await cluster.create_topic("orders", (1, 2, 3))
         await cluster.nodes[1].produce("orders", *([record] * 20))
 
@@ -339,8 +319,6 @@ async def test_d3_followers_begin_where_retention_took_their_leader(tmp_path: Pa
         await cluster.tell("orders", to=[1])
         await cluster.settled("orders", 1, 2, 3)
         await eventually(lambda: starts() == {18})
-    finally:
-        await cluster.close()
 
 
 async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_does(

@@ -85,16 +85,15 @@ class RangeReader:
 @pytest.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[RangeReader]:
     """Brokers 1 and 2; broker 1 leads ``orders`` with ten records, one per batch."""
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    await cluster.create_topic("orders", (1, 2))
-    await cluster.create_topic("bills", (2, 1))
-    await cluster.nodes[1].produce("orders", *[batch(str(number)) for number in range(10)])
-    _update_metadata(cluster)
-    address = str(cluster.nodes[1].endpoint)
-    async with grpc.aio.insecure_channel(address, options=GRPC_OPTIONS) as channel:
-        yield RangeReader(channel, cluster)
-    await cluster.close()
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
+        await cluster.create_topic("orders", (1, 2))
+        await cluster.create_topic("bills", (2, 1))
+        await cluster.nodes[1].produce("orders", *[batch(str(number)) for number in range(10)])
+        _update_metadata(cluster)
+        address = str(cluster.nodes[1].endpoint)
+        async with grpc.aio.insecure_channel(address, options=GRPC_OPTIONS) as channel:
+            yield RangeReader(channel, cluster)
 
 
 def _update_metadata(cluster: ReplicaCluster) -> None:

@@ -77,15 +77,14 @@ class Writer:
 @pytest.fixture
 async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
     """Brokers 1 and 2; broker 1 leads ``orders`` and ``alone``, broker 2 leads ``bills``."""
-    cluster = ReplicaCluster(tmp_path)
-    await cluster.start(1, 2)
-    await cluster.create_topic("orders", (1, 2))
-    await cluster.create_topic("alone", (1,))
-    await cluster.create_topic("bills", (2, 1))
-    address = str(cluster.nodes[1].endpoint)
-    async with grpc.aio.insecure_channel(address, options=GRPC_OPTIONS) as channel:
-        yield Writer(channel, cluster)
-    await cluster.close()
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1, 2)
+        await cluster.create_topic("orders", (1, 2))
+        await cluster.create_topic("alone", (1,))
+        await cluster.create_topic("bills", (2, 1))
+        address = str(cluster.nodes[1].endpoint)
+        async with grpc.aio.insecure_channel(address, options=GRPC_OPTIONS) as channel:
+            yield Writer(channel, cluster)
 
 
 def numbers_in(records: bytes, numbers: Sequence[int]) -> list[int]:

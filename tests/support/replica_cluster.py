@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 import grpc.aio
 
@@ -261,6 +262,12 @@ class ReplicaCluster:
             ),
             as_controller=False,
         )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
     async def start(self, *broker_ids: int) -> None:
         for broker_id in broker_ids:
