@@ -6,19 +6,15 @@ same without the transaction. With ``KAFKA_HOME`` set, a Kafka of three brokers 
 in turn. Clients and servers share this machine: ratios count, and the servers' CPU time.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench._kafka_load import in_own_process
 from bench._support import Bench, median_row, percentile
 from bench._transactional_load import Chunks, Lanes
-from bench.peers.contender import Unavailable
-from bench.peers.kafka import find_kafka
 from bench.peers.processes import cpu_seconds
-from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka, quorate
+from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
 from bench.produce_matrix.workload import Workload
 
 PARTITIONS: Final = 6
@@ -149,15 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     comparison = Comparison(bench)
     with ExitStack() as running:
-        systems = [running.enter_context(quorate("os"))]
-        try:
-            installation = find_kafka()
-        except Unavailable as reason:
-            print(f"Kafka: {reason}", flush=True)
-        else:
-            folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-            systems.append(running.enter_context(kafka(folder, installation)))
-            print(f"Kafka {installation.version}", flush=True)
+        systems = [
+            running.enter_context(quorate("os")),
+            *running.enter_context(kafka_if_installed()),
+        ]
         for system in systems:
             system.create_topic(TOPIC, Workload(partitions=PARTITIONS))
         for system in systems:

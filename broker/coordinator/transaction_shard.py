@@ -186,7 +186,7 @@ class TransactionShard:
         While another state is being written nobody can tell what a request would find; but a
         stranger will be one in either.
         """
-        if self._states.is_over:
+        if not self._states.is_sure:  # It may have waited since it was asked.
             return errors_pb2.NOT_COORDINATOR
         if isinstance(decision, Refused) and decision.code in _TOLD_AT_ONCE:
             return decision.code

@@ -8,11 +8,12 @@ would have to say that the producer's next transaction has begun.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from broker.background_tasks import BackgroundTasks
 from broker.coordinator.appends import Appends
 from broker.coordinator.led_shards import LedLog
 from broker.coordinator.log_entries import LogBatch, LogRecord
@@ -32,9 +33,10 @@ _COMPLETION_DELAY_S: Final = 0.1
 """Until the log is told that a transaction is complete: a producer that goes on by then saves it
 the record, every third of its transaction's."""
 
-_PATIENCE_S: Final = 0.1
-"""How long a producer that goes on is kept waiting for its transaction before to be complete; it
-would ask again as soon as it is told CONCURRENT_TRANSACTIONS."""
+_PATIENCE_S: Final = 1.0
+"""How long a producer that goes on is kept waiting for its transaction before to be complete. Told
+CONCURRENT_TRANSACTIONS it would ask again, after a pause of 20 to 100 ms: on busy brokers markers
+take longer than that."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,12 @@ class TransactionStates:
         self._appends = Appends(log)
         self._known: dict[str, KnownId] = {}
         self._open: dict[str, KnownId] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether what is known here can be spoken of: nobody else can have begun to lead."""
+        return not self.is_over and self._log.is_surely_led
 
     def get(self, transactional_id: str) -> KnownId | None:
         return self._known.get(transactional_id)
@@ -107,8 +114,9 @@ class TransactionStates:
     def end(self, error_code: int) -> None:
         """Whoever leads next goes on with what is decided."""
         self.is_over = True
-        for task in self._tasks:
-            task.cancel()
+        for known in self._known.values():
+            _let_go_on(known)
+        self._tasks.cancel()
         self._appends.end(error_code)
 
     def write(self, known: KnownId, transaction: Transaction | None) -> "asyncio.Future[int]":
@@ -146,11 +154,9 @@ class TransactionStates:
         else:
             self._open.pop(known.transactional_id, None)
         if known.transaction is None or not known.transaction.is_prepared:
-            if known.settled is not None:
-                known.settled.set()
-                known.settled = None
+            _let_go_on(known)
             return
-        self._spawn(self._complete(known, known.transaction))
+        self._tasks.start(self._complete(known, known.transaction))
 
     async def _complete(self, known: KnownId, prepared: Transaction) -> None:
         try:
@@ -197,10 +203,12 @@ class TransactionStates:
         except TimeoutError:
             return
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+def _let_go_on(known: KnownId) -> None:
+    """Whoever waits for its transaction before has waited enough."""
+    if known.settled is not None:
+        known.settled.set()
+        known.settled = None
 
 
 async def code_of(outcome: "asyncio.Future[int]") -> int:

@@ -8,10 +8,10 @@ Between the answer and the append no marker may have come: the transaction that 
 over then, and the batch would begin one that nobody knows of.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from broker.background_tasks import BackgroundTasks
 from broker.errors import KafkaError
 from broker.log.record_batch import HEADER_BYTES, read_header
 from broker.replication.api import ProduceEntry
@@ -45,7 +45,7 @@ class Verification:
         self._verify = verify
         self._is_enabled = is_enabled
         self._held: dict[TransactionBatch, list[Release]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def needed(self, hosted: HostedPartition, entry: ProduceEntry) -> TransactionBatch | None:
         """What is to be asked before ``entry`` may be appended; None: it may be at once."""
@@ -79,15 +79,11 @@ class Verification:
             held.append(release)
             return
         self._held[batch] = [release]
-        task = asyncio.get_running_loop().create_task(self._ask(hosted, batch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._ask(hosted, batch))
 
     async def close(self) -> None:
         """Whoever waits looks for another leader."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _begins(self, hosted: HostedPartition, batch: TransactionBatch) -> bool:
         """Whether a transaction would begin with it; not if nobody is to be asked about that."""

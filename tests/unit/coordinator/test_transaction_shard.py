@@ -168,10 +168,41 @@ async def test_a_producer_that_goes_on_waits_for_its_transaction_before(world: W
     producer = await opened(shard)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     assert await shard.add_partitions("pay", producer, {A}) == 0, "no round trip in between"
+    world.partitions.pause_s = lambda: 0.8
+    assert await shard.end_transaction("pay", producer, commit=True) == 0
+    assert await shard.add_partitions("pay", producer, {A}) == 0, "nor though markers take long"
     world.partitions.away = {A}
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     code = await shard.add_partitions("pay", producer, {A})
     assert code == errors_pb2.CONCURRENT_TRANSACTIONS, "but not for ever"
+
+
+async def test_whoever_waits_is_told_at_once_that_another_broker_leads(world: World) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    world.partitions.away = {A}
+    assert await shard.end_transaction("pay", producer, commit=True) == 0
+    going_on = asyncio.create_task(shard.add_partitions("pay", producer, {A}))
+    await asyncio.sleep(0.1)
+    shard.end(errors_pb2.NOT_COORDINATOR)
+    await asyncio.sleep(0.001)
+    assert going_on.done()
+    assert await going_on == errors_pb2.NOT_COORDINATOR
+
+
+async def test_after_a_wait_nothing_is_told_from_memory_that_another_broker_may_have_changed(
+    world: World,
+) -> None:
+    shard = await world.lead()
+    producer = await opened(shard)
+    world.partitions.pause_s = lambda: 0.3
+    assert await shard.end_transaction("pay", producer, commit=True) == 0
+    going_on = asyncio.create_task(shard.add_partitions("pay", producer, {A}))
+    await asyncio.sleep(0.1)
+    world.led_log.is_surely_led = False
+    written = len(world.log.batches)
+    assert await going_on == errors_pb2.NOT_COORDINATOR
+    assert len(world.log.batches) == written
 
 
 async def test_what_is_decided_is_written_though_nobody_waits_for_it(world: World) -> None:

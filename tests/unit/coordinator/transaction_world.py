@@ -159,9 +159,10 @@ class World:
         """``shard`` has not read the log yet."""
         if self.shard is not None:
             self.shard.end(errors_pb2.NOT_COORDINATOR)
+        self.led_log = StateLogOfEpoch(self.log)
         self.shard = TransactionShard(
             "__transaction_state-7",
-            StateLogOfEpoch(self.log),
+            self.led_log,
             markers=self.partitions,
             new_producer_id=self._new_producer_id,
             wall_ms=self.wall_ms,
