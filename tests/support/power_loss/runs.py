@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ def record(
         seen = recording.log.stat().st_size if recording.log.exists() else 0
         wanted = seen + chance.randrange(100_000, 2_000_000)
         while process.poll() is None and _size(recording.log) < wanted:
-            pass
+            time.sleep(0.0005)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "the load ended before it was killed"
         recording.note_kill()
