@@ -27,6 +27,9 @@ WRITTEN, MERGED, NEITHER = range(3)
 """Versions of a batch: as it was appended, as it was written in place of others, wrong bytes."""
 
 
+_NO_END: Final = 1 << 63
+
+
 class Said(msgspec.Struct, array_like=True):
     """A mark: ``what`` begins, or has become durable, in the log ``key``. What a store has when it
     opens is durable: every log is "found", and then the store "opened".
@@ -104,6 +107,8 @@ class Promise:
         """So far even if segments are lost that were not synced (``log.flush=os``)."""
         self.may_hold: dict[int, set[tuple[int, int, int]]] = {}
         """(last offset, leader epoch, version) of what may be at a base offset."""
+        self._cut_end = _NO_END
+        """Where a cut that has begun may end it at any time, whatever was flushed beyond."""
 
     def note(self, said: Said) -> None:
         match said.what:
@@ -116,7 +121,7 @@ class Promise:
                     self._must_hold(base_offset, *batch)
             case "flushed":
                 self.must_exist = True
-                self.durable_end = said.offset
+                self.durable_end = min(said.offset, self._cut_end)
             case "sealed":
                 self.sealed_end = said.offset
             case "deleting":
@@ -134,9 +139,11 @@ class Promise:
     def _note_cut(self, said: Said) -> None:
         match said.what:
             case "cutting":
+                self._cut_end = said.offset
                 self.durable_end = min(self.durable_end, said.offset)
                 self.sealed_end = min(self.sealed_end, said.offset)
             case "cut":
+                self._cut_end = _NO_END
                 for base_offset in [each for each in self.may_hold if each >= said.offset]:
                     del self.may_hold[base_offset]
             case "starting":

@@ -25,6 +25,17 @@ async def test_a_log_that_begins_inside_an_unsealed_batch_is_sealed_nowhere(tmp_
         assert (sealed_end(log), log.log_end_offset) == (6, 7)
 
 
+def test_what_is_flushed_while_a_cut_waits_for_its_turn_is_not_promised() -> None:
+    """A truncation waits for a rewrite to be done, and the writer goes on meanwhile."""
+    promises = Promises("sync")
+    said = [Said("create", "log"), Said("cutting", "log", 40), Said("flushed", "log", 43)]
+    for each in [*said, Said("cut", "log", 40)]:
+        promises.note(each)
+    assert promises.logs["log"].durable_end == 40
+    promises.note(Said("flushed", "log", 42))
+    assert promises.logs["log"].durable_end == 42
+
+
 def test_what_was_sealed_outlives_a_kill_and_then_a_power_loss() -> None:
     promises = Promises("os")
     batches = [(0, 4, 7, WRITTEN), (5, 9, 7, WRITTEN)]
