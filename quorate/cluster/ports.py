@@ -11,6 +11,9 @@ HOST: Final = "127.0.0.1"
 _LOWEST, _HIGHEST = 10_000, 32_000
 """Below the range from which Linux takes the local ports of outgoing connections: a port chosen
 there could be taken by any client while its broker restarts."""
+_CHANCE: Final = random.SystemRandom()
+"""Not the module's own: test runners seed that, alike in each of their processes, and clusters
+that start at the same time would choose the same ports."""
 
 
 class PortReservation:
@@ -56,7 +59,7 @@ class PortReservation:
     def claim_any(self) -> int:
         """Any free port; chosen at random so that clusters started together do not collide."""
         for _ in range(1_000):
-            port = random.randrange(_LOWEST, _HIGHEST)
+            port = _CHANCE.randrange(_LOWEST, _HIGHEST)
             if self._bind(port):
                 return port
         raise LocalClusterError(f"no free port from {_LOWEST} to {_HIGHEST} on {self._host}")

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Self
 
 import grpc
 
+from quorate.cluster.ports import PortReservation
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
 from quorum.certificate_authority import CertificateAuthority
@@ -44,11 +44,8 @@ def security_in(authority: CertificateAuthority, stem: str, role: Role) -> Secur
 
 def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
+    with PortReservation() as reservation:
+        return [reservation.claim_any() for _ in range(count)]
 
 
 class QuorumCluster:
