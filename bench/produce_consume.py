@@ -5,20 +5,25 @@ takes the same loads in turn. Brokers, their quorum and the client share this ma
 what the whole costs, not what one broker could do alone. ``--rows PATTERN`` picks rows by name.
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 
 from bench._kafka_load import in_own_process
 from bench._support import Bench, median_row
 from bench.produce_matrix.measure import Durations, measure
-from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
+from bench.produce_matrix.systems import (
+    KAFKA,
+    QUORATE,
+    System,
+    kafka_if_installed,
+    quorate,
+    topics_for,
+)
 from bench.produce_matrix.workload import ROWS, Workload, rows
 
 WARM_UP = Durations(warm_up=0.0, full_speed=5.0, half_load=0.5, one_in_flight=0.5)
 WARM_UP_ROUNDS = 12
-SETTLE_S = 3.0
 MANY_PARTITIONS = 1_000
 """A topic of more is made once, and not in Kafka: its controller makes no 10,000 in a request."""
 FULL = Durations(warm_up=0.5, full_speed=2.0, half_load=2.0, one_in_flight=0.7)
@@ -37,7 +42,7 @@ class Matrix:
         """Until it gets no cheaper: Java compiles what runs often, and is slow until it has."""
         workload = ROWS[0]
         spent: list[float] = []
-        with topics_for(workload, [system], 1) as (topic,):
+        with topics_for(workload.name, workload, [system]) as (topic,):
             while len(spent) < WARM_UP_ROUNDS and not is_settled(spent):
                 figures = in_own_process(
                     measure, system.bootstrap, topic, workload, system.pids, WARM_UP
@@ -52,7 +57,7 @@ class Matrix:
         if workload.partitions > MANY_PARTITIONS:
             repetitions, systems = 1, [each for each in systems if each.name == QUORATE]
         samples: dict[str, list[dict[str, float]]] = {each.name: [] for each in systems}
-        with topics_for(workload, systems, repetitions) as topics:
+        with topics_for(workload.name, workload, systems, repetitions) as topics:
             for topic in topics:
                 for system in systems:
                     figures = in_own_process(
@@ -63,20 +68,6 @@ class Matrix:
         for name, figures in medians.items():
             self._bench.row({**workload.cells(), "system": name}, figures)
         return compare(workload, medians) if KAFKA in medians else []
-
-
-@contextmanager
-def topics_for(workload: Workload, systems: Sequence[System], count: int) -> Iterator[list[str]]:
-    """Topics in every system, that have settled: to make 100 partitions costs Kafka seconds."""
-    topics = [f"{workload.name}-{number}" for number in range(count)]
-    for system in systems:
-        for topic in topics:
-            system.create_topic(topic, workload)
-    time.sleep(SETTLE_S)
-    yield topics
-    for system in systems:
-        for topic in topics:
-            system.delete_topic(topic)
 
 
 def compare(workload: Workload, medians: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -10,20 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
+from confluent_kafka import KafkaException
+
 from bench._kafka_load import in_own_process
 from bench._support import Bench, median_row, percentile
 from bench._transactional_load import Chunks, Lanes
 from bench.peers.processes import cpu_seconds
-from bench.produce_matrix.systems import KAFKA, QUORATE, System, kafka_if_installed, quorate
+from bench.produce_matrix.systems import (
+    KAFKA,
+    QUORATE,
+    System,
+    kafka_if_installed,
+    quorate,
+    topics_for,
+)
 from bench.produce_matrix.workload import Workload
 
 PARTITIONS: Final = 6
 RECORD_BYTES: Final = 1_000
-TOPIC: Final = "transactions"
 GOAL_PERCENT: Final = 25
 """Of throughput, at ``GOAL_RECORDS`` per transaction."""
 GOAL_RECORDS: Final = 1_000
 WARM_UP_ROUNDS: Final = 3
+WORKLOAD: Final = Workload(partitions=PARTITIONS)
 
 
 class Case(NamedTuple):
@@ -45,12 +54,14 @@ class Seconds(NamedTuple):
     measured: float
 
 
-def measure(system: System, case: Case, seconds: Seconds, name: str | None) -> dict[str, float]:
+def measure(
+    system: System, topic: str, case: Case, seconds: Seconds, name: str | None
+) -> dict[str, float]:
     """``name``: of the transactional ids; None: plain."""
     lanes = Lanes(
         Chunks(
             bootstrap=system.bootstrap,
-            topic=TOPIC,
+            topic=topic,
             partitions=PARTITIONS,
             producers=case.producers,
             records=case.records,
@@ -95,26 +106,36 @@ class Comparison:
         self._seconds = bench.pick(full=Seconds(1.0, 4.0), quick=Seconds(0.5, 2.0))
         self._ids = 0
 
-    def warm_up(self, system: System) -> None:
+    def warm_up(self, systems: Sequence[System]) -> None:
         """Java compiles what runs often."""
-        for _ in range(self._bench.pick(full=WARM_UP_ROUNDS, quick=1)):
-            for name in (None, self._new_name()):
-                in_own_process(measure, system, WARM_UP, self._seconds, name)
+        rounds = self._bench.pick(full=WARM_UP_ROUNDS, quick=1)
+        with topics_for("warm-up", WORKLOAD, systems) as (topic,):
+            for system in systems:
+                for _ in range(rounds):
+                    self._sample(system, topic, WARM_UP)
 
     def row(self, case: Case, systems: Sequence[System]) -> list[str]:
         """Adds a line per system; says where the goal is missed."""
         samples: dict[str, list[dict[str, float]]] = {system.name: [] for system in systems}
-        for _ in range(self._bench.repetitions):
-            for system in systems:
-                plain, transactional = (
-                    in_own_process(measure, system, case, self._seconds, name)
-                    for name in (None, self._new_name())
-                )
-                samples[system.name].append(compared(plain, transactional))
+        name = f"transactions-{case.producers}-{case.records}"
+        with topics_for(name, WORKLOAD, systems) as (topic,):
+            for _ in range(self._bench.repetitions):
+                for system in systems:
+                    samples[system.name].append(self._sample(system, topic, case))
         medians = {name: median_row(of_one) for name, of_one in samples.items()}
         for name, figures in medians.items():
             self._bench.row({**case._asdict(), "system": name}, figures)
         return list(misses(case, medians))
+
+    def _sample(self, system: System, topic: str, case: Case) -> dict[str, float]:
+        try:
+            plain, transactional = (
+                in_own_process(measure, system, topic, case, self._seconds, name)
+                for name in (None, self._new_name())
+            )
+        except (RuntimeError, KafkaException) as error:
+            raise RuntimeError(f"{system.name}, {case}: {error}") from error
+        return compared(plain, transactional)
 
     def _new_name(self) -> str:
         self._ids += 1
@@ -149,10 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             running.enter_context(quorate("os")),
             *running.enter_context(kafka_if_installed()),
         ]
-        for system in systems:
-            system.create_topic(TOPIC, Workload(partitions=PARTITIONS))
-        for system in systems:
-            comparison.warm_up(system)
+        comparison.warm_up(systems)
         missed = [
             line
             for case in bench.pick(full=FULL, quick=QUICK)

@@ -1,7 +1,8 @@
 """The contestants: three brokers of each, on this machine, alone with their own defaults."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +21,7 @@ QUORATE: Final = "quorate"
 KAFKA: Final = "Kafka"
 BROKERS: Final = 3
 _TIMEOUT_S: Final = 60.0
+_SETTLE_S: Final = 3.0
 
 Settings = Mapping[str, str | int]
 NO_SETTINGS: Final[Settings] = MappingProxyType({})
@@ -82,6 +84,25 @@ def kafka(
         yield system
     finally:
         brokers.stop()
+
+
+@contextmanager
+def topics_for(
+    name: str, workload: Workload, systems: Sequence[System], count: int = 1
+) -> Iterator[list[str]]:
+    """Topics in every system, that have settled: to make 100 partitions costs Kafka seconds.
+
+    They are gone afterwards: the loads of a whole run would fill a disk.
+    """
+    topics = [f"{name}-{number}" for number in range(count)]
+    for system in systems:
+        for topic in topics:
+            system.create_topic(topic, workload)
+    time.sleep(_SETTLE_S)
+    yield topics
+    for system in systems:
+        for topic in topics:
+            system.delete_topic(topic)
 
 
 @contextmanager
