@@ -79,7 +79,7 @@ class Joining(GroupBasis):
         return (*member_waits, *self._rebalance(now_ms))
 
     def _join_known(self, request: JoinRequest, now_ms: int) -> tuple[Effect, ...]:
-        if request.member_id in self.members.pending:
+        if request.instance_id is None and request.member_id in self.members.pending:
             return self._let_in(request, request.member_id, now_ms)
         found = self._member(request.member_id, request.instance_id)
         if isinstance(found, int):

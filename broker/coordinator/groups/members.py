@@ -80,6 +80,11 @@ class Member:
         """Whether a request of it is unanswered: so it is alive."""
         return self.joining is not None or self.syncing is not None
 
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """What it supports; nobody keeps a client from saying one of them twice."""
+        return frozenset(name for name, _ in self.protocols)
+
     def metadata(self, protocol_name: str) -> bytes:
         """Its subscription under that protocol; empty if it does not support it."""
         return dict(self.protocols).get(protocol_name, b"")
@@ -136,7 +141,7 @@ class Members:
         self._by_id[member.member_id] = member
         if member.instance_id is not None:
             self._static_ids[member.instance_id] = member.member_id
-        self._supporters.update(name for name, _ in member.protocols)
+        self._supporters.update(member.protocol_names)
         if not self.leader_id:
             self.leader_id = member.member_id
         self.pending.pop(member.member_id, None)
@@ -147,7 +152,7 @@ class Members:
         del self._by_id[member.member_id]
         if member.instance_id is not None:
             self._static_ids.pop(member.instance_id, None)
-        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.subtract(member.protocol_names)
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self._by_id), "")
 
@@ -166,9 +171,9 @@ class Members:
 
     def update(self, member: Member, request: JoinRequest) -> None:
         """It asks to join again, perhaps with another subscription."""
-        self._supporters.subtract(name for name, _ in member.protocols)
-        self._supporters.update(name for name, _ in request.protocols)
+        self._supporters.subtract(member.protocol_names)
         member.protocols = request.protocols
+        self._supporters.update(member.protocol_names)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -188,7 +193,7 @@ class Members:
     def supports_any(self, names: Iterable[str], *, without: Member | None = None) -> bool:
         """Whether everybody (``without`` one of them) supports one of those protocols."""
         others = len(self._by_id) - (without is not None)
-        own = {name for name, _ in without.protocols} if without is not None else set()
+        own = frozenset[str]() if without is None else without.protocol_names
         return others == 0 or any(
             self._supporters[name] - (name in own) == others for name in names
         )

@@ -50,6 +50,27 @@ def test_waiting_for_more_members_ends_with_the_rebalance_timeout() -> None:
     assert world.now_ms - 1_000 == REBALANCE_MS
 
 
+def test_a_protocol_that_is_named_twice_counts_once(world: World) -> None:
+    """Or no protocol would be found that all support, and nobody could join any more."""
+    first = world.join(protocols=(("range", b"a"), ("range", b"b")))
+    assert world.joined(first).protocol_name == "range"
+    second = world.join()
+    again = world.join(world.joined(first).member_id)
+    assert {world.joined(each).error_code for each in (again, second)} == {0}
+    assert world.leave(Leaver(world.joined(first).member_id)) == [0]
+    world.join(world.joined(second).member_id)
+    assert world.group.protocol_name == "range"
+
+
+def test_an_id_that_was_given_out_is_for_no_static_member(world: World) -> None:
+    """Two members would go by one instance id."""
+    (static,) = world.stable(1, static=True)
+    given = world.joined(world.join(needs_known_id=True)).member_id
+    refused = world.joined(world.join(given, instance_id="instance-0"))
+    assert refused.error_code == errors_pb2.FENCED_INSTANCE_ID
+    assert [member.member_id for member in world.group.members] == [static]
+
+
 def test_kip_394_who_understands_it_gets_an_id_first(world: World) -> None:
     answer = world.joined(world.join(needs_known_id=True))
     assert answer.error_code == errors_pb2.MEMBER_ID_REQUIRED
