@@ -131,12 +131,16 @@ def check_produced(
 
 def _check_origin(header: BatchHeader, position: int, where: str, origin: Origin) -> None:
     """Control batches come from whoever writes markers, and from nobody else; transactional ones
-    from those alone who can have their transaction ended."""
+    from those alone who can have their transaction ended, and one at a time, as in Kafka: whether a
+    transaction may begin here is asked about the producer of the first."""
     if header.is_control != (origin is MARKERS):
         problem = "a control batch, which clients may not write"
         if not header.is_control:
             problem = "no control batch, which the end of a transaction is"
         raise _invalid(where, position, f"is {problem}")
+    if position and origin is Origin.TRANSACTIONAL_CLIENT:
+        problem = "follows another one; a request with a transactional id has one per partition"
+        raise _invalid(where, position, problem)
     if not header.is_transactional:
         return
     if origin is CLIENT:

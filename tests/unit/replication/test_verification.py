@@ -259,3 +259,13 @@ async def test_a_coordinator_asks_before_it_writes_in_a_producers_name(leader: L
         await asking
     assert why.value.code == errors_pb2.INVALID_TXN_STATE
     assert len(leader.coordinator.asked) == 2
+
+
+async def test_no_transaction_begins_behind_another_batch_of_its_request(leader: Leader) -> None:
+    """Whose producer alone would have been asked about."""
+    plain = batch(producer=(PRODUCER + 1, 0, 0))
+    begins = batch(producer=(PRODUCER, 0, 0), attributes=TRANSACTIONAL)
+    entry = ProduceEntry(TP, plain + begins, Origin.TRANSACTIONAL_CLIENT, "pay")
+    (outcome,) = await leader.broker.manager.produce([entry], ACKS_LEADER, 10_000)
+    assert outcome.error_code == errors_pb2.INVALID_RECORD
+    assert leader.end() == 0
