@@ -110,6 +110,15 @@ class Appends:
                     each.outcome.set_result(place)
 
 
+async def code_of(outcome: "asyncio.Future[int]") -> int:
+    """Whoever asks may go away; what is on its way to the log goes on."""
+    try:
+        await asyncio.shield(outcome)
+    except KafkaError as error:
+        return error.code
+    return errors_pb2.NONE
+
+
 def _as_told(error: Exception) -> KafkaError:
     """Nobody may wait for ever for what failed in a way that was not foreseen."""
     if isinstance(error, KafkaError):

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from broker.coordinator.appends import InDoubt
+from broker.coordinator.appends import InDoubt, code_of
 from broker.coordinator.groups import log_format
 from broker.coordinator.groups.basis import GroupState
 from broker.coordinator.groups.commits import CommittedOffset
@@ -17,11 +18,12 @@ from broker.coordinator.groups.effects import (
     SyncRequest,
 )
 from broker.coordinator.groups.group import ConsumerGroup
+from broker.coordinator.groups.offsets import CommittedOffsets
 from broker.coordinator.groups.pending_offsets import Expected
 from broker.coordinator.known_groups import KnownGroup
 from broker.coordinator.log_entries import LogRecord, TransactionOwner
 from broker.coordinator.shard_basis import ShardBasis
-from broker.errors import KafkaError, error_name
+from broker.errors import error_name
 from metadata_log.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -96,13 +98,10 @@ class GroupShard(ShardBasis):
         code = known.group.check_commit(member_id, instance_id, generation_id, now_ms)
         if code or not commits:
             return code
-        try:
-            place = await self._appends.append(_records_of(group_id, commits))
-        except KafkaError as error:
-            return error.code
-        for tp, commit in commits.items():
-            known.offsets.record(tp, commit, place)
-        return errors_pb2.NONE
+        sent = known.offsets.expect(commits)
+        outcome = self._appends.append(_records_of(group_id, commits))
+        outcome.add_done_callback(partial(_committed, known.offsets, sent, commits))
+        return await code_of(outcome)
 
     async def commit_in_transaction(
         self,
@@ -120,20 +119,12 @@ class GroupShard(ShardBasis):
         code = known.group.check_transactional_commit(member_id, instance_id, generation_id)
         if code or not commits:
             return code
-        producer_id = transaction.producer_id
-        expected = Expected(producer_id, commits)
+        expected = Expected(transaction.producer_id, commits)
         known.offsets.pending.expect(expected)
-        self._open.add(producer_id, group_id)
-        code = errors_pb2.NONE
-        try:
-            place = await self._appends.append(_records_of(group_id, commits), transaction)
-        except InDoubt as error:
-            code, place = error.code, error.place
-        except KafkaError as error:
-            known.offsets.pending.give_up(expected)
-            return error.code
-        known.offsets.arrive(expected, place)
-        return code
+        self._open.add(transaction.producer_id, group_id)
+        outcome = self._appends.append(_records_of(group_id, commits), transaction)
+        outcome.add_done_callback(partial(_arrived, known.offsets, expected))
+        return await code_of(outcome)
 
     def _committing(self, group_id: str, generation_id: int) -> KnownGroup | None:
         """The group, made for whoever commits without being a member; None: it was forgotten."""
@@ -174,8 +165,8 @@ class GroupShard(ShardBasis):
         if known.group.state is not GroupState.EMPTY:
             return errors_pb2.NON_EMPTY_GROUP
         code = await self._forget(known, sorted(known.offsets.known()), also_group=True)
-        if not code and known.is_forgotten:
-            self._groups.pop(group_id, None)
+        if not code:
+            self._drop_if_forgotten(known)
         return code
 
     async def expire_offsets(
@@ -186,7 +177,9 @@ class GroupShard(ShardBasis):
         ``topics_of``: what a group with members consumes; None: nobody can tell.
         """
         now_ms = self._clock.wall_ms()
-        for group_id, known in list(self._groups.items()):
+        for known in tuple(self._groups.values()):
+            if not self._is_known(known):
+                continue
             empty = known.group.state is GroupState.EMPTY
             consumed = frozenset[str]() if empty else topics_of(known.group)
             if consumed is None:
@@ -201,8 +194,17 @@ class GroupShard(ShardBasis):
                 continue
             gone = empty and len(expired) == len(known.offsets.known())
             code = await self._forget(known, expired, also_group=gone)
-            if not code and known.is_forgotten and self._groups.get(group_id) is known:
-                del self._groups[group_id]
+            if not code:
+                self._drop_if_forgotten(known)
+
+    def _is_known(self, known: KnownGroup) -> bool:
+        """Whether it still is the group of that name: it may have been deleted, and made anew."""
+        return self._groups.get(known.group.group_id) is known
+
+    def _drop_if_forgotten(self, known: KnownGroup) -> None:
+        """Unless it came to be used again while that was on its way to the log."""
+        if known.is_forgotten and self._is_known(known):
+            del self._groups[known.group.group_id]
 
     async def _forget(
         self, known: KnownGroup, tps: Sequence[TopicPartition], *, also_group: bool = False
@@ -213,13 +215,48 @@ class GroupShard(ShardBasis):
             records.append(LogRecord(log_format.encode_group_key(group_id), None))
         if not records:
             return errors_pb2.NONE
-        try:
-            place = await self._appends.append(records)
-        except KafkaError as error:
-            return error.code
+        outcome = self._appends.append(records)
+        outcome.add_done_callback(partial(_forgotten, known.offsets, tps))
+        return await code_of(outcome)
+
+
+def _committed(
+    offsets: CommittedOffsets,
+    sent: int,
+    commits: Mapping[TopicPartition, CommittedOffset],
+    outcome: "asyncio.Future[int]",
+) -> None:
+    """What is in the log is known here, even if whoever wanted it there is gone."""
+    offsets.expect_no_more(sent)
+    if outcome.exception() is None:
+        for tp, commit in commits.items():
+            offsets.record(tp, commit, outcome.result())
+
+
+def _arrived(offsets: CommittedOffsets, expected: Expected, outcome: "asyncio.Future[int]") -> None:
+    place = _place_of(outcome)
+    if place is None:
+        offsets.pending.give_up(expected)
+    else:
+        offsets.arrive(expected, place)
+
+
+def _forgotten(
+    offsets: CommittedOffsets, tps: Sequence[TopicPartition], outcome: "asyncio.Future[int]"
+) -> None:
+    """What may be forgotten by the next coordinator must not be told by this one."""
+    place = _place_of(outcome)
+    if place is not None:
         for tp in tps:
-            known.offsets.forget(tp, place)
-        return errors_pb2.NONE
+            offsets.forget(tp, place)
+
+
+def _place_of(outcome: "asyncio.Future[int]") -> int | None:
+    """Where it stands in the log, though perhaps not for good; None: nowhere."""
+    error = outcome.exception()
+    if error is None:
+        return outcome.result()
+    return error.place if isinstance(error, InDoubt) else None
 
 
 def _records_of(

@@ -32,7 +32,7 @@ class KnownGroup:
     def is_forgotten(self) -> bool:
         """Nothing is left that anybody could ask about."""
         no_members = self.group.state is GroupState.EMPTY and not self.group.members.pending
-        return no_members and not len(self.offsets) and not self.offsets.pending
+        return no_members and not self.offsets
 
 
 class OpenTransactions:

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from typing import Final
 
+from broker.coordinator.appends import code_of
 from broker.coordinator.led_shards import LedLog
 from broker.coordinator.markers import MarkerSender
-from broker.coordinator.transaction_states import KnownId, TransactionStates, code_of
+from broker.coordinator.transaction_states import KnownId, TransactionStates
 from broker.coordinator.transactions import decisions
 from broker.coordinator.transactions.decisions import Done, NeedsProducerId, Refused, Write
 from broker.coordinator.transactions.transaction import (

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from broker.background_tasks import BackgroundTasks
-from broker.coordinator.appends import Appends
+from broker.coordinator.appends import Appends, code_of
 from broker.coordinator.led_shards import LedLog
 from broker.coordinator.log_entries import LogBatch, LogRecord
 from broker.coordinator.markers import MarkerSender
@@ -22,7 +22,6 @@ from broker.coordinator.record_fields import UnknownRecord
 from broker.coordinator.transactions import decisions, log_format
 from broker.coordinator.transactions.transaction import Transaction, TransactionState
 from broker.errors import KafkaError
-from quorate_proto.v1 import errors_pb2
 
 _log: Final = logging.getLogger(__name__)
 
@@ -209,12 +208,3 @@ def _let_go_on(known: KnownId) -> None:
     if known.settled is not None:
         known.settled.set()
         known.settled = None
-
-
-async def code_of(outcome: "asyncio.Future[int]") -> int:
-    """Whoever asks may go away; what is on its way to the log goes on."""
-    try:
-        await asyncio.shield(outcome)
-    except KafkaError as error:
-        return error.code
-    return errors_pb2.NONE

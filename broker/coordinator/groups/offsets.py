@@ -1,6 +1,7 @@
 """The offsets that one group has committed, and which of them nobody needs any more."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator, Set
+from itertools import chain
 
 from broker.coordinator.groups.commits import CommittedOffset
 from broker.coordinator.groups.pending_offsets import Expected, PendingOffsets
@@ -9,7 +10,7 @@ from metadata_log.types import TopicPartition
 
 
 class CommittedOffsets:
-    """What is in the log for good; commits on their way there are not shown.
+    """What is in the log for good; commits on their way there are not shown, but not overlooked.
 
     Each commit bears the place in the log where it stands: whichever stands last counts, in
     whatever order the outcomes are reported. That of a transaction counts from its own place on,
@@ -20,6 +21,13 @@ class CommittedOffsets:
         self._committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
         self.pending = PendingOffsets()
         """Of transactions that have not ended."""
+        self._expected: dict[int, Collection[TopicPartition]] = {}
+        """Of commits on their way to the log that are part of no transaction, in their order."""
+        self._sent = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything, or may be."""
+        return bool(self._committed or self.pending or self._expected)
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -37,6 +45,16 @@ class CommittedOffsets:
         found = self._committed.get(tp)
         if found is None or found[0] <= place:
             self._committed[tp] = place, commit
+
+    def expect(self, tps: Collection[TopicPartition]) -> int:
+        """Commits of these are on their way to the log: ``expect_no_more`` follows, with this."""
+        self._sent += 1
+        self._expected[self._sent] = tps
+        return self._sent
+
+    def expect_no_more(self, sent: int) -> None:
+        """They have arrived, or never will."""
+        del self._expected[sent]
 
     def forget(self, tp: TopicPartition, place: int) -> None:
         """Its tombstone is in the log, in the batch at offset ``place``."""
@@ -56,8 +74,9 @@ class CommittedOffsets:
             self.record(tp, commit, at)
 
     def known(self) -> set[TopicPartition]:
-        """Partitions of which there is an offset, or may be one when transactions have ended."""
-        return {*self._committed, *self.pending}
+        """Partitions of which there is an offset, or may be one when the log has what is on its way
+        there, and transactions have ended."""
+        return {*self._committed, *self._to_be_replaced()}
 
     def of_topics(self, topics: Set[str]) -> list[TopicPartition]:
         """Partitions of those topics of which there is an offset."""
@@ -76,13 +95,16 @@ class CommittedOffsets:
         A group without members keeps everything for ``retention_ms`` from ``unused_since_ms`` on,
         when its last member left; None: its members keep what they consume, of
         ``consumed_topics``. What was committed without a group of members counts from its commit.
-        While a transaction is to replace an offset, it stays.
+        While an offset is about to be replaced, by a commit or a transaction, it stays.
         """
-        pending = set(self.pending)
+        to_be_replaced = self._to_be_replaced()
         return [
             tp
             for tp, (_, commit) in self._committed.items()
             if tp.topic not in consumed_topics
-            and tp not in pending
+            and tp not in to_be_replaced
             and now_ms - max(commit.committed_ms, unused_since_ms or 0) >= retention_ms
         ]
+
+    def _to_be_replaced(self) -> set[TopicPartition]:
+        return {*self.pending, *chain.from_iterable(self._expected.values())}
