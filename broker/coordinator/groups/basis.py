@@ -58,7 +58,7 @@ class GroupBasis:
         self._writing: dict[int, _Writing] = {}
         self.next_deadline_ms = NEVER_MS
         """``expire`` has nothing to do before; perhaps too early, and too late by no more than a
-        millisecond per ``_MEMBERS_PER_MS``."""
+        millisecond, or one per ``_MEMBERS_PER_MS``."""
 
     def take_back(self, member: Member, now_ms: int) -> None:
         """A member as the log has it: nobody knows yet whether it is still there."""
@@ -118,4 +118,5 @@ class GroupBasis:
             min(self.members.pending.values(), default=NEVER_MS),
             min((m.deadline_ms for m in self.members if m.is_new or not m.waits), default=NEVER_MS),
         )
-        self.next_deadline_ms = max(next_ms, now_ms + len(self.members) // _MEMBERS_PER_MS)
+        pause_ms = max(1, len(self.members) // _MEMBERS_PER_MS)
+        self.next_deadline_ms = max(next_ms, now_ms + pause_ms)

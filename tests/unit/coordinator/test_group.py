@@ -71,6 +71,18 @@ def test_an_id_that_was_given_out_is_for_no_static_member(world: World) -> None:
     assert [member.member_id for member in world.group.members] == [static]
 
 
+def test_members_that_give_each_other_no_time_do_not_keep_the_coordinator_busy(
+    world: World,
+) -> None:
+    """All are static, and none is back: they are waited for until their sessions end."""
+    (first, second) = world.stable(2, static=True)
+    for member in world.group.members:
+        member.rebalance_timeout_ms = 0
+    assert world.leave(Leaver(second, "instance-1")) == [0]
+    world.pass_ms(SESSION_MS)
+    assert world.group.members.get(first) is None
+
+
 def test_kip_394_who_understands_it_gets_an_id_first(world: World) -> None:
     answer = world.joined(world.join(needs_known_id=True))
     assert answer.error_code == errors_pb2.MEMBER_ID_REQUIRED
