@@ -81,14 +81,25 @@ def told_of_leaderships(
 ) -> Callable[[HostedPartition], None]:
     """For ``PartitionTable.on_leadership``: has the coordinator lead what this broker leads.
 
+    A topic of the same name may have taken the place of one whose deletion this broker hears of
+    only later, or never: their partitions are told apart, whatever their epochs.
+
     ``append_timeout_ms``: how long it waits for the replicas in sync to have what it writes.
     ``on_transaction_end``: told of the markers in each partition, if it has others write there.
     ``verify``: ``ReplicaManager.verify_transaction``, for what it writes for transactions.
     """
 
+    leading: dict[int, HostedPartition] = {}
+
     def on_leadership(hosted: HostedPartition) -> None:
         partition = hosted.tp.partition
+        before = leading.get(partition)
+        is_over = before is not hosted if hosted.leads else before is hosted
+        if before is not None and is_over:
+            del leading[partition]
+            coordinator.resign(partition)
         if hosted.leads:
+            leading[partition] = hosted
             led = LedPartition(
                 hosted,
                 produce,
@@ -98,8 +109,6 @@ def told_of_leaderships(
                 verify=verify,
             )
             coordinator.lead(partition, led)
-        else:
-            coordinator.resign(partition)
         if on_transaction_end is not None:
             hosted.on_transaction_end = lambda marker, place: on_transaction_end(
                 partition, end_of(marker, place)

@@ -53,7 +53,7 @@ def session_of(broker_id: int, incarnation: int = 0) -> SessionId:
 
 
 def topic_id_of(name: str, generation: int = 0) -> TopicId:
-    return TopicId(f"{name}/{generation}".encode().ljust(16, b".")[:16])
+    return TopicId(f"{name[:14]}/{generation}".encode().ljust(16, b".")[:16])
 
 
 def begun_pipeline() -> PipelineSet:

@@ -71,12 +71,14 @@ class Led:
 
     def __init__(self) -> None:
         self.logs: dict[int, LedLog] = {}
+        self.resigned = 0
 
     def lead(self, partition: int, log: LedLog) -> None:
         self.logs[partition] = log
 
     def resign(self, partition: int) -> None:
         del self.logs[partition]
+        self.resigned += 1
 
 
 WHO = TransactionOwner("x", producer_id=7, producer_epoch=1)
@@ -236,3 +238,28 @@ async def test_kip_890_a_transaction_that_ends_while_it_is_asked_about_is_over(
         await sent
     assert refused.value.code == errors_pb2.INVALID_TXN_STATE
     assert broker.hosted(TOPIC).log.log_end_offset == 1
+
+
+async def test_a_topic_that_was_made_anew_is_not_resigned_with_the_one_before(
+    broker: BrokerReplicas,
+) -> None:
+    """This broker missed the deletion, and is told of both at once: of the new one first."""
+    coordinator = Led()
+    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
+        coordinator,
+        broker.manager.produce,
+        lambda: 0,
+        lambda *_: True,
+        append_timeout_ms=1000,
+    )
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
+    before = coordinator.logs[0]
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True, generation=1)
+    led = coordinator.logs[0]
+    assert led.is_surely_led
+    assert not before.is_surely_led
+    assert coordinator.resigned == 1, "what is known of the one before is given up"
+    await broker.command(
+        TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2), generation=1
+    )
+    assert not coordinator.logs
