@@ -5,8 +5,11 @@ which epoch, of every leadership. It looks into brokers, but only compares; it n
 """
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from broker.log.aborted_transactions import AbortedTransaction
+from broker.log.control_batches import EndMarker
 from broker.log.record_batch import iterate_batches
 from broker.replication.following import Phase
 from broker.replication.hosted import HostedPartition
@@ -15,6 +18,7 @@ from metadata_log.types import TopicIdPartition
 from tests.sim.cluster.copies import CopiesChecker
 from tests.sim.cluster.lives import Truths
 from tests.sim.cluster.metadata_checker import MetadataChecker
+from tests.sim.cluster.transaction_checker import ReplicaTransactions
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation, World
 
@@ -28,7 +32,7 @@ REQUEST_ID: Final = re.compile(rb"request-\d{6}")
 class _Seen:
     """What one process was last seen to make of one partition."""
 
-    __slots__ = ("checked", "epoch", "high_watermark", "hosted", "leads")
+    __slots__ = ("checked", "epoch", "high_watermark", "hosted", "leads", "transactions")
 
     def __init__(self, hosted: HostedPartition) -> None:
         self.hosted = hosted
@@ -37,6 +41,7 @@ class _Seen:
         self.epoch = -2
         self.high_watermark = 0
         self.checked = 0
+        self.transactions = ReplicaTransactions()
 
 
 class Checker:
@@ -50,6 +55,7 @@ class Checker:
         self._forwarders: dict[bytes, int] = {}
         self._seen: dict[Process, dict[TopicIdPartition, _Seen]] = {}
         self._found_at_a_drop: Violation | None = None
+        self.looks_at_transactions = False
         self.acknowledged = 0
         self.consumed = 0
         self.leaderships = 0
@@ -82,6 +88,21 @@ class Checker:
                 or replica.leader_epoch != known.epoch
             ):
                 self._partition_moved(machine, hosted, known, leads=leads)
+            if self.looks_at_transactions and not self._is_lossy(hosted):
+                known.transactions.look(hosted, machine.voter_id)
+
+    def compare_transactions(self, machine: "Machine") -> None:
+        """All that its replicas know of them, once nothing happens any more."""
+        process = machine.process
+        if process is None or not self.looks_at_transactions:
+            return
+        for hosted in process.node._replicas.table:
+            known = self._seen[process].get(hosted.tip)
+            if known is not None and not self._is_lossy(hosted):
+                known.transactions.compare_in_full(hosted, machine.voter_id)
+
+    def _is_lossy(self, hosted: HostedPartition) -> bool:
+        return self.truths.of_replica(hosted).is_lossy
 
     def watch_drops(self, machine: "Machine", process: "Process") -> None:
         """Look at every replica of this process before it, or its beginning, is dropped (C8).
@@ -270,6 +291,32 @@ class Checker:
             f"{value!r} was acknowledged at offset {base_offset} of {truth.name} by the leader of "
             f"epoch {epoch}, and is not committed there"
         )
+
+    def ended(self, tip: TopicIdPartition, epoch: int, marker: EndMarker) -> None:
+        """A coordinator was told that its marker is committed."""
+        truth = self.truths.of(tip, epoch)
+        if not truth.is_lossy and not truth.transactions.has(marker):
+            raise Violation(
+                f"{marker} was acknowledged by the leader of {truth.name} in epoch {epoch}, and is "
+                "not committed there"
+            )
+
+    def saw_committed(
+        self,
+        tip: TopicIdPartition,
+        epoch: int,
+        position: int,
+        records: bytes,
+        aborted: Collection[tuple[int, int, int]],
+        who: str,
+    ) -> int:
+        """As ``saw``, by a consumer that reads what was committed."""
+        next_position = self.saw(tip, epoch, position, records)
+        truth = self.truths.of(tip, epoch)
+        if not truth.is_lossy:
+            told = [AbortedTransaction(*one) for one in aborted]
+            truth.transactions.shown(records, told, who)
+        return next_position
 
     def saw(self, tip: TopicIdPartition, epoch: int, position: int, records: bytes) -> int:
         """A consumer was given these; returns its next position."""

@@ -1,19 +1,19 @@
-"""Producers, consumers and whoever looks for a leader: they know what a broker told them last."""
+"""All clients of a run: they know what a broker told them last."""
 
 import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from metadata_log.types import TopicIdPartition
-from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.checkers import Checker
-from tests.sim.cluster.client import Client, TopicPart
-from tests.sim.cluster.lives import Life
+from tests.sim.cluster.consumer import Consumer
 from tests.sim.cluster.machine import Host, ProcessLoop, raise_failure
 from tests.sim.cluster.producers import IdempotentProducer, Producer
+from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.cluster.rpc import Rpc
+from tests.sim.cluster.transaction_coordinator import Coordinator
+from tests.sim.cluster.transactional_clients import CommittedConsumer, TransactionalProducer
 from tests.sim.network import Network
-from tests.sim.world import Violation, World
+from tests.sim.world import World
 
 if TYPE_CHECKING:
     from tests.sim.cluster.machine import Machine
@@ -30,79 +30,6 @@ class ClientProcess:
         self.listens = False
 
 
-class Consumer(Client):
-    """Tails one partition after the other."""
-
-    def __init__(self, clients: "Clients", number: int) -> None:
-        super().__init__(clients, number)
-        self.tip: TopicIdPartition | None = None
-        self.position = 0
-        self._positions: dict[Life, int] = {}
-        self._latest: dict[Life, int] = {}
-        self._epochs: dict[TopicIdPartition, int] = {}
-
-    async def run(self) -> None:
-        while True:
-            await self.look()
-            if not self.leaders:
-                await self.pause(0.3)
-                continue
-            tp = self.world.random.choice(sorted(self.leaders))
-            for _ in range(self.world.random.choice([3, 20])):
-                if not await self._fetch(tp):
-                    await self.pause(0.1)
-                    break
-
-    async def _fetch(self, tp: TopicPart) -> bool:
-        known = self.leaders.get(tp)
-        if known is None or known[1] < 0:
-            return False
-        topic_id, leader, epoch = known
-        tip = TopicIdPartition(topic_id, tp[1])  # type: ignore[arg-type]
-        epoch = self._epochs[tip] = max(epoch, self._epochs.get(tip, -1))
-        life = self.clients.checker.truths.lives.of(tip, epoch)
-        position = self._positions.get(life, 0)
-        if self.world.chance(0.05):
-            await self._look_for_the_end(tp, tip, leader, epoch)
-        answer = await self.call(leader, "Fetch", (tp, position, epoch, 300))
-        if answer is None:
-            return False
-        code, _, log_start, records, served = answer
-        self.check_code(code, "Fetch")
-        if served is None or TopicIdPartition(*served) != tip:
-            return False
-        if code == errors_pb2.OFFSET_OUT_OF_RANGE:
-            if position < log_start and self.clients.checker.may_begin(tip, epoch, log_start):
-                self._positions[life] = log_start
-                return True
-            if not self.clients.checker.truths.of(tip, epoch).is_lossy:
-                raise Violation(
-                    f"a consumer at {position} of {tp} was told by broker {leader}, epoch {epoch}, "
-                    "that this offset is out of range"
-                )
-            self._positions[life] = 0
-            return False
-        if code != errors_pb2.NONE:
-            await self.pause(0.1)
-            return False
-        self._positions[life] = self.clients.checker.saw(tip, epoch, position, records)
-        return True
-
-    async def _look_for_the_end(
-        self, tp: TopicPart, tip: TopicIdPartition, leader: int, epoch: int
-    ) -> None:
-        """ListOffsets never goes back, whoever leads."""
-        answer = await self.call(leader, "LatestOffset", (tp, epoch))
-        if answer is None or answer[0] != errors_pb2.NONE or TopicIdPartition(*answer[2]) != tip:
-            return
-        checker = self.clients.checker
-        life = checker.truths.lives.of(tip, epoch)
-        latest = self._latest.get(life, 0)
-        if answer[1] < latest and not checker.truths.of(tip, epoch).is_lossy:
-            raise Violation(f"the end of {tp} went back from {latest} to {answer[1]}")
-        self._latest[life] = answer[1]
-
-
 class Clients:
     """All clients of a run, in one process that nothing befalls."""
 
@@ -115,7 +42,9 @@ class Clients:
         self.host: Host[ClientProcess] = Host(world, network, CLIENT_HOST)
         self.process = ClientProcess(self.host)
         self.is_stopping = False
-        self.producers: list[Producer] = []
+        self.producers: list[Producer | TransactionalProducer] = []
+        self.coordinator: Coordinator | None = None
+        """None: nobody writes transactions in this run."""
         self.consumers: list[Consumer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.host.begin(self.process)
@@ -127,6 +56,20 @@ class Clients:
         for work in [one.run() for one in self.producers] + [one.run() for one in self.consumers]:
             self.host.deliver(self.process, partial(self.spawn, work))
 
+    def start_transactions(self, quorum: SimulatedQuorum, pace_s: float) -> Coordinator:
+        """One or two who write transactions, and one who reads what was committed."""
+        coordinator = self.coordinator = Coordinator(self, quorum)
+        added = [
+            TransactionalProducer(self, coordinator, 70 + number, pace_s)
+            for number in range(self.world.random.choice([1, 2]))
+        ]
+        reader = CommittedConsumer(self, 80)
+        self.producers += added
+        self.consumers.append(reader)
+        for work in [coordinator.run(), reader.run(), *(one.run() for one in added)]:
+            self.host.deliver(self.process, partial(self.spawn, work))
+        return coordinator
+
     def spawn(self, work: Any) -> None:
         task = self.process.loop.create_task(work)
         self._tasks.append(task)
@@ -134,4 +77,5 @@ class Clients:
 
     @property
     def are_idle(self) -> bool:
-        return all(producer.is_idle for producer in self.producers)
+        is_ending = self.coordinator is not None and self.coordinator.has_work
+        return all(producer.is_idle for producer in self.producers) and not is_ending

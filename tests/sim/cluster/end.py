@@ -138,6 +138,8 @@ class End:
                 leader = self._leader_of(hosted)
                 if leader is not None and leader.log.log_start_offset != log.log_start_offset:
                     yield f"broker {broker_id}: {hosted.tp} begins elsewhere than at its leader"
+                if hosted.last_stable_offset != log.log_end_offset and not truth.is_lossy:
+                    yield f"broker {broker_id}: a transaction of {hosted.tp} has not ended"
                 if truth.end > log.log_end_offset and not truth.is_lossy:
                     raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
 
@@ -151,6 +153,7 @@ class End:
         for broker_id, machine in self._machines.items():
             process = machine.process
             assert process is not None
+            self._checker.compare_transactions(machine)
             for hosted in process.node._replicas.table:
                 batches = read_all(hosted)
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))

@@ -12,11 +12,12 @@ import grpc
 
 from broker.control.changes import CHANGES, Change
 from broker.kafka.services import KafkaServices
-from broker.replication.api import FetchTerms, FetchWant, ProduceEntry
+from broker.log.admission import Origin
+from broker.replication.api import FetchTerms, FetchWant, Isolation, ProduceEntry
 from broker.replication.manager import ReplicaManager
 from broker.security.door import OPEN_DOOR, Door
 from broker.security.tls import ListenerTls
-from metadata_log.types import Endpoint, TopicPartition
+from metadata_log.types import BrokerId, Endpoint, TopicPartition
 from tests.sim.cluster.rpc import Rpc
 from tests.sim.cluster.rpc_frames import CLIENTS
 
@@ -57,7 +58,9 @@ class FrontDoor:
         return {
             "Metadata": self._metadata,
             "Produce": self._produce,
+            "TransactionalProduce": self._transactional_produce,
             "Fetch": self._fetch,
+            "FetchCommitted": self._fetch_committed,
             "LatestOffset": self._latest_offset,
             **{change.rpc: self._changing(change) for change in CHANGES},
         }
@@ -73,26 +76,47 @@ class FrontDoor:
     async def _produce(self, request: Any, _: Any) -> Any:
         """(error code, base offset, who led) for one batch with acks as asked."""
         tp, records, acks, timeout_ms = request
-        tp = TopicPartition(*tp)
-        hosted = self._replicas.table.named(tp)
+        return await self._append(ProduceEntry(TopicPartition(*tp), records), acks, timeout_ms)
+
+    async def _transactional_produce(self, request: Any, _: Any) -> Any:
+        """As ``_produce``."""
+        tp, records, acks, timeout_ms, transactional_id = request
+        origin = Origin.TRANSACTIONAL_CLIENT
+        entry = ProduceEntry(TopicPartition(*tp), records, origin, transactional_id)
+        return await self._append(entry, acks, timeout_ms)
+
+    async def _append(self, entry: ProduceEntry, acks: int, timeout_ms: int) -> Any:
+        hosted = self._replicas.table.named(entry.tp)
         epoch = -1 if hosted is None else int(hosted.replica.leader_epoch)
         tip = None if hosted is None else tuple(hosted.tip)
-        entry = ProduceEntry(tp, records)
         (outcome,) = await self._services.replicas.produce([entry], acks, timeout_ms)
         return outcome.error_code, outcome.base_offset, tip, epoch
 
     async def _fetch(self, request: Any, _: Any) -> Any:
-        """(error code, high watermark, log start, records, partition) of one partition."""
+        """(error code, log start, records, partition) of one partition."""
+        return (await self._read(request, Isolation.READ_UNCOMMITTED, None))[:4]
+
+    async def _fetch_committed(self, request: Any, _: Any) -> Any:
+        """As ``_fetch``, and what was aborted; from a follower, too."""
+        return await self._read(
+            request, Isolation.READ_COMMITTED, frozenset({self._services.broker_id})
+        )
+
+    async def _read(
+        self, request: Any, isolation: Isolation, near: frozenset[BrokerId] | None
+    ) -> tuple[Any, ...]:
         tp, offset, epoch, max_wait_ms = request
         tp = TopicPartition(*tp)
         hosted = self._replicas.table.named(tp)
-        want = FetchWant(tp, offset, 2_000, epoch)
-        (outcome,) = await self._services.replicas.fetch(
-            [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000)
+        terms = FetchTerms(
+            max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000, isolation=isolation, near=near
         )
+        want = FetchWant(tp, offset, 2_000, epoch)
+        (outcome,) = await self._services.replicas.fetch([want], terms)
         records = b"".join(outcome.chunks)
         tip = None if hosted is None else tuple(hosted.tip)
-        return outcome.error_code, outcome.high_watermark, outcome.log_start_offset, records, tip
+        aborted = [tuple(one) for one in outcome.aborted_transactions]
+        return outcome.error_code, outcome.log_start_offset, records, tip, aborted
 
     async def _latest_offset(self, request: Any, _: Any) -> Any:
         tp, epoch = request

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from broker.replication.hosted import HostedPartition
 from metadata_log.types import TopicIdPartition
+from tests.sim.cluster.transaction_truth import Outcomes
 from tests.sim.cluster.truth import Truth
 
 
@@ -38,6 +39,7 @@ class Truths:
 
     def __init__(self) -> None:
         self.lives = Lives()
+        self.outcomes = Outcomes()
         self._truths: dict[Life, Truth] = {}
 
     def of(self, tip: TopicIdPartition, epoch: int, name: str = "") -> Truth:
@@ -45,7 +47,9 @@ class Truths:
         life = self.lives.of(tip, epoch)
         found = self._truths.get(life)
         if found is None:
-            found = self._truths[life] = Truth(tip, f"{name}/{tip.topic_id.hex()[:4]}")
+            found = self._truths[life] = Truth(
+                tip, f"{name}/{tip.topic_id.hex()[:4]}", self.outcomes
+            )
         return found
 
     def of_replica(self, hosted: HostedPartition) -> Truth:

@@ -33,6 +33,7 @@ from metadata_log.records import IsrChange, Operation, Record
 from metadata_log.rules.table import RULES, Rule
 from metadata_log.types import MetadataOffset, TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.sim.cluster.mutants_transactions import TRANSACTION_MUTANTS
 from tests.sim.mutants import Mutant, Replacement, nothing
 
 WITHIN_SEEDS: Final = 300
@@ -193,4 +194,5 @@ MUTANTS: Final = [
     Mutant("recovered-producers", "what a restart learns of producers", _recovered_producers),
     Mutant("truncated-producers", "what a truncation takes back of them", _truncated_producers),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
+    *TRANSACTION_MUTANTS,
 ]

@@ -17,6 +17,11 @@ class ProducerOrder:
         if header.producer_id < 0:
             return
         epoch, first = header.producer_epoch, header.base_sequence
+        if header.is_control:
+            known = self._next.get(header.producer_id)
+            if known is not None and known[0] < epoch:
+                self._next[header.producer_id] = epoch, 0
+            return
         known_epoch, expected = self._next.get(header.producer_id, (epoch, first))
         if epoch > known_epoch:
             known_epoch, expected = epoch, 0

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from random import Random
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from broker.control.registration import RegistrationRefused
+from broker.replication.verification import Verification
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.clients import Clients
 from tests.sim.cluster.disk import Disk, DiskFull
@@ -30,6 +32,10 @@ EVENTS_LEAST: Final = 2_000
 """A run in which less happened goes on, to up to four times as many faults."""
 
 
+TRANSACTIONAL_SHARE: Final = 0.2
+"""Of the runs; which, depends on the seed alone, and nothing else of it on that."""
+
+
 class Outcome(NamedTuple):
     """How a run went."""
 
@@ -42,6 +48,8 @@ class Outcome(NamedTuple):
     consumed: int
     leaderships: int
     transactions: int
+    ended: int
+    """Transactions of producers; ``transactions`` are those of the quorum."""
     virtual_s: float
 
 
@@ -90,6 +98,7 @@ class Simulation:
             self.machines[broker_id] = machine
         self.clients = Clients(world, self.network, self.machines, self.checker)
         self.operator = Operator(self.clients, self.quorum)
+        self._has_transactions = Random(f"transactions {seed}").random() < TRANSACTIONAL_SHARE
         self.faults = Faults(
             world,
             self.network,
@@ -112,6 +121,8 @@ class Simulation:
             self.operator.create()
         pace_s = draw.choice([0.02, 0.05, 0.2])
         self.clients.start(draw.choice([1, 2, 3]), draw.choice([1, 2]), pace_s)
+        if self._has_transactions:
+            self._start_transactions(pace_s)
         world.run_until(world.now + 1.0)
         for step in range(4 * self._steps):
             if step >= self._steps and world.events >= EVENTS_LEAST:
@@ -121,6 +132,19 @@ class Simulation:
         world.note("everything is healed")
         self.faults.heal_everything()
         End(world, self.quorum, self.machines, self.clients, self.operator, self.checker).come()
+
+    def _start_transactions(self, pace_s: float) -> None:
+        self.checker.looks_at_transactions = True
+        self.clients.start_transactions(self.quorum, pace_s)
+        for machine in self.machines.values():
+            if machine.process is not None:
+                self._verify_transactions(machine.process)
+
+    def _verify_transactions(self, process: Process) -> None:
+        coordinator = self.clients.coordinator
+        if coordinator is not None:
+            verification = Verification(coordinator.verify)
+            process.node._replicas.verify_transactions(verification)
 
     def abandon(self) -> None:
         """Nothing runs any more; who wanted to clean up after itself is not heard."""
@@ -138,6 +162,7 @@ class Simulation:
             session_timeout_ms=self._session_ms,
             patience=self._patience,
         )
+        self._verify_transactions(process)
         self.checker.watch_drops(machine, process)
         process.rpc.mischief = self.faults.mischief
         process.rpc.on_call = lambda _to, method, body: self.checker.called(
@@ -226,5 +251,6 @@ def simulate(
         checker.consumed,
         checker.leaderships,
         len(simulation.quorum.log),
+        0 if simulation.clients.coordinator is None else simulation.clients.coordinator.completed,
         world.now,
     )

@@ -13,8 +13,8 @@ CLUSTER: Final = Simulator(
     MUTANTS,
     WITHIN_SEEDS,
     "make sim CLUSTER=1",
-    ("events", "acknowledged", "consumed", "leaderships"),
+    ("events", "acknowledged", "consumed", "leaderships", "ended"),
     "{events} events, {acknowledged} records acknowledged by all, {consumed} batches consumed, "
-    "{leaderships} leaderships",
+    "{leaderships} leaderships, {ended} transactions ended",
     hashes_matter=True,
 )

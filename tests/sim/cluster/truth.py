@@ -3,6 +3,7 @@
 from broker.log.record_batch import read_header
 from metadata_log.types import LeaderEpoch, TopicIdPartition
 from tests.sim.cluster.producer_order import ProducerOrder
+from tests.sim.cluster.transaction_truth import CommittedTransactions, Outcomes
 from tests.sim.world import Violation
 
 
@@ -13,7 +14,7 @@ class Truth:
     committed: what leaders of older epochs say from then on is of no account.
     """
 
-    def __init__(self, tip: TopicIdPartition, name: str) -> None:
+    def __init__(self, tip: TopicIdPartition, name: str, outcomes: Outcomes) -> None:
         self.tip = tip
         self.name = name
         self.end = 0
@@ -22,6 +23,7 @@ class Truth:
         self._batches: dict[int, bytes] = {}
         self._ends: dict[int, int] = {}
         self._producers = ProducerOrder(name)
+        self.transactions = CommittedTransactions(name, outcomes)
 
     @property
     def is_lossy(self) -> bool:
@@ -69,6 +71,7 @@ class Truth:
         else:
             if not self.is_lossy:
                 self._producers.committed(header, who)
+                self.transactions.add(header, batch, who)
             self._batches[header.base_offset] = batch
             self.end = header.last_offset + 1
         self._ends[leader_epoch] = max(self._ends.get(leader_epoch, 0), header.last_offset + 1)

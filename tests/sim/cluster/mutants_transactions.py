@@ -1,0 +1,61 @@
+"""Guards of transactions in partitions, each with a way to take it out: see ``mutants``."""
+
+from typing import Final
+
+from broker.errors import KafkaError
+from broker.log.control_batches import EndMarker
+from broker.log.producers import PartitionProducers
+from broker.log.transactions import PartitionTransactions
+from quorate_proto.v1 import errors_pb2
+from tests.sim.mutants import Mutant, Replacement, nothing
+
+
+def _truncated_transactions() -> list[Replacement]:
+    return [
+        (PartitionTransactions, "truncate_from_end", nothing),
+        (PartitionTransactions, "under_way_at", nothing),
+    ]
+
+
+def _coordinator_epoch() -> list[Replacement]:
+    def check_marker(self: PartitionProducers, marker: EndMarker) -> None:
+        try:
+            check(self, marker)
+        except KafkaError as error:
+            if error.code != errors_pb2.TRANSACTION_COORDINATOR_FENCED:
+                raise
+
+    check = PartitionProducers.check_marker
+    return [(PartitionProducers, "check_marker", check_marker)]
+
+
+def _committed_markers() -> list[Replacement]:
+    def stable_offset(self: PartitionTransactions, high_watermark: int) -> int:
+        return min([*self.ongoing.values(), high_watermark])
+
+    return [(PartitionTransactions, "stable_offset", stable_offset)]
+
+
+def _transaction_fence() -> list[Replacement]:
+    def record_marker(self: PartitionProducers, marker: EndMarker, offset: int) -> None:
+        known = self.get(marker.producer_id)
+        record(
+            self, marker if known is None else marker._replace(producer_epoch=known.epoch), offset
+        )
+
+    record = PartitionProducers.record_marker
+    return [(PartitionProducers, "record_marker", record_marker)]
+
+
+TRANSACTION_MUTANTS: Final = [
+    Mutant(
+        "truncated-transactions",
+        "what a truncation takes back of transactions",
+        _truncated_transactions,
+    ),
+    Mutant(
+        "coordinator-fence", "the refusal of markers of former coordinators", _coordinator_epoch
+    ),
+    Mutant("committed-markers", "that a marker counts once it is committed", _committed_markers),
+    Mutant("marker-fences", "that a marker's epoch becomes the producer's", _transaction_fence),
+]
