@@ -308,8 +308,11 @@ class FollowerSession:
     def _on_error(self, following: Following, fetched: replication_pb2.FetchedPartition) -> None:
         hosted = following.hosted
         if fetched.error_code == errors_pb2.OFFSET_OUT_OF_RANGE and (
-            following.start_over or hosted.log.log_end_offset < fetched.log_start_offset
+            following.start_over
+            or hosted.log.log_end_offset < fetched.log_start_offset
+            or hosted.log.log_end_offset == hosted.log.log_start_offset
         ):
+            # Of a log without records: after an unclean election the leader may end before it.
             following.restart_at = fetched.log_start_offset
         log.log(
             logging.DEBUG if fetched.error_code in EXPECTED_ERRORS else logging.WARNING,

@@ -338,3 +338,18 @@ async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_
     await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
     log = cluster.nodes[3].hosted("orders").log
     assert (log.log_start_offset, log.log_end_offset) == (15, 16)
+
+
+async def test_who_has_no_records_begins_where_its_unclean_leader_does(tmp_path: Path) -> None:
+    """It ends beyond that leader's log, though there is nothing in its own: all was deleted."""
+    async with ReplicaCluster(tmp_path) as cluster:
+        await cluster.start(1)
+        await cluster.create_topic("orders", (1, 2), isr=(1,))
+        await cluster.nodes[1].produce("orders", batch("deleted"), acks=1)
+        log = cluster.nodes[1].hosted("orders").log
+        await log.start_at(1)
+        await cluster.start(2)
+        await cluster.elect("orders", 2, isr=(2,))
+        await eventually(lambda: (log.log_start_offset, log.log_end_offset) == (0, 0))
+        await cluster.nodes[2].produce("orders", batch("new"), acks=1)
+        await cluster.settled("orders", 1, 2)
