@@ -13,13 +13,14 @@ class BackgroundTasks:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """In the order in which they were started: a set has another one in each run."""
 
     def start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
         """Tasks begin in the order in which they were started. ``name``: for who debugs them."""
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def cancel(self) -> None:
         """Have all of them end, without waiting for it."""

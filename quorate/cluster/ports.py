@@ -1,7 +1,10 @@
 """Ports of a local cluster: checked or chosen, and held until the processes that use them start."""
 
+import itertools
+import os
 import random
 import socket
+from collections.abc import Iterator
 from typing import Final
 
 from quorate.cluster.errors import LocalClusterError
@@ -11,9 +14,46 @@ HOST: Final = "127.0.0.1"
 _LOWEST, _HIGHEST = 10_000, 32_000
 """Below the range from which Linux takes the local ports of outgoing connections: a port chosen
 there could be taken by any client while its broker restarts."""
+_STRETCH: Final = 250
 _CHANCE: Final = random.SystemRandom()
-"""Not the module's own: test runners seed that, alike in each of their processes, and clusters
-that start at the same time would choose the same ports."""
+"""Not the module's own: test runners seed that, alike in each of their processes."""
+_of_process: dict[int, Iterator[int]] = {}
+"""By process id: one that was forked has none yet."""
+
+
+def _own_ports() -> Iterator[int]:
+    """Ports that no other process chooses while this one lives, round and round."""
+    process = os.getpid()
+    if process not in _of_process:
+        _of_process[process] = lease_stretch()
+    return _of_process[process]
+
+
+def lease_stretch() -> Iterator[int]:
+    """A stretch of ports for this process alone, as long as it lives, round and round.
+
+    A port that is free when it is chosen may be taken before its server listens there, and again
+    whenever that one restarts. Two processes that start clusters at the same time do that to each
+    other, so each has ports of its own: whoever holds the UDP port of that number has a stretch.
+
+    Raises:
+        LocalClusterError: all are leased.
+    """
+    starts = list(range(_LOWEST, _HIGHEST, _STRETCH))
+    _CHANCE.shuffle(starts)
+    for start in starts:
+        lease = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            lease.bind((HOST, start))
+        except OSError:
+            lease.close()
+            continue
+        lease.detach()  # It ends with the process, whoever forgets about it.
+        return itertools.cycle(range(start, start + _STRETCH))
+    raise LocalClusterError(
+        f"{len(starts)} processes that start clusters share the ports {_LOWEST} to {_HIGHEST} of "
+        f"{HOST}: stop some of them, or choose the ports with --port"
+    )
 
 
 class PortReservation:
@@ -57,12 +97,16 @@ class PortReservation:
         raise LocalClusterError(f"no free port at or above {first} on {self._host}")
 
     def claim_any(self) -> int:
-        """Any free port; chosen at random so that clusters started together do not collide."""
-        for _ in range(1_000):
-            port = _CHANCE.randrange(_LOWEST, _HIGHEST)
+        """Any free port, which no other process chooses meanwhile.
+
+        Raises:
+            LocalClusterError: none of those that this process may choose from is free.
+        """
+        ports = _own_ports()
+        for port in itertools.islice(ports, _STRETCH):
             if self._bind(port):
                 return port
-        raise LocalClusterError(f"no free port from {_LOWEST} to {_HIGHEST} on {self._host}")
+        raise LocalClusterError(f"no free port on {self._host} from {next(ports)} on")
 
     def _bind(self, port: int) -> bool:
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,11 +1,15 @@
 """Ports for clusters on one machine: free, held until used, and not those of the cluster beside."""
 
-import random
+import itertools
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import pytest
 
 from quorate.cluster.errors import LocalClusterError
-from quorate.cluster.ports import PortReservation
+from quorate.cluster.ports import PortReservation, lease_stretch
 
 
 def test_what_is_held_is_not_given_to_another() -> None:
@@ -18,13 +22,43 @@ def test_what_is_held_is_not_given_to_another() -> None:
         assert second.claim(port, "a listener", "choose another") == port
 
 
-def test_processes_with_the_same_seed_do_not_choose_the_same_ports() -> None:
-    chosen = []
-    for _ in range(2):
-        random.seed(1)
-        with PortReservation() as reservation:
-            chosen.append([reservation.claim_any() for _ in range(3)])
-    assert chosen[0] != chosen[1]
+def test_processes_choose_from_ports_of_their_own() -> None:
+    program = (
+        "from quorate.cluster.ports import PortReservation\n"
+        "with PortReservation() as held:\n"
+        "    print([held.claim_any() for _ in range(200)], flush=True)\n"
+        "input()"
+    )
+    with ExitStack() as running:
+        others = [
+            running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
+            for _ in range(2)
+        ]
+        chosen = [json.loads(next(iter(other.stdout or ()))) for other in others]
+        with PortReservation() as own:
+            chosen.append([own.claim_any() for _ in range(200)])
+        for other in others:
+            other.communicate(b"\n", timeout=30)
+    assert len({port for ports in chosen for port in ports}) == 600
+
+
+def test_a_lease_is_no_one_elses() -> None:
+    stretches = [set(itertools.islice(lease_stretch(), 300)) for _ in range(5)]
+    assert [len(stretch) for stretch in stretches] == [250] * 5
+    assert len(set().union(*stretches)) == 5 * 250
+
+
+def test_a_port_is_not_chosen_again_at_once() -> None:
+    """Whose server was killed may come back to it."""
+    chosen = set()
+    for _ in range(100):
+        with PortReservation() as held:
+            chosen.add(held.claim_any())
+    assert len(chosen) == 100
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536])
