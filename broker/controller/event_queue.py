@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker.controller import on_behalf
 
@@ -43,7 +43,8 @@ class EventQueue:
         self._on_fault = on_fault
         self._waiting: dict[Priority, deque[Work]] = {priority: deque() for priority in Priority}
         self._wake = asyncio.Event()
-        self._unanswered: set[asyncio.Future[object]] = set()
+        self._unanswered: dict[asyncio.Future[Any], None] = {}
+        """In the order in which they asked: a set has another one in each run."""
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -96,13 +97,12 @@ class EventQueue:
                 if not answer.done():
                     answer.set_result(result)
 
-        unanswered: set[asyncio.Future[T]] = self._unanswered  # type: ignore[assignment]
-        unanswered.add(answer)
+        self._unanswered[answer] = None
         self.put(priority, work_and_answer)
         try:
             return await answer
         finally:
-            unanswered.discard(answer)
+            self._unanswered.pop(answer, None)
 
     async def _run(self) -> None:
         while True:

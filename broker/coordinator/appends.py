@@ -51,7 +51,8 @@ class Appends:
     def __init__(self, log: CoordinatorLog) -> None:
         self._log = log
         self._gathered: list[_Append] = []
-        self._waiting: set[asyncio.Future[int]] = set()
+        self._waiting: dict[asyncio.Future[int], None] = {}
+        """In the order in which they were given."""
         self._tasks = BackgroundTasks()
 
     def append(
@@ -63,8 +64,8 @@ class Appends:
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[int] = loop.create_future()
-        self._waiting.add(outcome)
-        outcome.add_done_callback(self._waiting.discard)
+        self._waiting[outcome] = None
+        outcome.add_done_callback(self._waiting.pop)
         if not self._gathered:
             loop.call_soon(self._flush)
         self._gathered.append(_Append(records, transaction, outcome))

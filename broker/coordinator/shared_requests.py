@@ -25,7 +25,7 @@ class SharedRequests(Generic[Item]):
         """``ask`` returns an error code for each item."""
         self._ask = ask
         self._gathered: list[tuple[Item, asyncio.Future[int]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_due = False
 
     def add(self, item: Item) -> "asyncio.Future[int]":
@@ -56,12 +56,12 @@ class SharedRequests(Generic[Item]):
         now, self._gathered = wanted[:ITEMS_MAX], wanted[ITEMS_MAX:]
         if now:
             task = asyncio.get_running_loop().create_task(self._carry_out(now))
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(self._ended)
         self._look()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         self._look()
 
     async def _carry_out(self, entries: "Sequence[tuple[Item, asyncio.Future[int]]]") -> None:
