@@ -19,6 +19,9 @@ CLUSTER ?=
 WITHOUT ?=
 BENCH_ARGS ?=
 
+# Tests and demos start hundreds of Pythons: what these import is to be compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test sim check fmt bench soak clean
 
 help: ## List the targets.
