@@ -4,13 +4,13 @@ One connection carries control requests, forwarded ones and replication: under T
 a connection of its own, and each connection costs a handshake.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import grpc.aio
 
+from broker.background_tasks import BackgroundTasks
 from broker.grpc_options import GRPC_OPTIONS
 from metadata_log.image import Broker
 from metadata_log.types import BrokerId, Endpoint
@@ -65,7 +65,7 @@ class PeerChannels:
         self._security = security
         self._used: Security | None = None
         self._channels: dict[Peer, grpc.aio.Channel] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
 
     def get(self, peer: Peer) -> grpc.aio.Channel:
         """The channel to ``peer``; opened at the first use, and not the user's to close."""
@@ -80,8 +80,7 @@ class PeerChannels:
 
     async def close(self) -> None:
         """Close every channel; calls in flight are cancelled."""
-        for task in self._closing:
-            task.cancel()
+        self._closing.cancel()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -89,6 +88,4 @@ class PeerChannels:
     def _replace(self) -> None:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
-            task = asyncio.create_task(channel.close(REPLACED_GRACE_S))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.start(channel.close(REPLACED_GRACE_S))

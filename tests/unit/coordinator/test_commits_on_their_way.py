@@ -20,11 +20,6 @@ DAY_MS = 86_400_000
 COMMIT = CommittedOffset(41, 3, "note", 1_000)
 
 
-@pytest.fixture
-def place() -> Place:
-    return Place()
-
-
 def nothing(_group: ConsumerGroup) -> frozenset[str]:
     return frozenset()
 

@@ -21,11 +21,6 @@ DAY_MS = 86_400_000
 COMMIT = CommittedOffset(41, 3, "note", 1_000)
 
 
-@pytest.fixture
-def place() -> Place:
-    return Place()
-
-
 async def test_whoever_takes_over_knows_what_was_answered(place: Place) -> None:
     shard = await place.lead()
     member = await join_alone(shard)

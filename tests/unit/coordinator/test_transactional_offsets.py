@@ -20,11 +20,6 @@ BERT = TransactionOwner("bert", producer_id=12, producer_epoch=0)
 OLD, NEW = CommittedOffset(41), CommittedOffset(42)
 
 
-@pytest.fixture
-def place() -> Place:
-    return Place()
-
-
 async def send(shard: GroupShard, who: TransactionOwner = ANNA, tp: TopicPartition = TP) -> None:
     assert await shard.commit_in_transaction("g", who, "", None, -1, {tp: NEW}) == 0
 

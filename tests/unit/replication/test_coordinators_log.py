@@ -1,6 +1,7 @@
 """A coordinator's partition: what it hands over is committed before anybody may act on it."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -81,6 +82,22 @@ class Led:
         self.resigned += 1
 
 
+def tell(
+    broker: BrokerReplicas,
+    coordinator: Led,
+    on_transaction_end: Callable[[int, TransactionEnd], None] | None = None,
+) -> None:
+    """Have the coordinator told of what the broker leads of the topic from now on."""
+    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
+        coordinator,
+        broker.manager.produce,
+        lambda: 0,
+        lambda *_: True,
+        append_timeout_ms=1000,
+        on_transaction_end=on_transaction_end,
+    )
+
+
 WHO = TransactionOwner("x", producer_id=7, producer_epoch=1)
 
 
@@ -89,14 +106,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
 ) -> None:
     ends: list[tuple[int, TransactionEnd]] = []
     coordinator = Led()
-    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
-        coordinator,
-        broker.manager.produce,
-        lambda: 0,
-        lambda *_: True,
-        append_timeout_ms=1000,
-        on_transaction_end=lambda partition, end: ends.append((partition, end)),
-    )
+    tell(broker, coordinator, lambda partition, end: ends.append((partition, end)))
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     led = coordinator.logs[0]
     assert isinstance(led, LedPartition)
@@ -245,13 +255,7 @@ async def test_a_topic_that_was_made_anew_is_not_resigned_with_the_one_before(
 ) -> None:
     """This broker missed the deletion, and is told of both at once: of the new one first."""
     coordinator = Led()
-    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
-        coordinator,
-        broker.manager.produce,
-        lambda: 0,
-        lambda *_: True,
-        append_timeout_ms=1000,
-    )
+    tell(broker, coordinator)
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     before = coordinator.logs[0]
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True, generation=1)

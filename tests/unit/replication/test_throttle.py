@@ -9,7 +9,7 @@ from broker.replication.frames import pack_frame, unpack_frame
 from broker.replication.throttle import BURST_MS, RECHECK_MS, UNLIMITED, Throttle, Throttles
 from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import replication_pb2
-from tests.support.broker_replicas import BrokerReplicas
+from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.metadata import topic_id_of
 from tests.support.replica_cluster import batch
 
@@ -73,6 +73,16 @@ async def fill(broker: BrokerReplicas, topic: str, isr: tuple[int, ...], batches
     broker.store.flush()
 
 
+async def held_back(leader: BrokerReplicas) -> FollowerStream:
+    """A follower that has fetched more of "moved" than it may in a while, and is to wait."""
+    await fill(leader, "moved", isr=(1,))
+    stream = leader.follower(2)
+    for offset in range(2):
+        stream.send("moved", fetch=offset, max_bytes=1_100)
+        stream.receive()
+    return stream
+
+
 async def test_c11_a_leader_sends_throttled_replicas_no_faster_than_allowed(
     leader: BrokerReplicas,
 ) -> None:
@@ -101,11 +111,7 @@ async def test_c11_a_leader_sends_throttled_replicas_no_faster_than_allowed(
 async def test_c11_whoever_asks_while_replicas_are_held_back_has_the_time_to_wait_looked_at(
     leader: BrokerReplicas,
 ) -> None:
-    await fill(leader, "moved", isr=(1,))
-    stream = leader.follower(2)
-    for offset in range(2):
-        stream.send("moved", fetch=offset, max_bytes=1_100)
-        stream.receive()
+    stream = await held_back(leader)
     assert stream.session.throttled_ms, "sooner than a long poll ends"
     woken = stream.wakes
     stream.send()
@@ -123,11 +129,7 @@ async def test_c11_a_leader_never_throttles_a_member_of_the_isr(leader: BrokerRe
 async def test_c11_a_leader_forgets_who_waits_when_its_position_goes(
     leader: BrokerReplicas,
 ) -> None:
-    await fill(leader, "moved", isr=(1,))
-    stream = leader.follower(2)
-    for offset in range(2):
-        stream.send("moved", fetch=offset, max_bytes=1_100)
-        stream.receive()
+    stream = await held_back(leader)
     assert stream.session.throttled_ms
     stream.send("moved", forget=True)
     leader.now_ms += 3_000
