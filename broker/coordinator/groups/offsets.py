@@ -29,9 +29,6 @@ class CommittedOffsets:
         """Whether there is anything, or may be."""
         return bool(self._committed or self.pending or self._expected)
 
-    def __len__(self) -> int:
-        return len(self._committed)
-
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
 
