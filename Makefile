@@ -55,12 +55,13 @@ soak: setup ## The slow tests alone.
 sim: setup ## Replay a run of the quorum's simulator (CLUSTER=1: of the cluster's): SEED=63, WITHOUT=a guard.
 	@$(BIN)/python -m tests.sim$(if $(CLUSTER),.cluster) --seeds $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)
 
-check: setup ## Lint, format, types, layers, and whether the generated code is fresh.
+check: setup ## Lint, format, types, layers, fresh generated code, and how many files requests touch.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_generated_code.py
+	$(BIN)/python -m tests.structure.trips
 
 fmt: setup ## Format, and fix what can be fixed.
 	$(BIN)/ruff check --fix .

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from metadata_log.image import Image
-from metadata_log.records import BrokerRegistration, ControllerClaim, Record, SessionClosed
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.client import QuorumClient, SnapshotLoaded
-from quorum.security import Security
+from quorate.common.tls.identity import Security
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import BrokerRegistration, ControllerClaim, Record, SessionClosed
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded
 
 _CONNECT_TIMEOUT_MS: Final = 30_000
 _SESSION_TIMEOUT_MS: Final = 30_000

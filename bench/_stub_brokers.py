@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import grpc.aio
 
-from broker.grpc_options import GRPC_OPTIONS
+from quorate.broker.rpc.peer_channels import GRPC_OPTIONS
 from quorate_proto.v1 import control_pb2
 
 _ANSWERS: Final = {

@@ -22,7 +22,7 @@ from bench._admin_wire import AdminWire
 from bench._nodes import cpu_by_pid, cpu_since
 from bench._support import Bench, percentile
 from bench.peers.closed_loop import await_writes
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
 from quorate.client.admin import AsyncAdminClient
 from quorate.client.results import ConfigChange, NewTopic
 from quorate.testing import RunningCluster, running_cluster

@@ -14,19 +14,12 @@ from typing import Final
 import immutables
 
 from bench._support import Bench
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.security.principal import KafkaPrincipal
-from metadata_log.acls import (
-    AclEntry,
-    AclOperation,
-    AclPattern,
-    AclPermission,
-    Acls,
-    EntriesByPrincipal,
-    PatternType,
-    ResourceType,
-    with_entry,
-)
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.common.acl_types import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.metadata_log.acls import AclEntry, AclPattern, Acls, EntriesByPrincipal, with_entry
+from quorate.metadata_log.image import Image
+from tests.support.followers import ShownImage
 
 NAME: Final = "orders-of-the-shop-in-a-distant-region-1"
 HOST: Final = "10.0.0.1"
@@ -70,10 +63,13 @@ def per_call_ns(call: Callable[[], object], calls: int) -> float:
 def measure(acls: Acls, calls: int) -> dict[str, float]:
     pattern = AclPattern(TOPIC, PatternType.PREFIXED, "orders-")
     acls = acls.set(pattern, with_entry(immutables.Map(), entry("User:alice")))
-    on = Authorizer(lambda: acls, AuthorizerSettings(enabled=True))
-    off = Authorizer(lambda: acls, AuthorizerSettings())
+    image = Image(acls=acls)
+    on = Authorizer(ShownImage(lambda: image), AuthorizerSettings(enabled=True))
+    off = Authorizer(ShownImage(lambda: image), AuthorizerSettings())
     versions = iter([acls.set(pattern, acls[pattern].set(str(n), frozenset())) for n in range(500)])
-    fresh = Authorizer(lambda: next(versions), AuthorizerSettings(enabled=True))
+    fresh = Authorizer(
+        ShownImage(lambda: Image(acls=next(versions))), AuthorizerSettings(enabled=True)
+    )
     assert on.allowed(ALICE, HOST, WRITE, TOPIC, NAME)
     added = iter(range(10**9))
     return {

@@ -20,9 +20,9 @@ from bench._kafka_load import in_own_process
 from bench._kafka_producers import Stream, produce
 from bench._nodes import cpu_by_pid, cpu_since
 from bench._support import Bench, median_row
-from broker.log import LogOptions, LogStore, PartitionLog
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog
 from quorate.client.results import NewTopic
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from quorate.testing import RunningCluster, running_cluster
 
 BATCH_BYTES: Final = 1024
@@ -46,9 +46,9 @@ def batches_of(producers: int, count: int) -> list[bytes]:
     return [make_batch(number % producers, number // producers) for number in range(count)]
 
 
-async def open_log(directory: Path) -> tuple[LogStore, PartitionLog]:
+async def open_log(directory: Path) -> tuple[LogManager, PartitionLog]:
     options = LogOptions(flush="os", tail_bytes=0)
-    store = await LogStore.open(directory, options, lambda _: None, _raise)
+    store = await LogManager.open(directory, options, LogCallbacks(lambda _: None, _raise))
     tip = TopicIdPartition(TopicId(b"idempotence-test"), 0)
     return store, store.create(tip, "bench")
 
@@ -69,7 +69,7 @@ async def append_and_restart(producers: int, count: int) -> dict[str, float]:
             for batch in batches[first : first + 1000]:
                 log.append_as_leader(batch, _EPOCH)
             spent_s += time.process_time() - begin
-            await store.wait_for_room()
+            await store.writer.wait_for_room()
             await asyncio.sleep(0)
         await store.close()
         begin = time.process_time()

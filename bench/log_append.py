@@ -17,9 +17,9 @@ import uvloop
 from crc32c import crc32c
 
 from bench._support import Bench, percentile
-from broker.log import LogOptions, LogStore, PartitionLog
-from broker.log.options import Flush
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog, StoredLog
+from quorate.broker.log.options import Flush
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 
 _IN_FLIGHT_BYTES: Final = 2 << 20
 """Appended and not yet flushed: one group being committed, one gathering."""
@@ -43,7 +43,7 @@ class Appender:
         self._acknowledged: dict[int, int] = {}
         self._room = asyncio.Event()
 
-    def on_flushed(self, logs: Sequence[PartitionLog]) -> None:
+    def on_flushed(self, logs: Sequence[StoredLog]) -> None:
         now = time.perf_counter()
         for log in logs:
             reported = range(self._acknowledged.get(log.number, 0), log.flushed_offset)
@@ -74,9 +74,8 @@ async def append_all(
     directory: Path, flush: Flush, batch_bytes: int, partitions: int, total_bytes: int
 ) -> dict[str, float]:
     appender = Appender(max(2, _IN_FLIGHT_BYTES // batch_bytes))
-    store = await LogStore.open(
-        directory, LogOptions(flush=flush), appender.on_flushed, appender.on_failed
-    )
+    callbacks = LogCallbacks(appender.on_flushed, appender.on_failed)
+    store = await LogManager.open(directory, LogOptions(flush=flush), callbacks)
     topic = TopicId(os.urandom(16))
     logs = [store.create(TopicIdPartition(topic, p), "bench") for p in range(partitions)]
     await asyncio.sleep(0.1)  # the table is written, outside of what is measured

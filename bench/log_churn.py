@@ -19,10 +19,10 @@ import uvloop
 
 from bench._support import Bench, percentile
 from bench.log_append import Appender, make_batch
-from broker.log import LogOptions, LogStore, PartitionLog, Retention
-from broker.log.options import Flush
-from metadata_log.types import TopicId, TopicIdPartition
-from quorum.metrics.family import Timings
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog, Retention
+from quorate.broker.log.options import Flush
+from quorate.common.metrics.family import Timings
+from quorate.common.types import TopicId, TopicIdPartition
 
 ROUNDS: Final = 20
 KEPT_SEGMENTS: Final = (0.125, 0.5, 1.0, 2.0)
@@ -60,8 +60,10 @@ async def churn(directory: Path, flush: Flush, segment_bytes: int) -> Churn:
     seen = Churn()
     appender = Appender(IN_FLIGHT)
     options = LogOptions(flush=flush, segment_bytes=segment_bytes)
-    store = await LogStore.open(directory, options, appender.on_flushed, appender.on_failed)
-    store._commit.times = commits = NotedTimings()
+    store = await LogManager.open(
+        directory, options, LogCallbacks(appender.on_flushed, appender.on_failed)
+    )
+    store.writer._commit.times = commits = NotedTimings()
     kept = {
         topic: Retention(bytes=int(share * segment_bytes / PARTITIONS))
         for topic, share in enumerate(KEPT_SEGMENTS)
@@ -90,7 +92,7 @@ async def churn(directory: Path, flush: Flush, segment_bytes: int) -> Churn:
 
 
 async def _delete_oldest(
-    store: LogStore, logs: Sequence[PartitionLog], kept: dict[int, Retention]
+    store: LogManager, logs: Sequence[PartitionLog], kept: dict[int, Retention]
 ) -> None:
     """What a broker does at each check, with all that is flushed committed."""
     times = store.segment_times()

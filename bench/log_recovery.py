@@ -14,8 +14,8 @@ import uvloop
 
 from bench._support import Bench
 from bench.log_append import make_batch
-from broker.log import ColdRead, LogOptions, LogStore, PartitionLog
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.log import ColdRead, LogCallbacks, LogManager, LogOptions, PartitionLog
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 
 _SEGMENTS: Final = 50
 _READ_BYTES: Final = 1 << 20
@@ -24,9 +24,9 @@ _AT_A_TIME: Final = 8 << 20
 """Appended before the next wait: the tail is to hold little else."""
 
 
-async def opened(directory: Path, segment_bytes: int) -> LogStore:
+async def opened(directory: Path, segment_bytes: int) -> LogManager:
     options = LogOptions(flush="os", segment_bytes=segment_bytes, tail_bytes=4 << 20)
-    return await LogStore.open(directory, options, lambda _: None, _raise)
+    return await LogManager.open(directory, options, LogCallbacks(lambda _: None, _raise))
 
 
 def _raise(error: Exception) -> None:
@@ -42,11 +42,11 @@ async def fill(
     logs = [store.create(TopicIdPartition(topic, p), "bench") for p in range(partitions)]
     batch = make_batch(batch_bytes)
     count = 0
-    while store.newest_segment.id <= segments:
+    while store.segments.newest.id <= segments:
         for _ in range(_AT_A_TIME // batch_bytes):
             logs[count % partitions].append_as_leader(batch, LeaderEpoch(0))
             count += 1
-        await store.wait_for_room()
+        await store.writer.wait_for_room()
     await store.close()
 
 
@@ -78,7 +78,7 @@ async def open_once(
     figures = {
         "open s": elapsed,
         "CPU s": cpu,
-        "segments": float(store.segment_count),
+        "segments": float(len(store.segments.by_id)),
         "GB": sum(log.size_bytes for log in store.logs.values()) / 1e9,
     }
     await store.close()
@@ -122,7 +122,7 @@ async def read_tail(
         appended = log.append_as_leader(batch, LeaderEpoch(0))
         if (number + 1) * batch_bytes <= (13 << 20):
             start = appended.base_offset
-        await store.wait_for_room()
+        await store.writer.wait_for_room()
     await store.delete(store.create(TopicIdPartition(tip.topic_id, 1), "barrier").tip)
     first, end = (start, log.log_end_offset) if in_memory else (0, start)
     rate = _rate(log, first, end)

@@ -23,13 +23,10 @@ import uvloop
 from bench._kafka_load import in_own_process
 from bench._stub_brokers import stub_brokers
 from bench._support import Bench
-from broker.controller.control_requests import ControlRequests
-from broker.controller.managers.batches import split
-from broker.controller.managers.office import Office
-from metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
-from metadata_log.image import Image, Partition, Topic, interned
-from metadata_log.records import BrokerRegistration, NewPartition, Operation, TopicCreated
-from metadata_log.types import (
+from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
+from quorate.broker.controller.managers.decisions import ControllerTenure, split
+from quorate.client.grpc_channels import BrokerStubs
+from quorate.common.types import (
     ID_BYTES,
     NO_BROKER,
     BrokerId,
@@ -39,10 +36,13 @@ from metadata_log.types import (
     MetadataOffset,
     TopicId,
 )
-from quorate.client.channels import BrokerStubs
+from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition, Topic, interned
+from quorate.metadata_log.records import BrokerRegistration, NewPartition, Operation, TopicCreated
+from quorate.quorum.client.quorum_client import QuorumClient
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import admin_pb2
-from quorum.client import QuorumClient
 
 PARTITIONS_PER_TOPIC: Final = 100
 REPLICATION_FACTOR: Final = 3
@@ -55,7 +55,7 @@ SESSION_TIMEOUT_MS: Final = 60_000
 TIMEOUT_MS: Final = 120_000
 SETTLE_S: Final = 3.0
 
-_OFFICE: Final = Office(BrokerId(1), ControllerEpoch(1))
+_OFFICE: Final = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 _TOLD: Final = re.compile(r"INIT and all metadata told to (\d+) brokers in (\d+) ms")
 
 
@@ -83,7 +83,7 @@ class FanOut:
         await self._client.close()
 
     def measure(self) -> dict[str, float]:
-        """Give up the office, and wait until the next controller, the same, has told everyone."""
+        """Give up the tenure, and wait until the next controller, the same, has told everyone."""
         time.sleep(SETTLE_S)
         pid = self._cluster.broker_pid(1)
         assert pid is not None, "the controller does not run"
@@ -198,7 +198,7 @@ def _partition(start: int, epoch: int) -> Partition:
 
 def encode(topics: int) -> dict[str, float]:
     """One topic after another gets another leader epoch; the median of encoding everything."""
-    image, requests = image_of(topics), ControlRequests(_OFFICE, ack_timeout_ms=1_000)
+    image, requests = image_of(topics), ControlRequestBuilder(_OFFICE, ack_timeout_ms=1_000)
     size = len(requests.full_metadata(image).body)
     durations_ms = []
     for number in range(CHANGES):

@@ -25,7 +25,7 @@ from bench._kafka_load import in_own_process
 from bench._kafka_producers import Producers, Sent, Stream
 from bench._support import Bench, median_row, percentile
 from bench.peers.processes import cpu_seconds
-from broker.config.listeners import QUEUED_MAX_REQUEST_BYTES, QUEUED_MAX_RESPONSE_BYTES
+from quorate.broker.config.listeners import QUEUED_MAX_REQUEST_BYTES, QUEUED_MAX_RESPONSE_BYTES
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 

@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from bench._support import Bench
 from bench.spark_reading.processes import CpuClock
 from quorate.client.results import NewTopic
-from quorate.spark.options.connection import Connection
+from quorate.spark.options.connection_options import ConnectionOptions
 from quorate.spark.session import local_session
-from quorate.spark.writing.batches import BatchBuilder, BatchSettings
-from quorate.spark.writing.columns import rows_of
-from quorate.spark.writing.partitioning import Partitioner
-from quorate.spark.writing.targets import TopicTargets
+from quorate.spark.writing.batch_builder import BatchBuilder, BatchSettings
+from quorate.spark.writing.partitioner import Partitioner, TargetTopic
+from quorate.spark.writing.row_columns import rows_of
 from quorate.spark.writing.write_options import WriteOptions
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
@@ -55,7 +54,7 @@ def arrow_rows(count: int, key_bytes: int) -> list[pa.RecordBatch]:
 
 def encode(batches: Sequence[pa.RecordBatch], codec: str) -> dict[str, float]:
     """Rows to batches that are thrown away, in one thread."""
-    topic = TopicTargets(b"id", PARTITIONS, 1 << 20)
+    topic = TargetTopic(b"id", PARTITIONS, 1 << 20)
     partitioner = Partitioner(lambda name: topic, "t", 0)
     builder = BatchBuilder(partitioner.targets, BatchSettings(1, 0, codec, 512 << 10))
     started, rows, size = time.process_time(), 0, 0
@@ -90,7 +89,7 @@ class Writes:
         batches = arrow_rows(self._rows, 0)
 
         def write(topic: str) -> None:
-            options = WriteOptions(Connection(self._cluster.bootstrap), topic)
+            options = WriteOptions(ConnectionOptions(self._cluster.bootstrap), topic)
             if write_rows(options, iter(batches), task=0) != self._rows:
                 raise RuntimeError("not every row was written")
 

@@ -1,4 +1,4 @@
-"""The broker process: configuration in, exit code out."""
+"""The broker process: reads the configuration, runs a broker, returns an exit code."""
 
 import asyncio
 import gc
@@ -11,22 +11,21 @@ from typing import Final
 
 import uvloop
 
-from broker.allocation import keep_freed_memory
-from broker.config.log import LOG_DIR
-from broker.config.node import BROKER_ID
-from broker.config.spec import load_config
-from broker.control.registration import RegistrationRefused
-from broker.errors import KafkaError
-from broker.grpc_listener import Certificates, read_certificates
-from broker.grpc_refusals import GrpcRefusals
-from broker.listeners import ListenError
-from broker.node import BrokerNode
-from broker.surroundings import ProcessSurroundings
-from metadata_log.configuration import ConfigError, Configuration
-from quorum.config import LOG_LEVEL
-from quorum.data_folder import DataFolderError
-from quorum.errors import QuorumError
-from quorum.peers import allow_many_files
+from quorate.broker.assembly.kafka_listeners import ListenError
+from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.broker_server import BrokerServer
+from quorate.broker.common.allocation import keep_freed_memory
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.node import BROKER_ID
+from quorate.broker.control.broker_registrar import RegistrationRefused
+from quorate.broker.environment import ProcessEnvironment
+from quorate.broker.rpc.grpc_listener import Certificates, GrpcRefusals, read_certificates
+from quorate.broker.security.config_file import load_config
+from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
+from quorate.common.files.data_folder import DataFolderError
+from quorate.common.files.open_files import allow_many_files
+from quorate.quorum.quorum_errors import QuorumError
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,8 @@ THREAD_SWITCH_INTERVAL_S: Final = 0.001
 5 ms a busy event loop halves what is written per second (``bench/log_append.py``)."""
 
 OPEN_FILES: Final = 200_000
-"""As in the systemd unit: each connection is one, and shells begin with 1024 for all of them."""
+"""The limit of open files, as in the systemd unit: each connection is one, and shells begin with
+1024."""
 
 _NAMED_FAILURES: Final = (
     QuorumError,
@@ -49,13 +49,13 @@ _NAMED_FAILURES: Final = (
     KafkaError,
     OSError,
 )
-"""Faults whose message is all that a person needs; anything else is a bug and shows its trace."""
+"""Errors whose message is all that a person needs; any other error is a bug: its trace is shown."""
 
 
 def run(config_path: Path, overrides: Mapping[str, object]) -> int:
-    """Run one broker until SIGTERM or SIGINT; returns the process's exit code.
+    """Run one broker until SIGTERM or SIGINT; return the exit code of the process.
 
-    ``overrides`` take the place of keys in the file.
+    ``overrides`` replace keys of the file.
     """
     try:
         config = load_config(config_path, overrides)
@@ -81,8 +81,8 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    surroundings = ProcessSurroundings(config, certificates, refusals)
-    starting = asyncio.create_task(_start(config, surroundings))
+    shared = SharedParts.of(config, ProcessEnvironment(config, certificates, refusals))
+    starting = asyncio.create_task(BrokerServer.start(shared))
     stop_asked = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -90,7 +90,7 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         await asyncio.gather(starting, return_exceptions=True)
         return EXIT_OK
     try:
-        node = starting.result()
+        broker = starting.result()
     except _NAMED_FAILURES as error:
         stop_asked.cancel()
         sys.stderr.write(f"broker {config[BROKER_ID]}: {error}\n")
@@ -101,10 +101,10 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     log.info("broker %d is up", config[BROKER_ID])
-    failing = asyncio.create_task(node.log_failed())
+    failing = asyncio.create_task(broker.log_failed())
     await asyncio.wait({stop_asked, failing}, return_when=asyncio.FIRST_COMPLETED)
     log.info("broker %d stops", config[BROKER_ID])
-    await node.stop()
+    await broker.stop()
     if not failing.done():
         failing.cancel()
         return EXIT_OK
@@ -114,9 +114,3 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         "Repair the disk, then start this broker again\n"
     )
     return EXIT_FAILED
-
-
-async def _start(config: Configuration, surroundings: ProcessSurroundings) -> BrokerNode:
-    node = BrokerNode(config, surroundings)
-    await node.start()
-    return node

@@ -1,33 +1,35 @@
-"""``apply``: the one way in for every change of the cluster's metadata.
+"""``apply``: the only way in which the cluster's metadata changes.
 
-Pure and deterministic. A transaction is a list of operations; each holds if all its conditions do
-and every one of its records is valid. An atomic transaction takes effect whole or not at all;
-otherwise each operation stands alone and reports its own result (ZooKeeper's ``multi()``).
+It is pure and deterministic. A transaction is a list of operations; an operation holds if all its
+conditions do and every one of its records is valid. An atomic transaction takes effect whole or not
+at all; otherwise each operation stands alone and reports its own result (ZooKeeper's ``multi()``).
 
-The safety rules live here, where no client can walk around them: only the controller of the current
-epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15,
-rule 5), nothing bound to a closed session is accepted (rule 9), a retry never applies twice.
+The safety rules are enforced here, where no client can avoid them: only the controller of the
+current epoch changes a leader, only a leader changes its own ISR and by compare-and-set (C1, C15,
+rule 5), nothing bound to a closed session is accepted (rule 9), and a retry is never applied twice.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from metadata_log.draft import Changes, Draft
-from metadata_log.features import (
-    BRIDGE,
+from quorate.common.types import NO_SESSION, MetadataOffset
+from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.features import BRIDGE, brokers_may_write
+from quorate.metadata_log.image import (
     INTER_BROKER_PROTOCOL,
-    brokers_may_write,
-    metadata_version,
+    LEAST_LEVEL,
+    METADATA_VERSION,
+    Changes,
+    Image,
 )
-from metadata_log.image import Image
-from metadata_log.paths import ADMINISTRATION, BROKER_IDS, version_at
-from metadata_log.records import (
+from quorate.metadata_log.paths import ADMINISTRATION, BROKER_IDS, version_at
+from quorate.metadata_log.records import (
     Absent,
     AtVersion,
-    ChangeNote,
     Condition,
     ControllerEpochIs,
     Operation,
+    OperationRefused,
     OperationResult,
     Record,
     ResultCode,
@@ -35,13 +37,27 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
-from metadata_log.rules.requirements import NotInForce, Refused
-from metadata_log.rules.table import RULES, Rule
-from metadata_log.types import NO_SESSION, MetadataOffset
+from quorate.metadata_log.rules.table import RULES, Rule
+
+
+class RecordNotInForce(Exception):
+    """A transaction holds a record that the metadata version in force does not have yet.
+
+    Voters of the version before cannot read it, and pass it over. All others must do the same: it
+    leaves nothing behind, not even a result for a retry.
+    """
+
+    def __init__(self, kind: str, level: int, in_force: int) -> None:
+        super().__init__(
+            f"{kind} needs {METADATA_VERSION} {level}, and {in_force} is in force: "
+            f"quorate features upgrade --feature {METADATA_VERSION} --level {level}"
+        )
 
 
 class Applied(NamedTuple):
-    """Outcome of one transaction: the next image, what the client is told, what changed."""
+    """The outcome of one transaction: the next image, the result for the client, and
+    what changed.
+    """
 
     image: Image
     result: TransactionResult
@@ -49,7 +65,9 @@ class Applied(NamedTuple):
 
 
 class AppliedRun(NamedTuple):
-    """Outcome of several: the image after the last, each one's result, what changed in all."""
+    """The outcome of several transactions: the image after the last, the result of each, and what
+    changed in all.
+    """
 
     image: Image
     results: list[TransactionResult]
@@ -69,9 +87,10 @@ def apply(image: Image, offset: MetadataOffset, transaction: Transaction) -> App
 def apply_run(
     image: Image, transactions: Iterable[tuple[MetadataOffset, Transaction]]
 ) -> AppliedRun:
-    """Apply one transaction after the other, as ``apply`` would, and make one image of it.
+    """Apply the transactions one after the other, as ``apply`` would, and make one image of them.
 
-    The persistent maps are changed once for the whole run: most of what one transaction costs.
+    The persistent maps are changed once for the whole run, which saves most of what a transaction
+    costs.
     """
     draft = Draft(image)
     results: list[TransactionResult] = []
@@ -87,7 +106,7 @@ def apply_run(
 def _apply_one(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> TransactionResult:
     try:
         return _applied(draft, offset, transaction)
-    except NotInForce as unknown:
+    except RecordNotInForce as unknown:
         draft.undo_to(0)
         return _refused_whole(offset, transaction, ResultCode.INVALID, str(unknown))
 
@@ -104,14 +123,14 @@ def _applied(draft: Draft, offset: MetadataOffset, transaction: Transaction) -> 
     sequence = transaction.sequence
     known = kept.get(sequence)
     if known is not None:
-        return known  # A retry: exactly once means that it is told what was done, not applied.
+        return known  # A retry gets the result of the first attempt and is not applied again.
     if sequence < kept.low_water:
         detail = f"the result of {sequence} was forgotten below {kept.low_water}"
         return _refused_whole(offset, transaction, ResultCode.OUTCOME_UNKNOWN, detail)
     draft.begin_transaction(by_quorum=False)
     result = TransactionResult(offset=offset, results=_run(draft, offset, transaction))
     kept = draft.results.of(client)
-    if kept is not None:  # It may have closed its own session.
+    if kept is not None:  # It is None if the transaction closed the client's own session.
         kept.keep(sequence, result, transaction.low_water)
     return result
 
@@ -129,7 +148,9 @@ def _refused_whole(
 def _run(
     draft: Draft, offset: MetadataOffset, transaction: Transaction
 ) -> tuple[OperationResult, ...]:
-    """Conditions speak of the state before the transaction, records see the operations before."""
+    """Run the operations. Conditions are about the state before the transaction; records see the
+    operations before them.
+    """
     operations = transaction.operations
     if len(operations) == 1:
         (operation,) = operations
@@ -152,22 +173,24 @@ _ABORTED = OperationResult(
 
 
 def _unmet_condition(draft: Draft, conditions: tuple[Condition, ...]) -> OperationResult | None:
-    """What an operation is told whose conditions do not hold; None if they do."""
+    """Return the refusal of an operation whose conditions do not hold, or None if they do."""
     try:
         for condition in conditions:
-            # The most common one first, and without a call.
+            # The most common condition is checked first, and without a call.
             if type(condition) is ControllerEpochIs and (
-                condition.controller_epoch == draft.epoch_in_office
+                condition.controller_epoch == draft.active_controller_epoch
             ):
                 continue
             _check(draft, condition)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return OperationResult(code=refusal.code, detail=refusal.detail)
     return None
 
 
 def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -> OperationResult:
-    """Its result has the version of the last record written."""
+    """Write the records of the operation. The result carries the version of the last record
+    written.
+    """
     mark = draft.mark()
     version = 0
     try:
@@ -175,76 +198,98 @@ def _run_operation(draft: Draft, offset: MetadataOffset, operation: Operation) -
             rule = RULES[type(record)]
             if rule.needs_controller:
                 _require_authority(draft, operation, record, rule)
+            if rule.since > LEAST_LEVEL:
+                _require_in_force(draft, record, rule)
+            if rule.apply is None:
+                version = offset
+                continue
             version = rule.apply(draft, offset, record)
-            if rule.bridged and type(record) is not ChangeNote:
+            if rule.bridged:
                 _note_administration(draft, offset)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         draft.undo_to(mark)
         return OperationResult(code=refusal.code, detail=refusal.detail)
     return OperationResult(version=version)
 
 
 def _require_authority(draft: Draft, operation: Operation, record: Record, rule: Rule) -> None:
-    """The controller's epoch; or, for what is bridged, a live broker at inter_broker_protocol 1."""
+    """Refuse the record unless the operation names the controller's epoch.
+
+    A record that is bridged may also come from a live broker at inter_broker_protocol 1.
+    """
     for condition in operation.conditions:
         if isinstance(condition, ControllerEpochIs):
             return
-    if rule.bridged and metadata_version(draft) >= BRIDGE and _by_broker(operation):
+    if rule.bridged and draft.metadata_version >= BRIDGE and _by_broker(operation):
         if brokers_may_write(draft):
             return
-        raise Refused(
+        raise OperationRefused(
             ResultCode.CONTROLLER_FENCED,
             f"{type(record).__name__} is the controller's to write: {INTER_BROKER_PROTOCOL} is "
             f"at {draft.features.get(INTER_BROKER_PROTOCOL)}",
         )
-    raise Refused(
+    raise OperationRefused(
         ResultCode.INVALID,
         f"{type(record).__name__} is the controller's to write: it must carry its epoch",
     )
 
 
+def _require_in_force(draft: Draft, record: Record, rule: Rule) -> None:
+    """Raise ``RecordNotInForce`` if the record came with a later level of metadata_version."""
+    level = draft.metadata_version
+    if level < rule.since:
+        raise RecordNotInForce(type(record).__name__, rule.since, level)
+
+
 def _note_administration(draft: Draft, offset: MetadataOffset) -> None:
-    """Older voters keep no such note: nobody does before they are gone."""
-    if metadata_version(draft) >= BRIDGE:
-        draft.administered = offset
+    """Note the change of administration, once metadata_version allows it: older voters keep no such
+    note.
+    """
+    if draft.metadata_version >= BRIDGE:
+        draft.put_administered(offset)
 
 
 def _by_broker(operation: Operation) -> bool:
-    """Whether a registered broker stands for it, by its broker epoch, and has seen what it changes.
+    """Return whether a registered broker answers for the operation, and has seen what it changes.
 
-    Conditions hold already when this is asked.
+    The broker names its broker epoch and the version of /administration in conditions, which hold
+    already when this is called.
     """
     paths = {one.path for one in operation.conditions if isinstance(one, AtVersion)}
     return ADMINISTRATION in paths and any(path.startswith(BROKER_IDS) for path in paths)
 
 
 def _check(draft: Draft, condition: Condition) -> None:
-    """Nothing if it holds."""
+    """Refuse the operation if the condition does not hold."""
     match condition:
         case ControllerEpochIs(controller_epoch=epoch):
-            if epoch != draft.epoch_in_office:
+            if epoch != draft.active_controller_epoch:
                 controller = draft.controller
                 holder = "nobody" if controller is None else f"broker {controller.broker_id}"
-                raise Refused(
+                raise OperationRefused(
                     ResultCode.CONTROLLER_FENCED,
                     f"controller epoch {epoch} is not current: {holder} holds "
                     f"/controller at epoch {draft.controller_epoch}",
                 )
         case Absent(path=path):
             if (found := _version(draft, path)) is not None:
-                raise Refused(ResultCode.CONDITION_FAILED, f"{path} exists at version {found}")
+                raise OperationRefused(
+                    ResultCode.CONDITION_FAILED, f"{path} exists at version {found}"
+                )
         case AtVersion(path=path, version=version):
             if (found := _version(draft, path)) != version:
-                raise Refused(
+                raise OperationRefused(
                     ResultCode.CONDITION_FAILED, f"{path} is at version {found}, not {version}"
                 )
         case SessionAlive(session_id=session):
             if draft.sessions.get(session) is None:
-                raise Refused(ResultCode.SESSION_GONE, f"session {session.hex()} is closed")
+                raise OperationRefused(
+                    ResultCode.SESSION_GONE, f"session {session.hex()} is closed"
+                )
 
 
 def _version(draft: Draft, path: str) -> int | None:
     try:
         return version_at(draft, path)
     except ValueError as error:
-        raise Refused(ResultCode.INVALID, str(error)) from error
+        raise OperationRefused(ResultCode.INVALID, str(error)) from error

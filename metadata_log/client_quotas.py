@@ -1,4 +1,4 @@
-"""Client quotas: whom they are for, what they are called, and which of several is in force."""
+"""Client quotas: for whom they are set, how they are called, and which of several is in force."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -13,20 +13,23 @@ QUOTA_KEYS: Final = frozenset(
 )
 
 _ALIASES: Final = {"controller_mutations_rate": CONTROLLER_MUTATION_RATE}
-"""KIP-599 spells it so in its examples, Kafka's code does not: both are taken (Q7)."""
+"""KIP-599 uses this spelling in its examples, and Kafka's code does not. Both are accepted (Q7)."""
 
 EVERYBODY: Final = ""
-"""In place of a user's or client's name: the default, for those that have no quota themselves."""
+"""Stands for the default: the quota of all users or clients that have none of their own."""
 
 
-class QuotaEntity(NamedTuple):
-    """Whom a quota is for. None: it does not depend on that; ``EVERYBODY``: its default."""
+class ClientQuotaEntity(NamedTuple):
+    """The users and clients that a quota is for.
+
+    A field that is None does not matter for the quota; ``EVERYBODY`` means the default.
+    """
 
     user: str | None = None
     client_id: str | None = None
 
     def __str__(self) -> str:
-        """``user 'anna', the default client-id``: as errors name it."""
+        """Return the entity as error messages name it: ``user 'anna', the default client-id``."""
         parts = zip(("user", "client-id"), self, strict=True)
         return ", ".join(
             f"the default {kind}" if name == EVERYBODY else f"{kind} {name!r}"
@@ -36,45 +39,45 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaInForce(NamedTuple):
-    """A quota as it binds one client.
+    """A quota as it limits one client.
 
-    ``shared_by``: with whom it is shared. All clients with the same value use it up together: those
-    of one user where it was set for users, whatever their client ids.
+    ``shared_by`` says who shares it. All clients with the same value use the quota up together:
+    where it was set for users, all client ids of one user do.
     """
 
     limit: float
-    shared_by: QuotaEntity
+    shared_by: ClientQuotaEntity
 
 
 Quotas = Mapping[str, float]
-ClientQuotas = Mapping[QuotaEntity, Quotas]
+ClientQuotas = Mapping[ClientQuotaEntity, Quotas]
 
 
 def stored_name(key: str) -> str:
-    """The one name under which a quota is stored, of whatever spelling."""
+    """Return the one name under which a quota is stored, whatever spelling ``key`` has."""
     return _ALIASES.get(key, key)
 
 
 def quota_in_force(
     quotas: ClientQuotas, user: str, client_id: str, key: str
 ) -> QuotaInForce | None:
-    """The quota ``key`` of one client, from the most particular place that has it; None: nowhere.
+    """Return the quota ``key`` of one client, or None if no entity that applies to it has one.
 
-    User and client id together come before the user alone, users before client ids, and names
-    before defaults: Kafka's order (Q7).
+    The most particular entity wins, in Kafka's order: user and client id together come before the
+    user alone, users before client ids, and names before defaults (Q7).
     """
-    pair = QuotaEntity(user, client_id)
-    user_alone = QuotaEntity(user=user)
-    client_alone = QuotaEntity(client_id=client_id)
+    pair = ClientQuotaEntity(user, client_id)
+    user_alone = ClientQuotaEntity(user=user)
+    client_alone = ClientQuotaEntity(client_id=client_id)
     for entity, shared_by in (
         (pair, pair),
-        (QuotaEntity(user, EVERYBODY), pair),
+        (ClientQuotaEntity(user, EVERYBODY), pair),
         (user_alone, user_alone),
-        (QuotaEntity(EVERYBODY, client_id), pair),
-        (QuotaEntity(EVERYBODY, EVERYBODY), pair),
-        (QuotaEntity(user=EVERYBODY), user_alone),
+        (ClientQuotaEntity(EVERYBODY, client_id), pair),
+        (ClientQuotaEntity(EVERYBODY, EVERYBODY), pair),
+        (ClientQuotaEntity(user=EVERYBODY), user_alone),
         (client_alone, client_alone),
-        (QuotaEntity(client_id=EVERYBODY), client_alone),
+        (ClientQuotaEntity(client_id=EVERYBODY), client_alone),
     ):
         limit = quotas.get(entity, _NO_QUOTAS).get(key)
         if limit is not None:

@@ -1,23 +1,30 @@
-"""Wire form of transactions (MessagePack) and of results (protobuf).
+"""Wire forms: transactions as MessagePack; results and what snapshots carry as protobuf.
 
 A transaction is written once and read on every voter and broker, so its wire form is the one that
 turns into our frozen values fastest: MessagePack, decoded straight into the classes of ``records``
 with every type, range and tag checked. Two bytes stand in front: the format, and who wrote it. The
-second is set by the voter that takes a transaction, so that a client cannot pass for the quorum.
+voter that takes a transaction sets the second byte, so that a client cannot pass for the quorum.
+
+Results, and the values that snapshots and control requests carry, are protobuf messages. Decoded
+replica lists are interned, so that a hundred thousand partitions share a few tuples.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from metadata_log.records import (
+from quorate.common.types import BrokerId, Endpoint, MetadataOffset, SessionId, TopicId, VoterId
+from quorate.metadata_log import records as r
+from quorate.metadata_log.image import PipelineState
+from quorate.metadata_log.partitions import interned
+from quorate.metadata_log.records import (
     Operation,
     OperationResult,
     ResultCode,
     Transaction,
     TransactionResult,
 )
-from metadata_log.types import MetadataOffset
 from quorate_proto.v1 import metadata_pb2 as pb
 
 FORMAT: Final = 1
@@ -34,28 +41,29 @@ class MalformedTransaction(ValueError):
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """The transaction as the command of one Raft entry."""
+    """Encode the transaction as the command of one Raft entry."""
     head = _BY_CLIENT if transaction.from_client else _BY_QUORUM
     return head + _ENCODER.encode(transaction)
 
 
 def encoded_bytes(operation: Operation) -> int:
-    """What the operation takes of its transaction's encoded size."""
+    """Return how many bytes the operation adds to the encoded size of its transaction."""
     return len(_ENCODER.encode(operation))
 
 
 def as_of_client(encoded: bytes) -> bytes:
-    """The transaction that came from a client, whatever it said about its writer."""
+    """Mark the encoded transaction as a client's, whatever it says about its writer."""
     if encoded.startswith(_BY_CLIENT):
         return encoded
     return encoded[:1] + _BY_CLIENT[1:] + encoded[2:]
 
 
 def decode_transaction(encoded: bytes) -> Transaction:
-    """The transaction in ``encoded``.
+    """Decode a transaction.
 
     Raises:
-        MalformedTransaction: not a transaction, or with a record or condition of an unknown kind.
+        MalformedTransaction: the bytes are no transaction, or a record or condition is
+            of an unknown kind.
     """
     by_client = encoded.startswith(_BY_CLIENT)
     if not by_client and not encoded.startswith(_BY_QUORUM):
@@ -65,7 +73,7 @@ def decode_transaction(encoded: bytes) -> Transaction:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedTransaction(f"{len(encoded)} bytes are no transaction: {error}") from error
     if by_client and not transaction.from_client:
-        _force(transaction, "from_client", True)  # Nobody else has seen it yet.
+        _force(transaction, "from_client", True)  # No other code has seen it yet.
     return transaction
 
 
@@ -98,4 +106,154 @@ def result_from_proto(message: pb.TransactionResult) -> TransactionResult:
             OperationResult(code=ResultCode(one.code), detail=one.detail, version=one.version)
             for one in message.results
         ),
+    )
+
+
+# --- values of snapshots and control requests ---------------------------------------------------
+
+
+def encode_session(record: r.SessionOpened) -> pb.SessionOpened:
+    return pb.SessionOpened(
+        session_id=record.session_id, timeout_ms=record.timeout_ms, description=record.description
+    )
+
+
+def decode_session(message: pb.SessionOpened) -> r.SessionOpened:
+    return r.SessionOpened(
+        session_id=SessionId(message.session_id),
+        timeout_ms=message.timeout_ms,
+        description=message.description,
+    )
+
+
+def encode_silence(silence: r.SessionSilence) -> pb.SessionSilence:
+    return pb.SessionSilence(session_id=silence.session_id, quarters=silence.quarters)
+
+
+def decode_silence(message: pb.SessionSilence) -> r.SessionSilence:
+    return r.SessionSilence(session_id=SessionId(message.session_id), quarters=message.quarters)
+
+
+def encode_endpoint(endpoint: Endpoint) -> pb.Endpoint:
+    return pb.Endpoint(host=endpoint.host, port=endpoint.port)
+
+
+def decode_endpoint(message: pb.Endpoint) -> Endpoint:
+    return Endpoint(message.host, message.port)
+
+
+def encode_listener(listener: r.Listener) -> pb.Listener:
+    return pb.Listener(name=listener.name, endpoint=encode_endpoint(listener.endpoint))
+
+
+def decode_listener(message: pb.Listener) -> r.Listener:
+    return r.Listener(name=message.name, endpoint=decode_endpoint(message.endpoint))
+
+
+def encode_registration(record: r.BrokerRegistration) -> pb.BrokerRegistration:
+    return pb.BrokerRegistration(
+        broker_id=record.broker_id,
+        session_id=record.session_id,
+        incarnation_id=record.incarnation_id,
+        kafka=encode_endpoint(record.kafka),
+        grpc=encode_endpoint(record.grpc),
+        rack=record.rack,
+        log_may_be_lost=record.log_may_be_lost,
+        inter_broker_protocol_max=record.inter_broker_protocol_max,
+        metadata_version_max=record.metadata_version_max,
+        listeners=map(encode_listener, record.listeners),
+        inter_broker=None if record.inter_broker is None else encode_endpoint(record.inter_broker),
+    )
+
+
+def decode_registration(message: pb.BrokerRegistration) -> r.BrokerRegistration:
+    return r.BrokerRegistration(
+        broker_id=BrokerId(message.broker_id),
+        session_id=SessionId(message.session_id),
+        incarnation_id=message.incarnation_id,
+        kafka=decode_endpoint(message.kafka),
+        grpc=decode_endpoint(message.grpc),
+        rack=message.rack,
+        log_may_be_lost=message.log_may_be_lost,
+        inter_broker_protocol_max=message.inter_broker_protocol_max,
+        metadata_version_max=max(1, message.metadata_version_max),
+        listeners=tuple(map(decode_listener, message.listeners)),
+        inter_broker=(
+            decode_endpoint(message.inter_broker) if message.HasField("inter_broker") else None
+        ),
+    )
+
+
+def brokers(ids: Iterable[int]) -> tuple[BrokerId, ...]:
+    """Return broker ids from the wire as a shared tuple."""
+    return interned(tuple(map(BrokerId, ids)))
+
+
+def encode_voter(voter: r.QuorumVoter) -> pb.QuorumVoter:
+    return pb.QuorumVoter(
+        voter_id=voter.voter_id,
+        raft=encode_endpoint(voter.raft),
+        grpc=encode_endpoint(voter.grpc),
+        directory_id=voter.directory_id,
+        observer=voter.observer,
+    )
+
+
+def decode_voter(message: pb.QuorumVoter) -> r.QuorumVoter:
+    return r.QuorumVoter(
+        voter_id=VoterId(message.voter_id),
+        raft=decode_endpoint(message.raft),
+        grpc=decode_endpoint(message.grpc),
+        directory_id=message.directory_id,
+        observer=message.observer,
+    )
+
+
+def encode_pipeline(name: str, pipeline: PipelineState) -> pb.PipelineState:
+    run = pipeline.run
+    return pb.PipelineState(
+        name=name,
+        version=pipeline.version,
+        run_epoch=pipeline.run_epoch,
+        sink=pipeline.sink,
+        topics=[
+            pb.PipelineTopic(topic=one.topic, topic_id=one.topic_id, offsets=one.offsets)
+            for one in pipeline.topics
+        ],
+        run=pb.PipelineRun(
+            owner=run.owner,
+            started_ms=run.started_ms,
+            lease_until_ms=run.lease_until_ms,
+            commit_epoch=run.commit_epoch,
+            commit=run.commit,
+            committed_ms=run.committed_ms,
+            rows=run.rows,
+        ),
+        rewound=pipeline.rewound,
+    )
+
+
+def decode_pipeline(message: pb.PipelineState) -> PipelineState:
+    run = message.run
+    return PipelineState(
+        message.run_epoch,
+        message.sink,
+        tuple(map(decode_pipeline_topic, message.topics)),
+        r.PipelineRun(
+            owner=run.owner,
+            started_ms=run.started_ms,
+            lease_until_ms=run.lease_until_ms,
+            commit_epoch=run.commit_epoch,
+            commit=run.commit,
+            committed_ms=run.committed_ms,
+            rows=run.rows,
+        ),
+        message.rewound,
+        MetadataOffset(message.version),
+    )
+
+
+def decode_pipeline_topic(message: pb.PipelineTopic) -> r.PipelineTopicOffsets:
+    return r.PipelineTopicOffsets(
+        topic=message.topic, topic_id=TopicId(message.topic_id), offsets=tuple(message.offsets)
     )

@@ -1,37 +1,16 @@
-"""A draft of the next image: reads fall through to the base, writes can be undone per operation.
+"""A draft of the next image, and the checks that records must pass before they are written to it.
 
-A run of transactions costs what it changes: written keys lie in plain dictionaries over the base
-image's persistent maps and are folded in once, at the end. Partition leaves are drafted one by one
-and joined into their topic's tuple at that moment.
+Reads fall through to the base image, and the writes of an operation can be undone. A run of
+transactions costs what it changes: the tables of the draft are folded into new persistent
+maps once, at the end. Partition leaves are drafted one by one, and then joined into their topic's
+tuple.
 """
 
-from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import immutables
 import msgspec
 
-from metadata_log.acls import AclPattern, EntriesByPrincipal
-from metadata_log.client_quotas import QuotaEntity
-from metadata_log.image import (
-    Broker,
-    ClientResults,
-    Controller,
-    DelegationToken,
-    EntityKey,
-    Image,
-    Partition,
-    PartitionAddition,
-    PartitionRemoval,
-    Pipeline,
-    Reassignment,
-    ScramKey,
-    Topic,
-    TopicDeletion,
-    VoterSet,
-)
-from metadata_log.records import ScramCredential, SessionOpened, TransactionResult
-from metadata_log.types import (
+from quorate.common.types import (
+    ID_BYTES,
+    NO_BROKER,
     BrokerId,
     ControllerEpoch,
     MetadataOffset,
@@ -39,271 +18,93 @@ from metadata_log.types import (
     TopicId,
     TopicPartition,
 )
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-_GONE: Any = object()
-_UNWRITTEN: Any = object()
-
-UndoLog = list[tuple[dict[Any, Any], Any, Any]]
-
-
-class Table(Generic[K, V]):
-    """A persistent map with drafted changes on top, each recorded for undoing."""
-
-    __slots__ = ("_base", "_undo", "written")
-
-    def __init__(self, base: "immutables.Map[K, V]", undo: UndoLog) -> None:
-        self._base = base
-        self._undo = undo
-        self.written: dict[K, V] = {}
-
-    def get(self, key: K) -> V | None:
-        if key not in self.written:
-            return self._base.get(key)
-        value = self.written[key]
-        return None if value is _GONE else value
-
-    def put(self, key: K, value: V) -> None:
-        self._undo.append((self.written, key, self.written.get(key, _UNWRITTEN)))
-        self.written[key] = value
-
-    def remove(self, key: K) -> None:
-        self.put(key, _GONE)
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """Base and draft together: for tables that are small (brokers, sessions)."""
-        for key, value in self._base.items():
-            if key not in self.written:
-                yield key, value
-        for key, value in self.written.items():
-            if value is not _GONE:
-                yield key, value
-
-    def folded(self) -> "immutables.Map[K, V]":
-        """The base with every drafted change in it."""
-        if not self.written:
-            return self._base
-        mutation = self._base.mutate()
-        for key, value in self.written.items():
-            if value is not _GONE:
-                mutation[key] = value
-            elif key in mutation:
-                del mutation[key]
-        return mutation.finish()
-
-
-_NO_RESULTS = ClientResults(0, immutables.Map())
-
-
-class OpenResults:
-    """Results kept for one client, open for change: one mutation of the map for a whole run."""
-
-    __slots__ = ("_by_sequence", "low_water")
-
-    def __init__(self, kept: ClientResults) -> None:
-        self.low_water = kept.low_water
-        self._by_sequence = kept.by_sequence.mutate()
-
-    def get(self, sequence: int) -> TransactionResult | None:
-        return self._by_sequence.get(sequence)
-
-    def keep(self, sequence: int, result: TransactionResult, low_water: int) -> None:
-        """Remember the result for retries, and forget what the client no longer asks for."""
-        if low_water > self.low_water:
-            self._forget_below(low_water)
-        self._by_sequence[sequence] = result
-
-    def _forget_below(self, low_water: int) -> None:
-        """Drop results below the client's new low-water mark.
-
-        Sequences are dense as a rule, so walking the step is cheaper than walking what is kept; a
-        mark that jumps far (a client may choose any) must not cost more than what is kept.
-        """
-        results = self._by_sequence
-        if low_water - self.low_water <= len(results):
-            for sequence in range(self.low_water, low_water):
-                results.pop(sequence, None)
-        else:
-            kept = results.finish()
-            self._by_sequence = kept.mutate()
-            for sequence in kept:
-                if sequence < low_water:
-                    del self._by_sequence[sequence]
-        self.low_water = low_water
-
-    def folded(self) -> ClientResults:
-        return ClientResults(self.low_water, self._by_sequence.finish())
-
-
-class ResultsTable:
-    """Results kept for clients. Keeping is final; only ``remove`` is part of what may be undone.
-
-    They live as long as the client's session: what closes it removes them.
-    """
-
-    __slots__ = ("_base", "_sessions", "_undo", "_written")
-
-    def __init__(
-        self,
-        base: "immutables.Map[SessionId, ClientResults]",
-        sessions: "Table[SessionId, SessionOpened]",
-        undo: UndoLog,
-    ) -> None:
-        self._base = base
-        self._sessions = sessions
-        self._undo = undo
-        self._written: dict[SessionId, Any] = {}
-
-    def of(self, client: SessionId) -> OpenResults | None:
-        """The client's, to look at and to change; None if its session is closed."""
-        results: OpenResults = self._written.get(client, _GONE)
-        return self._open(client) if results is _GONE else results
-
-    def _open(self, client: SessionId) -> OpenResults | None:
-        if self._sessions.get(client) is None:
-            return None
-        was_removed = client in self._written
-        kept = _NO_RESULTS if was_removed else self._base.get(client, _NO_RESULTS)
-        opened = self._written[client] = OpenResults(kept)
-        return opened
-
-    def remove(self, client: SessionId) -> None:
-        self._undo.append((self._written, client, self._written.get(client, _UNWRITTEN)))
-        self._written[client] = _GONE
-
-    def folded(self) -> "immutables.Map[SessionId, ClientResults]":
-        """The base with everything that was kept and forgotten since."""
-        if not self._written:
-            return self._base
-        mutation = self._base.mutate()
-        for client, results in self._written.items():
-            if results is not _GONE:
-                mutation[client] = results.folded()
-            elif client in mutation:
-                del mutation[client]
-        return mutation.finish()
-
-
-class Changes(NamedTuple):
-    """What differs between two successive images, by key, for those who react to changes."""
-
-    controller: bool = False
-    brokers: frozenset[BrokerId] = frozenset()
-    topics: frozenset[str] = frozenset()
-    deletions: frozenset[str] = frozenset()
-    reassignments: frozenset[str] = frozenset()
-    additions: frozenset[str] = frozenset()
-    removals: frozenset[str] = frozenset()
-    configs: frozenset[EntityKey] = frozenset()
-    acls: frozenset[AclPattern] = frozenset()
-    features: frozenset[str] = frozenset()
-    client_quotas: frozenset[QuotaEntity] = frozenset()
-    scram: frozenset[ScramKey] = frozenset()
-    tokens: frozenset[str] = frozenset()
-    pipelines: frozenset[str] = frozenset()
-    sessions: frozenset[SessionId] = frozenset()
+from quorate.metadata_log.draft_tables import UNWRITTEN, DraftResultsTable, DraftTable, UndoLog
+from quorate.metadata_log.image import (
+    LEAST_LEVEL,
+    METADATA_VERSION,
+    Changes,
+    ControllerState,
+    Image,
+    VoterSet,
+)
+from quorate.metadata_log.partitions import Partition, Reassignment, Topic
+from quorate.metadata_log.records import OperationRefused, ResultCode
 
 
 class Draft:
-    """The image under construction by a run of transactions. Reads as an ``Image`` does."""
+    """The image under construction by a run of transactions. It reads as an ``Image`` does."""
 
     def __init__(self, base: Image) -> None:
         self._base = base
         self.by_quorum = False
-        """The quorum's leader wrote the present transaction, not a client of it."""
+        """Whether the quorum's leader wrote the present transaction, and not a client of it."""
         self._undo: UndoLog = []
-        self._scalars: dict[str, Any] = {
-            "controller": base.controller,
-            "controller_epoch": base.controller_epoch,
-            "next_producer_id": base.next_producer_id,
-            "voter_set": base.voter_set,
-            "administered": base.administered,
-        }
+        self.controller = base.controller
+        self.controller_epoch = base.controller_epoch
+        self.next_producer_id = base.next_producer_id
+        self.voter_set = base.voter_set
+        self.administered = base.administered
         self._partitions: dict[TopicPartition, Partition] = {}
-        self.sessions: Table[SessionId, SessionOpened] = Table(base.sessions, self._undo)
-        self.silences: Table[SessionId, int] = Table(base.silences, self._undo)
-        self.brokers: Table[BrokerId, Broker] = Table(base.brokers, self._undo)
-        self.topics: Table[str, Topic] = Table(base.topics, self._undo)
-        self.topic_names: Table[TopicId, str] = Table(base.topic_names, self._undo)
-        self.deletions: Table[str, TopicDeletion] = Table(base.deletions, self._undo)
-        self.reassignments: Table[str, immutables.Map[int, Reassignment]] = Table(
-            base.reassignments, self._undo
-        )
-        self.additions: Table[str, PartitionAddition] = Table(base.additions, self._undo)
-        self.removals: Table[str, PartitionRemoval] = Table(base.removals, self._undo)
-        self.acls: Table[AclPattern, EntriesByPrincipal] = Table(base.acls, self._undo)
-        self.configs: Table[EntityKey, immutables.Map[str, str]] = Table(base.configs, self._undo)
-        self.features: Table[str, int] = Table(base.features, self._undo)
-        self.client_quotas: Table[QuotaEntity, immutables.Map[str, float]] = Table(
-            base.client_quotas, self._undo
-        )
-        self.scram: Table[ScramKey, ScramCredential] = Table(base.scram, self._undo)
-        self.tokens: Table[str, DelegationToken] = Table(base.tokens, self._undo)
-        self.pipelines: Table[str, Pipeline] = Table(base.pipelines, self._undo)
-        self.results = ResultsTable(base.results, self.sessions, self._undo)
+        self.sessions = DraftTable(base.sessions, self._undo)
+        self.silences = DraftTable(base.silences, self._undo)
+        self.brokers = DraftTable(base.brokers, self._undo)
+        self.topics = DraftTable(base.topics, self._undo)
+        self.topic_names = DraftTable(base.topic_names, self._undo)
+        self.deletions = DraftTable(base.deletions, self._undo)
+        self.reassignments = DraftTable(base.reassignments, self._undo)
+        self.additions = DraftTable(base.additions, self._undo)
+        self.removals = DraftTable(base.removals, self._undo)
+        self.acls = DraftTable(base.acls, self._undo)
+        self.configs = DraftTable(base.configs, self._undo)
+        self.features = DraftTable(base.features, self._undo)
+        self.client_quotas = DraftTable(base.client_quotas, self._undo)
+        self.scram = DraftTable(base.scram, self._undo)
+        self.tokens = DraftTable(base.tokens, self._undo)
+        self.pipelines = DraftTable(base.pipelines, self._undo)
+        self.results = DraftResultsTable(base.results, self.sessions, self._undo)
 
     # -- single values ---------------------------------------------------------------------------
 
     @property
-    def controller(self) -> Controller | None:
-        controller: Controller | None = self._scalars["controller"]
-        return controller
-
-    @controller.setter
-    def controller(self, value: Controller | None) -> None:
-        self._put_scalar("controller", value)
+    def metadata_version(self) -> int:
+        """The level in force, as ``Image.metadata_version``."""
+        return self.features.get(METADATA_VERSION) or LEAST_LEVEL
 
     @property
-    def controller_epoch(self) -> ControllerEpoch:
-        epoch: ControllerEpoch = self._scalars["controller_epoch"]
-        return epoch
+    def active_controller_epoch(self) -> ControllerEpoch | None:
+        """The epoch of the broker that holds /controller, or None while no broker holds it."""
+        return None if self.controller is None else self.controller_epoch
 
-    @controller_epoch.setter
-    def controller_epoch(self, value: ControllerEpoch) -> None:
-        self._put_scalar("controller_epoch", value)
+    def put_controller(self, controller: ControllerState | None) -> None:
+        """Write /controller, or remove it."""
+        self._put_field("controller", controller)
 
-    @property
-    def epoch_in_office(self) -> ControllerEpoch | None:
-        """The epoch of whoever holds /controller; None: nobody does."""
-        scalars = self._scalars
-        return None if scalars["controller"] is None else scalars["controller_epoch"]
+    def put_controller_epoch(self, epoch: ControllerEpoch) -> None:
+        """Write /controller_epoch."""
+        self._put_field("controller_epoch", epoch)
 
-    @property
-    def next_producer_id(self) -> int:
-        next_id: int = self._scalars["next_producer_id"]
-        return next_id
+    def put_next_producer_id(self, producer_id: int) -> None:
+        """Write /producer_ids."""
+        self._put_field("next_producer_id", producer_id)
 
-    @next_producer_id.setter
-    def next_producer_id(self, value: int) -> None:
-        self._put_scalar("next_producer_id", value)
+    def put_voter_set(self, voter_set: VoterSet) -> None:
+        """Write /quorum/voters."""
+        self._put_field("voter_set", voter_set)
 
-    @property
-    def voter_set(self) -> VoterSet:
-        voter_set: VoterSet = self._scalars["voter_set"]
-        return voter_set
+    def put_administered(self, offset: MetadataOffset) -> None:
+        """Write /administration."""
+        self._put_field("administered", offset)
 
-    @voter_set.setter
-    def voter_set(self, value: VoterSet) -> None:
-        self._put_scalar("voter_set", value)
-
-    @property
-    def administered(self) -> MetadataOffset:
-        offset: MetadataOffset = self._scalars["administered"]
-        return offset
-
-    @administered.setter
-    def administered(self, value: MetadataOffset) -> None:
-        self._put_scalar("administered", value)
-
-    def _put_scalar(self, name: str, value: object) -> None:
-        self._undo.append((self._scalars, name, self._scalars[name]))
-        self._scalars[name] = value
+    def _put_field(self, name: str, value: object) -> None:
+        """Write a field of the draft so that ``undo_to`` finds its former value."""
+        fields = self.__dict__
+        self._undo.append((fields, name, fields[name]))
+        fields[name] = value
 
     # -- partitions ------------------------------------------------------------------------------
 
     def partition(self, tp: TopicPartition) -> Partition | None:
+        """Return the partition, or None if the topic or that number does not exist."""
         drafted = self._partitions.get(tp)
         if drafted is not None:
             return drafted
@@ -313,11 +114,12 @@ class Draft:
         return topic.partitions[tp.partition]
 
     def put_partition(self, tp: TopicPartition, partition: Partition) -> None:
-        self._undo.append((self._partitions, tp, self._partitions.get(tp, _UNWRITTEN)))
+        """Write the leaf of one partition."""
+        self._undo.append((self._partitions, tp, self._partitions.get(tp, UNWRITTEN)))
         self._partitions[tp] = partition
 
     def drop_partitions(self, topic: Topic, first: int = 0) -> None:
-        """Forget drafted leaves of partitions that are being removed."""
+        """Forget the drafted leaves of partitions that are being removed."""
         for number in range(first, len(topic.partitions)):
             tp = TopicPartition(topic.name, number)
             if tp in self._partitions:
@@ -326,47 +128,85 @@ class Draft:
     # -- reassignments ---------------------------------------------------------------------------
 
     def reassignment(self, tp: TopicPartition) -> Reassignment | None:
+        """Return the pending reassignment of the partition, or None if there is none."""
         pending = self.reassignments.get(tp.topic)
         return None if pending is None else pending.get(tp.partition)
 
-    def put_reassignment(self, tp: TopicPartition, pending: Reassignment) -> None:
-        others = self.reassignments.get(tp.topic) or immutables.Map()
-        self.reassignments.put(tp.topic, others.set(tp.partition, pending))
+    # -- checks: each raises OperationRefused ----------------------------------------------------
 
-    def remove_reassignment(self, tp: TopicPartition) -> None:
-        """The partition's pending record goes, if it has one."""
-        pending = self.reassignments.get(tp.topic)
-        if pending is None or tp.partition not in pending:
-            return
-        others = pending.delete(tp.partition)
-        if others:
-            self.reassignments.put(tp.topic, others)
-        else:
-            self.reassignments.remove(tp.topic)
+    def require_session(self, session_id: SessionId) -> None:
+        """Refuse the operation if the session is closed (rule 9)."""
+        if self.sessions.get(session_id) is None:
+            raise OperationRefused(ResultCode.SESSION_GONE, f"session {session_id.hex()} is closed")
+
+    def require_topic(self, name: str, topic_id: TopicId) -> Topic:
+        """Return the topic; refuse the operation if there is none of that name and id."""
+        topic = self.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            raise OperationRefused(
+                ResultCode.UNKNOWN_TOPIC, f"no topic {name!r} with id {topic_id.hex()}"
+            )
+        return topic
+
+    def require_partition(self, tp: TopicPartition, topic_id: TopicId) -> Partition:
+        """Return the partition; refuse the operation if the topic with that id does not have it."""
+        self.require_topic(tp.topic, topic_id)
+        partition = self.partition(tp)
+        if partition is None:
+            raise OperationRefused(ResultCode.UNKNOWN_TOPIC, f"no partition {tp}")
+        return partition
+
+    def require_kept(self, tp: TopicPartition) -> None:
+        """Refuse the operation if the removal of the partition is pending.
+
+        The leadership of such a partition stays as the StopReplica request for it says.
+        """
+        removal = self.removals.get(tp.topic)
+        if removal is not None and tp.partition >= removal.first_partition:
+            raise OperationRefused(ResultCode.UNKNOWN_TOPIC, f"partition {tp} is being removed")
+
+    def require_controller(self, broker_id: BrokerId, epoch: ControllerEpoch) -> None:
+        """Refuse the operation unless this broker is the controller of this epoch (E2)."""
+        controller = self.controller
+        if (
+            controller is None
+            or controller.broker_id != broker_id
+            or self.controller_epoch != epoch
+        ):
+            raise OperationRefused(
+                ResultCode.CONTROLLER_FENCED,
+                f"broker {broker_id} is not the controller of epoch {epoch}: "
+                f"the current epoch is {self.controller_epoch}",
+            )
 
     # -- undoing and folding ---------------------------------------------------------------------
 
     def begin_transaction(self, *, by_quorum: bool) -> None:
-        """What was written so far stays: ``undo_to(0)`` comes back to here."""
+        """Make all earlier writes final: ``undo_to(0)`` comes back to this point."""
         self.by_quorum = by_quorum
         self._undo.clear()
 
     def mark(self) -> int:
-        """A point of this transaction to go back to with ``undo_to``."""
+        """Return a point of this transaction to go back to with ``undo_to``."""
         return len(self._undo)
 
     def undo_to(self, mark: int) -> None:
-        """Take back every write since ``mark``, newest first."""
+        """Take back every write since ``mark``, the newest first."""
         while len(self._undo) > mark:
             written, key, before = self._undo.pop()
-            if before is _UNWRITTEN:
+            if before is UNWRITTEN:
                 written.pop(key, None)
             else:
                 written[key] = before
 
     def folded(self, offset: MetadataOffset) -> Image:
-        """The image after ``offset``."""
+        """Return the image after ``offset``, with every drafted write in it.
+
+        The writes are final from here on. An entry of the undo log may refer to the draft's own
+        fields: it is dropped, so that no draft waits for the cycle collector to be freed.
+        """
         self._join_leaves()
+        self._undo.clear()
         return Image(
             offset=offset,
             controller=self.controller,
@@ -395,7 +235,7 @@ class Draft:
         )
 
     def changes(self) -> Changes:
-        """What was written, once ``folded``."""
+        """Return what was written, by key. Call it after ``folded``, which writes the topics."""
         return Changes(
             controller=self.controller is not self._base.controller,
             brokers=frozenset(self.brokers.written),
@@ -429,3 +269,30 @@ def _with_leaves(topic: Topic, leaves: dict[int, Partition]) -> Topic:
     for number, leaf in leaves.items():
         partitions[number] = leaf
     return msgspec.structs.replace(topic, partitions=tuple(partitions))
+
+
+def require_version(tp: TopicPartition, before: Partition, expected: int) -> None:
+    """Refuse the operation unless leaderAndISR is at the expected version: compare-and-set (C1)."""
+    if before.version != expected:
+        raise OperationRefused(
+            ResultCode.VERSION_CONFLICT,
+            f"leaderAndISR of {tp} is at version {before.version}, not {expected}",
+        )
+
+
+def require_isr(
+    leader: BrokerId, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
+) -> None:
+    """Refuse an ISR with a broker twice, with one that is not a replica, or without its leader."""
+    if len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
+        raise OperationRefused(
+            ResultCode.INVALID, f"ISR {list(isr)} is not among replicas {list(replicas)}"
+        )
+    if leader != NO_BROKER and leader not in isr:
+        raise OperationRefused(ResultCode.INVALID, f"leader {leader} is not in the ISR {list(isr)}")
+
+
+def require_id(what: str, value: bytes) -> None:
+    """Refuse an id that does not have the length of all ids."""
+    if len(value) != ID_BYTES:
+        raise OperationRefused(ResultCode.INVALID, f"{what} has {len(value)} bytes, not {ID_BYTES}")

@@ -1,55 +1,53 @@
-"""Features: levels that processes of two versions agree on while a cluster is being upgraded (B4).
+"""Features: levels on which processes of two versions agree while a cluster is being upgraded (B4).
 
-A level is raised by hand, once all that must understand it do: the new software is rolled out first
-and behaves as the old one until then. ``inter_broker_protocol`` is about what brokers say to one
-another; ``metadata_version`` about which kinds of record may be written, so that voters of
-mixed versions cannot diverge: what an old one cannot read, a new one does not obey.
+An operator raises a level once all processes understand it: the new software is rolled out first,
+and behaves as the old one until then. ``inter_broker_protocol`` governs what brokers send to one
+another. ``metadata_version`` governs which kinds of record may be written, so that voters of mixed
+versions cannot diverge: what an old voter cannot read, a new one does not obey. ``Image`` has the
+levels in force.
 
-What ``apply`` asks of a level hangs on the log alone, never on what this very version knows:
-voters of two versions must come to the same answer.
+What ``apply`` learns of a level depends on the log alone, never on what this very version knows:
+voters of two versions must come to the same result.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-import immutables
-
-from metadata_log.client_quotas import CONTROLLER_MUTATION_RATE, QuotaEntity, stored_name
-from metadata_log.image import Broker, EntityKey
-from metadata_log.records import BrokerRegistration
-from metadata_log.types import BrokerId
-
-INTER_BROKER_PROTOCOL: Final = "inter_broker_protocol"
-METADATA_VERSION: Final = "metadata_version"
-
-LEAST_LEVEL: Final = 1
-"""Of every feature, and the one in force where nothing was ever said."""
+from quorate.metadata_log.client_quotas import CONTROLLER_MUTATION_RATE, stored_name
+from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, LEAST_LEVEL, METADATA_VERSION, Image
+from quorate.metadata_log.records import BrokerRegistration
 
 CACHEABLE_CONTROL_REQUESTS: Final = 2
-"""``inter_broker_protocol``: control requests name the newest broker epoch, not the receiver's."""
+"""From this ``inter_broker_protocol`` on, control requests name the newest broker epoch, not the
+receiver's.
+"""
 
 ADMINISTRATION_BY_CONTROLLER: Final = 2
-"""``inter_broker_protocol``: the controller alone writes configurations, ACLs, quotas, tokens and
-credentials; below, the broker that is asked does (F6)."""
+"""From this ``inter_broker_protocol`` on, only the controller writes configurations, ACLs, quotas,
+tokens and credentials; below it, the broker that receives the request does (F6).
+"""
 
 BRIDGE: Final = 3
-"""``metadata_version``: brokers may write those at inter_broker_protocol 1, by compare-and-set."""
+"""From this ``metadata_version`` on, brokers may write those at inter_broker_protocol 1, by
+compare-and-set.
+"""
 
 PIPELINES: Final = 4
-"""``metadata_version``: how far pipelines are is kept."""
+"""From this ``metadata_version`` on, the progress of pipelines is stored."""
 
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
 NEWEST_METADATA_VERSION: Final = 4
 
 
 class Feature(NamedTuple):
-    """A feature as this version knows it."""
+    """A feature, as this version knows it."""
 
     newest: int
     supported_by: Callable[[BrokerRegistration], int]
-    """Highest level that the registered broker understands."""
+    """Returns the highest level that the registered broker understands."""
     levels: tuple[str, ...]
-    """What each level from 1 on means, for people."""
+    """The meaning of each level from 1 on, for people."""
 
 
 FEATURES: Final[dict[str, Feature]] = {
@@ -76,74 +74,28 @@ FEATURES: Final[dict[str, Feature]] = {
 }
 
 KEYS_SINCE: Final = {CONTROLLER_MUTATION_RATE: 2}
-"""Keys, of quotas and configurations, that brokers below a level of ``inter_broker_protocol`` do
-not know (Q7)."""
-
-
-class _Brokers(Protocol):
-    def items(self) -> Iterable[tuple[BrokerId, Broker]]: ...
-
-
-class _Levels(Protocol):
-    def get(self, key: str, /) -> int | None: ...
-
-
-class _Configs(Protocol):
-    def items(self) -> "Iterable[tuple[EntityKey, immutables.Map[str, str]]]": ...
-
-
-class _ClientQuotas(Protocol):
-    def items(self) -> "Iterable[tuple[QuotaEntity, immutables.Map[str, float]]]": ...
-
-
-class Leveled(Protocol):
-    """What is asked about levels: an ``Image`` or a ``Draft``."""
-
-    @property
-    def brokers(self) -> _Brokers: ...
-
-    @property
-    def features(self) -> _Levels: ...
-
-    @property
-    def configs(self) -> _Configs: ...
-
-    @property
-    def client_quotas(self) -> _ClientQuotas: ...
+"""Keys of quotas and configurations with the level of ``inter_broker_protocol`` from which on
+brokers know them (Q7).
+"""
 
 
 def level_of(key: str) -> int:
-    """The ``inter_broker_protocol`` from which on brokers know a key."""
+    """Return the ``inter_broker_protocol`` from which on brokers know the key."""
     return KEYS_SINCE.get(stored_name(key), LEAST_LEVEL)
 
 
-def metadata_version(image: Leveled) -> int:
-    """The records that may be written: those introduced up to this level."""
-    return image.features.get(METADATA_VERSION) or LEAST_LEVEL
+def brokers_may_write(image: Image | Draft) -> bool:
+    """Return whether the broker that receives a change of administration writes it itself (F6).
 
-
-def inter_broker_protocol(image: Leveled) -> int:
-    """The form in which brokers speak to one another.
-
-    Until the first controller has put it down: what all live brokers understand.
-    """
-    return image.features.get(INTER_BROKER_PROTOCOL) or understood_by_all(
-        image, INTER_BROKER_PROTOCOL
-    )
-
-
-def brokers_may_write(image: Leveled) -> bool:
-    """Whether the broker that is asked for a change of administration writes it by itself (F6).
-
-    Only where inter_broker_protocol 1 was put down: voters must not guess.
+    This holds only where inter_broker_protocol 1 was written to the log: voters must not guess.
     """
     level = image.features.get(INTER_BROKER_PROTOCOL)
-    bridged = metadata_version(image) >= BRIDGE
+    bridged = image.metadata_version >= BRIDGE
     return bridged and level is not None and level < ADMINISTRATION_BY_CONTROLLER
 
 
-def understood_by_all(image: Leveled, feature: str) -> int:
-    """The highest level that every live broker understands."""
+def understood_by_all(image: Image | Draft, feature: str) -> int:
+    """Return the highest level that every live broker understands."""
     supported_by = FEATURES[feature].supported_by
     return min(
         (supported_by(broker.registration) for _, broker in image.brokers.items()),
@@ -151,8 +103,8 @@ def understood_by_all(image: Leveled, feature: str) -> int:
     )
 
 
-def why_not(image: Leveled, feature: str, level: int) -> str | None:
-    """Why ``feature`` cannot be at ``level`` from now on; None: it can."""
+def why_not(image: Image | Draft, feature: str, level: int) -> str | None:
+    """Return why ``feature`` cannot be set to ``level`` now, or None if it can."""
     if level < LEAST_LEVEL:
         return f"{feature} has no level {level}: levels begin at {LEAST_LEVEL}"
     now = image.features.get(feature) or LEAST_LEVEL
@@ -168,8 +120,8 @@ def why_not(image: Leveled, feature: str, level: int) -> str | None:
     return None
 
 
-def why_not_register(image: Leveled, registration: BrokerRegistration) -> str | None:
-    """Why that broker cannot take part at the levels in force; None: it can."""
+def why_not_register(image: Image | Draft, registration: BrokerRegistration) -> str | None:
+    """Return why this broker cannot take part at the levels in force, or None if it can."""
     for name, feature in FEATURES.items():
         level = image.features.get(name) or LEAST_LEVEL
         understood = feature.supported_by(registration)
@@ -182,7 +134,7 @@ def why_not_register(image: Leveled, registration: BrokerRegistration) -> str | 
     return None
 
 
-def _who_does_not_understand(image: Leveled, feature: str, level: int) -> str | None:
+def _who_does_not_understand(image: Image | Draft, feature: str, level: int) -> str | None:
     known = FEATURES.get(feature)
     behind = [
         f"broker {broker_id} ({understood} at most)"
@@ -194,7 +146,7 @@ def _who_does_not_understand(image: Leveled, feature: str, level: int) -> str | 
     return f"level {level} of {feature} is not understood by {', '.join(behind)}: upgrade it first"
 
 
-def _what_would_be_lost(image: Leveled, level: int) -> str | None:
+def _what_would_be_lost(image: Image | Draft, level: int) -> str | None:
     lost = [
         f"{key} of {entity_type} {name or 'default'!r}"
         for (entity_type, name), values in image.configs.items()

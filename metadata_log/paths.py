@@ -1,11 +1,11 @@
-"""Metadata paths, as ZooKeeper users know them, and the version of what lies there."""
+"""Metadata paths, as ZooKeeper users know them, and the version of the record at a path."""
 
 from collections.abc import Callable
 from typing import Final
 
-from metadata_log.draft import Draft
-from metadata_log.image import Image
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.image import Image
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -54,10 +54,10 @@ def pipeline_path(name: str) -> str:
 
 
 def version_at(image: Image | Draft, path: str) -> int | None:
-    """Version of the record at ``path``, None if there is none.
+    """Return the version of the record at ``path``, or None if there is none.
 
-    The version is the metadata offset of the record's last change, but for counters, which are
-    their own version: /controller_epoch, /producer_ids and leaderAndISR.
+    The version is the metadata offset of the record's last change. Counters are their own version:
+    /controller_epoch, /producer_ids and leaderAndISR.
 
     Raises:
         ValueError: no record can ever lie at such a path.
@@ -90,7 +90,7 @@ _COUNTERS: Final[dict[str, Callable[[Image | Draft], int | None]]] = {
     "producer_ids": lambda image: image.next_producer_id,
     "administration": lambda image: image.administered,
 }
-"""What is its own version, whoever writes it."""
+"""Records that are their own version, whoever writes them."""
 
 
 def _deletion(image: Image | Draft, name: str) -> int | None:
@@ -113,7 +113,7 @@ _NAMED: Final[dict[tuple[str, ...], Callable[[Image | Draft, str], int | None]]]
     ("tokens",): _token,
     ("pipelines",): _pipeline,
 }
-"""What has a version of its own by its name alone, by its folder."""
+"""Records with a version and a plain name, by their folder."""
 
 
 def _reassignment(image: Image | Draft, tp: TopicPartition) -> int | None:
@@ -141,4 +141,4 @@ _PENDING: Final[dict[str, Callable[[Image | Draft, TopicPartition], int | None]]
     "partitions_add": _addition,
     "partitions_remove": _removal,
 }
-"""What may be pending for one partition, by its folder under /admin."""
+"""Pending changes of one partition, by their folder under /admin."""

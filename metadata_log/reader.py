@@ -1,28 +1,31 @@
-"""The one reader of the metadata log: from offset A on, with a snapshot where A is compacted away.
+"""The one reader of the metadata log, from an offset on, with a snapshot where that is compacted
+away.
 
-Watches, standby controllers, tools and time travel all read through this. It is pull-based and
-pure: who has the log hands in a ``MetadataLog``, who reads asks for the next events.
+Watches, standby controllers, tools and time travel all read through it. It is pull-based and pure:
+the owner of the log provides a ``MetadataLog``, and the reader asks for the next events.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from metadata_log.apply import apply
-from metadata_log.codec import decode_transaction
-from metadata_log.image import Image
-from metadata_log.snapshot import decode_snapshot
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot
 
 
 class LogEntry(NamedTuple):
-    """One applied transaction, encoded. Offsets grow but are not contiguous: no-ops lie between."""
+    """One applied transaction, encoded. Offsets grow but are not contiguous: no-ops lie between
+    them.
+    """
 
     offset: MetadataOffset
     transaction: bytes
 
 
 AppliedEntry = tuple[MetadataOffset, bytes]
-"""A ``LogEntry`` or its plain form, for those that nobody may ever ask for: it costs less."""
+"""A ``LogEntry``, or its plain form, which costs less where the entry may never be read."""
 
 
 class SnapshotStart(NamedTuple):
@@ -33,24 +36,24 @@ class SnapshotStart(NamedTuple):
 
 
 class MetadataLog(Protocol):
-    """What holds the log: a voter's state machine, or a file."""
+    """The holder of the log: a voter's state machine, or a file."""
 
     @property
     def first_offset(self) -> MetadataOffset:
-        """First offset that is retained: everything below is in snapshots alone."""
+        """The first offset that is retained. Everything below it is in snapshots alone."""
 
     @property
     def applied_offset(self) -> MetadataOffset:
-        """Everything up to here is applied."""
+        """The offset up to which everything is applied."""
 
     def entries(self, start: MetadataOffset, max_bytes: int) -> Sequence[LogEntry]:
-        """Retained, applied entries from ``start`` on; at least one if there is any."""
+        """Return retained, applied entries from ``start`` on; at least one if there is any."""
 
     def snapshot(self) -> SnapshotStart:
-        """A snapshot at or after ``first_offset - 1``."""
+        """Return a snapshot at or after ``first_offset - 1``."""
 
 
-class MetadataReader:
+class MetadataLogReader:
     """Reads a log in order from an offset, never skipping or repeating a transaction.
 
     ``next_offset`` is the first offset not yet delivered. Starting at 0, or below what is retained,
@@ -62,7 +65,9 @@ class MetadataReader:
         self.next_offset = start
 
     def next_events(self, max_bytes: int = 1 << 20) -> SnapshotStart | Sequence[LogEntry]:
-        """A snapshot to load, or entries in order; empty when everything applied was delivered."""
+        """Return a snapshot to load, or entries in order. The list is empty once everything applied
+        was delivered.
+        """
         if self.next_offset < max(1, self._log.first_offset):
             snapshot = self._log.snapshot()
             self.next_offset = MetadataOffset(snapshot.offset + 1)
@@ -76,12 +81,12 @@ class MetadataReader:
         return entries
 
     def _has_more(self, offset: MetadataOffset) -> bool:
-        """Whether a transaction lies behind ``offset``, not only no-ops."""
+        """Return whether a transaction follows after ``offset``, and not only no-ops."""
         return bool(self._log.entries(MetadataOffset(offset + 1), 1))
 
 
-def images(reader: MetadataReader, image: Image, up_to: MetadataOffset) -> Iterator[Image]:
-    """Successive images up to metadata offset ``up_to``: time travel over what is retained."""
+def images(reader: MetadataLogReader, image: Image, up_to: MetadataOffset) -> Iterator[Image]:
+    """Yield the successive images up to ``up_to``: time travel over what is retained."""
     while reader.next_offset <= up_to:
         events = reader.next_events()
         if isinstance(events, SnapshotStart):

@@ -14,36 +14,40 @@ import grpc
 import msgspec
 import uvloop
 
-from metadata_log.configuration import ConfigError
-from metadata_log.image import VoterSet
-from metadata_log.snapshot_builder import InvalidSnapshot
+from quorate.common.configuration import LOG_LEVEL, ConfigError
+from quorate.common.files.data_folder import REPLACE, DataFolderError, claimed_data_folder
+from quorate.common.files.open_files import allow_many_files
+from quorate.common.grpc_support.grpc_log import divert_grpc_log
+from quorate.common.grpc_support.refusal_log import RefusalLog
+from quorate.common.metrics.metrics_endpoint import (
+    METRICS_LISTENER,
+    MetricsEndpoint,
+    metrics_listener,
+)
+from quorate.common.tls.identity import Security
+from quorate.common.tls.renewable import RenewableSecurity
+from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.snapshot.builder import InvalidSnapshot
+from quorate.quorum.operations.first_start import read_first_voters, write_first_voters
+from quorate.quorum.quorum_config import QuorumConfig, load_quorum_config
+from quorate.quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
+from quorate.quorum.raft.driver import RaftDriver
+from quorate.quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.storage.journal import JournalError
+from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE, LmdbJournal
+from quorate.quorum.raft.storage.lmdb_roots import require_readable
+from quorate.quorum.raft.storage.snapshot_file import SnapshotError
+from quorate.quorum.voter.quorum_service import Authorization, QuorumService
+from quorate.quorum.voter.state_machine import QuorumStateMachine
+from quorate.quorum.voter.voter import Voter
+from quorate.quorum.voter.voter_status import voter_samples
+from quorate.quorum.voter_channels import MAX_CONNECTIONS, SERVER_OPTIONS, Peers, bind_server
 from quorate_proto.v1.quorum_pb2_grpc import add_QuorumServicer_to_server
-from quorum.authorization import Authorization
-from quorum.config import LOG_LEVEL, QuorumConfig, load_quorum_config
-from quorum.data_folder import REPLACE, DataFolderError, claimed_data_folder
-from quorum.first_start import read_first_voters, write_first_voters
-from quorum.grpc_log import divert_grpc_log
-from quorum.metrics.endpoint import METRICS_LISTENER, MetricsEndpoint, metrics_listener
-from quorum.metrics.voter import voter_samples
-from quorum.peers import SERVER_OPTIONS, Peers, allow_many_files, bind_server
-from quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
-from quorum.raft.driver import RaftDriver
-from quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
-from quorum.raft.journal import JournalError
-from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
-from quorum.raft.lmdb_roots import require_readable
-from quorum.raft.node import RaftNode
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshot_file import SnapshotError
-from quorum.raft.snapshots import SnapshotStore
-from quorum.raft.transport import VoterNode, VoterTransport
-from quorum.refusals import Refusals
-from quorum.renewable import RenewableSecurity
-from quorum.security import Security
-from quorum.security_config import PLAINTEXT, VOTER_SECURITY
-from quorum.service import QuorumService
-from quorum.state_machine import QuorumStateMachine
-from quorum.voter import Voter
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +74,14 @@ _FOR_PEOPLE: Final = (
     CannotStart,
     VoterWiped,
 )
-"""Say what is wrong, with what, and what to do; at the start and later."""
+"""Errors whose message says what is wrong, with what, and what to do; at the start and later."""
 
 
 def run(config_path: Path, overrides: Mapping[str, object]) -> int:
-    """Run the voter of the configuration file until SIGTERM or SIGINT; its exit code.
+    """Run the voter of the configuration file until SIGTERM or SIGINT; return its exit code.
 
-    2: the configuration is wrong. 1: it cannot start, or could not go on. 0: stopped, or removed
-    from the quorum: there is nothing to restart it for.
+    2 means that the configuration is wrong, 1 that the voter cannot start or could not go on. 0
+    means that it was stopped, or removed from the quorum: then there is no reason to restart it.
     """
     try:
         config = load_quorum_config(config_path, overrides)
@@ -86,7 +90,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         return _complain(error, EXIT_CONFIG)
     try:
         check_library()
-        allow_many_files()
+        allow_many_files(4 * MAX_CONNECTIONS)
         with claimed_data_folder(
             config.data_dir, "quorum", config.voter_id, config.cluster_id, first_journal
         ) as directory_id:
@@ -99,7 +103,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
 
 
 def _certificates(config: QuorumConfig) -> RenewableSecurity | None:
-    """None: plain text."""
+    """Return the certificates, or None for plain text."""
     if config.values[VOTER_SECURITY.protocol] == PLAINTEXT:
         return None
 
@@ -114,7 +118,7 @@ def _certificates(config: QuorumConfig) -> RenewableSecurity | None:
 def _run_in_folder(
     config: QuorumConfig, directory_id: bytes, security: RenewableSecurity | None
 ) -> int:
-    refusals = Refusals("gRPC port")
+    refusals = RefusalLog("gRPC port")
     divert_grpc_log({config.own.grpc.port: refusals})
     logging.basicConfig(
         level=config.values[LOG_LEVEL],
@@ -134,7 +138,7 @@ async def _serve(
     config: QuorumConfig,
     directory_id: bytes,
     security: RenewableSecurity | None,
-    refusals: Refusals,
+    refusals: RefusalLog,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -156,7 +160,7 @@ async def _serve(
     driver = RaftDriver(
         node, lambda done, leadership: voter.on_round(node, done, leadership), on_failed
     )
-    # What is loaded stays: the collector need not look at it again and again.
+    # The objects loaded so far stay for good, so the collector need not visit them again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
@@ -201,15 +205,17 @@ async def _show_metrics(config: QuorumConfig, voter: Voter) -> MetricsEndpoint |
 
 
 def first_journal(folder: Path) -> None:
-    """What a voter's folder has before anything says that it is one: see ``require_journal``."""
+    """Create the journal, which a voter's folder has before it gets an identity: see
+    ``require_journal``.
+    """
     if not (folder / JOURNAL_FILE).exists():
         LmdbJournal(folder / JOURNAL_FILE).close()
 
 
 def require_journal(folder: Path) -> None:
-    """A folder that was used and has lost its journal is as bad as a wiped one.
+    """Refuse a folder that was used and has lost its journal: it is as bad as a wiped one.
 
-    Called while there is but one thread.
+    Call it while there is only one thread.
     """
     journal = folder / JOURNAL_FILE
     if not journal.exists():
@@ -261,7 +267,9 @@ def _open_node(
 
 
 def _warn_of_differences(config: QuorumConfig, voter_set: VoterSet) -> None:
-    """The committed voter set rules; the configured one was for the first start."""
+    """Warn if the configured voters are not the committed ones, which count. The configured set was
+    for the first start.
+    """
     if not voter_set.version:
         return
     configured = {(voter.voter_id, voter.raft, voter.grpc) for voter in config.voters}
@@ -278,7 +286,7 @@ def _bind_server(
     config: QuorumConfig,
     service: QuorumService,
     security: RenewableSecurity | None,
-    refusals: Refusals,
+    refusals: RefusalLog,
 ) -> grpc.aio.Server:
     guards = [] if security is None else [Authorization(refusals)]
     server = grpc.aio.server(interceptors=guards, options=SERVER_OPTIONS)

@@ -13,10 +13,10 @@ from typing import Final
 
 from bench.peers.closed_loop import await_writes
 from bench.peers.contender import KEYS, LEAVES, BatchClient, Cluster, key, value
-from broker.controller.managers.batches import split
-from broker.controller.managers.office import Office
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import (
+from quorate.broker.controller.managers.decisions import ControllerTenure, split
+from quorate.common.types import ID_BYTES, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicId
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ConfigSet,
     ControllerClaim,
@@ -25,20 +25,12 @@ from metadata_log.records import (
     PartitionChange,
     TopicCreated,
 )
-from metadata_log.types import (
-    ID_BYTES,
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    TopicId,
-)
-from quorum.client import QuorumClient
+from quorate.quorum.client.quorum_client import QuorumClient
 from tests.support.quorum_cluster import QuorumCluster
 
 _BROKERS: Final = (BrokerId(1), BrokerId(2), BrokerId(3))
 _CONTROLLER: Final = _BROKERS[0]
-_OFFICE: Final = Office(_CONTROLLER, ControllerEpoch(1))
+_OFFICE: Final = ControllerTenure(_CONTROLLER, ControllerEpoch(1))
 _SESSION_TIMEOUT_MS: Final = 30_000
 _START_TIMEOUT_MS: Final = 30_000
 

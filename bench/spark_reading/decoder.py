@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from bench._support import Bench
 from bench.spark_reading.topics import Topic, frames
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.reading.frames import split_frame
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
+from quorate.spark.reading.frame_stream import split_frame
 from quorate.spark.schema import source_schema
 
 _PLAIN: Final = Topic("decode-100", 100)

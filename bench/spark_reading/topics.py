@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from quorate.client.admin import AdminClient
 from quorate.client.results import NewTopic
-from quorate.spark.cluster import ClusterClient
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.retries import Retries
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import ClusterClient
+from quorate.spark.retries import RetryPolicy
 from quorate_proto.v1.replication_pb2 import RangeReadRequest
 
 FRAME_BYTES: Final = 1 << 20
@@ -70,7 +70,7 @@ class Topic:
 def frames(bootstrap: str, topic: Topic, rows: int) -> Iterator[bytes]:
     """The first ``rows`` offsets of partition 0, as a leader sends them."""
     partition = TopicPartition(topic.name, 0)
-    with ClusterClient(bootstrap, lambda: Retries(10, 100)) as cluster:
+    with ClusterClient(bootstrap, RetryPolicy(10, 100)) as cluster:
         cluster.refresh([partition])
         leader = cluster.leader_of(partition)
         if leader is None:

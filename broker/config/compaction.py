@@ -1,9 +1,9 @@
-"""Compacted topics: what their logs keep, and the cleaner of each broker. Kafka's names."""
+"""The keys of compacted topics and of the log cleaner, with Kafka's names."""
 
 import sys
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, Update
+from quorate.common.configuration import ConfigKey, Update
 
 LOG_CLEANUP_POLICY: Final = ConfigKey(
     name="log.cleanup.policy",
@@ -12,8 +12,9 @@ LOG_CLEANUP_POLICY: Final = ConfigKey(
     pattern=r"\s*(delete|compact)\s*(,\s*(delete|compact)\s*)?",
     form="delete, compact, or both with a comma between",
     is_list=True,
-    doc="What becomes of old records, for topics without cleanup.policy: they are deleted by age "
-    "and size, or those go that a newer record with the same key took the place of.",
+    doc="What happens to old records, for topics without cleanup.policy. With delete, they are "
+    "deleted by age and size. With compact, a record is removed once there is a newer one "
+    "with the same key.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = ConfigKey(
@@ -22,8 +23,8 @@ LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = ConfigKey(
     default=0.5,
     at_least=0,
     at_most=1,
-    doc="Part of a compacted log that must not have been cleaned yet for it to be cleaned again, "
-    "for topics without min.cleanable.dirty.ratio.",
+    doc="A compacted log is cleaned again when at least this share of it has not been cleaned "
+    "yet, for topics without min.cleanable.dirty.ratio.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = ConfigKey(
@@ -32,7 +33,7 @@ LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = ConfigKey(
     default=0,
     at_least=0,
     at_most=2**63 - 1,
-    doc="Age that a record reaches before it may be compacted, for topics without "
+    doc="The age that a record reaches before it may be compacted, for topics without "
     "min.compaction.lag.ms.",
     update=Update.CLUSTER_WIDE,
 )
@@ -42,7 +43,7 @@ LOG_CLEANER_MAX_COMPACTION_LAG_MS: Final = ConfigKey(
     default=2**63 - 1,
     at_least=1,
     at_most=2**63 - 1,
-    doc="Age beyond which a record must be compacted, however little of its log is dirty, for "
+    doc="The age after which a record must be compacted, however little of its log is dirty, for "
     "topics without max.compaction.lag.ms.",
     update=Update.CLUSTER_WIDE,
 )
@@ -52,8 +53,8 @@ LOG_CLEANER_DELETE_RETENTION_MS: Final = ConfigKey(
     default=86_400_000,
     at_least=0,
     at_most=2**63 - 1,
-    doc="How long a record without a value stays after it was first compacted, for topics without "
-    "delete.retention.ms.",
+    doc="How long a record without a value (a tombstone) stays after it was first compacted, for "
+    "topics without delete.retention.ms.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_CLEANER_ENABLE: Final = ConfigKey(
@@ -75,8 +76,8 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = ConfigKey(
     type=int,
     default=128 << 20,
     at_least=1 << 20,
-    doc="Bytes of memory for the keys of the log being cleaned, 128 each; with more keys than fit "
-    "it is cleaned in several rounds.",
+    doc="The memory for the keys of the log that is being cleaned, in bytes. Each key takes 128. "
+    "A log with more keys than fit is cleaned in several rounds.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = ConfigKey(
@@ -84,6 +85,6 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = ConfigKey(
     type=float,
     default=sys.float_info.max,
     at_least=1,
-    doc="How much the cleaner reads and writes.",
+    doc="How many bytes per second the cleaner reads and writes.",
     update=Update.CLUSTER_WIDE,
 )

@@ -1,23 +1,24 @@
-"""What the controller does by itself, and how long it waits."""
+"""The keys of the controller: its own activities and its timeouts."""
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, Update
+from quorate.common.configuration import ConfigKey, Update
 
 AUDIT_LOG_FILE: Final = ConfigKey(
     name="audit.log.file",
     type=str,
     default="audit.log",
-    doc="Where the controller writes who changed what, one line of JSON per change: a path, from "
-    "log.dir on unless it begins with /. It may be renamed at any time, and is begun anew; nothing "
-    "deletes it. Empty: no file; the metadata log has who changed what all the same, see "
-    "`quorate metadata tail`.",
+    doc="The file in which the controller writes who changed what, one line of JSON per change. "
+    "The path is relative to log.dir unless it begins with /. The file may be renamed at any "
+    "time; the controller begins a new one then. Nothing deletes it. If empty, there is no "
+    "file. The metadata log records who changed what in any case, see `quorate metadata "
+    "tail`.",
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = ConfigKey(
     name="auto.leader.rebalance.enable",
     type=bool,
     default=True,
-    doc="Whether the controller gives leadership back to preferred replicas by itself.",
+    doc="Whether the controller moves leadership back to preferred replicas by itself.",
     update=Update.CLUSTER_WIDE,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = ConfigKey(
@@ -25,7 +26,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = ConfigKey(
     type=int,
     default=300,
     at_least=1,
-    doc="How often the controller looks for brokers that lead too few partitions.",
+    doc="How often the controller checks for brokers that lead too few partitions.",
     update=Update.CLUSTER_WIDE,
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = ConfigKey(
@@ -33,7 +34,8 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = ConfigKey(
     type=int,
     default=10,
     at_least=0,
-    doc="A broker leads too few once others lead more than this share of what prefers it.",
+    doc="A broker leads too few partitions when others lead more than this share of the "
+    "partitions that prefer it.",
     update=Update.CLUSTER_WIDE,
 )
 CONTROL_REQUEST_TIMEOUT_MS: Final = ConfigKey(
@@ -41,5 +43,6 @@ CONTROL_REQUEST_TIMEOUT_MS: Final = ConfigKey(
     type=int,
     default=30_000,
     at_least=100,
-    doc="A control request unanswered for this long is retried and raised as an alert (C18).",
+    doc="A control request without an answer for this long is sent again, and an alert is raised "
+    "(C18).",
 )

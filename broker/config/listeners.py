@@ -1,27 +1,28 @@
-"""Where a broker listens, and how much it takes in and gives out at once."""
+"""The keys of the Kafka listeners: addresses, connections, and limits of requests and responses."""
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, Update
+from quorate.common.configuration import ConfigKey, Update
 
 LISTENERS: Final = ConfigKey(
     name="listeners",
     type=str,
     default="PLAINTEXT://127.0.0.1:9092",
-    doc="Where Kafka clients connect.",
+    doc="The addresses where Kafka clients connect.",
 )
 ADVERTISED_LISTENERS: Final = ConfigKey(
     name="advertised.listeners",
     type=str,
     default="",
-    doc="What clients are told to connect to; empty: the listener's own address.",
+    doc="The addresses that clients are told to connect to. If empty, they are told the address "
+    "of the listener itself.",
 )
 SOCKET_REQUEST_MAX_BYTES: Final = ConfigKey(
     name="socket.request.max.bytes",
     type=int,
     default=100 << 20,
     at_least=1024,
-    doc="Largest Kafka request frame accepted; a larger one closes its connection.",
+    doc="The largest Kafka request that is accepted. A larger one closes its connection.",
 )
 MAX_CONNECTIONS: Final = ConfigKey(
     name="max.connections",
@@ -29,7 +30,7 @@ MAX_CONNECTIONS: Final = ConfigKey(
     default=2**31 - 1,
     at_least=1,
     at_most=2**31 - 1,
-    doc="Kafka connections that a broker holds; further ones are closed at once.",
+    doc="The most Kafka connections that a broker holds. Further ones are closed at once.",
 )
 MAX_CONNECTIONS_PER_IP: Final = ConfigKey(
     name="max.connections.per.ip",
@@ -37,7 +38,7 @@ MAX_CONNECTIONS_PER_IP: Final = ConfigKey(
     default=2**31 - 1,
     at_least=1,
     at_most=2**31 - 1,
-    doc="Kafka connections from one address; further ones are closed at once.",
+    doc="The most Kafka connections from one address. Further ones are closed at once.",
 )
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = ConfigKey(
     name="max.connections.per.ip.overrides",
@@ -46,39 +47,40 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = ConfigKey(
     pattern=r"(\s*[^,\s]+:\d{1,10}\s*(,\s*[^,\s]+:\d{1,10}\s*)*)?",
     form="address:number,address:number,…",
     is_list=True,
-    doc="Kafka connections from single addresses, in place of max.connections.per.ip.",
+    doc="The most Kafka connections from single addresses, in place of max.connections.per.ip.",
 )
 CONNECTIONS_MAX_IDLE_MS: Final = ConfigKey(
     name="connections.max.idle.ms",
     type=int,
     default=600_000,
     at_least=-1,
-    doc="A Kafka connection on which nothing moves for so long, while the broker owes it nothing, "
-    "is closed: no whole request, less than 64 KiB of one, nothing of an answer. -1: never.",
+    doc="A Kafka connection is closed when nothing has moved on it for this long while it is the "
+    "client's turn: no whole request came, less than 64 KiB of a request came, and nothing of "
+    "a response was read. -1 means never.",
 )
 QUEUED_MAX_REQUEST_BYTES: Final = ConfigKey(
     name="queued.max.request.bytes",
     type=int,
     default=128 << 20,
     at_least=-1,
-    doc="Bytes of Kafka requests that a broker holds, over all connections, received in part or "
-    "not answered yet; while it holds so many, it reads on one large request at a time. -1: no "
-    "bound.",
+    doc="The most bytes of Kafka requests that a broker holds over all connections, for requests "
+    "that are partly received or not answered yet. While it holds so many, it goes on reading "
+    "one large request at a time. -1 means no limit.",
 )
 QUEUED_MAX_RESPONSE_BYTES: Final = ConfigKey(
     name="queued.max.response.bytes",
     type=int,
     default=256 << 20,
     at_least=-1,
-    doc="Bytes of answers that a broker holds, over all connections, read from its logs and not "
-    "sent yet; while it holds so many, fetches wait. Readers of ranges over gRPC have as much for "
-    "themselves. -1: no bound.",
+    doc="The most bytes of responses that a broker holds over all connections, for responses that "
+    "were read from its logs and are not sent yet. While it holds so many, fetches wait. "
+    "Range reads over gRPC have a limit of the same size for themselves. -1 means no limit.",
 )
 FETCH_MAX_BYTES: Final = ConfigKey(
     name="fetch.max.bytes",
     type=int,
     default=55 << 20,
     at_least=1024,
-    doc="Largest fetch response, whatever the client asks for.",
+    doc="The largest response to a fetch, whatever the client asks for.",
     update=Update.CLUSTER_WIDE,
 )

@@ -1,20 +1,24 @@
-"""Who this broker is, and how it finds the quorum."""
+"""The keys of a broker's identity and of its quorum."""
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey
-from metadata_log.features import LEAST_LEVEL, NEWEST_INTER_BROKER_PROTOCOL
+from quorate.common.configuration import ConfigKey
+from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL
+from quorate.metadata_log.image import LEAST_LEVEL
 
 BROKER_ID: Final = ConfigKey(
-    name="broker.id", type=int, at_least=0, at_most=2**31 - 1, doc="This broker's id."
+    name="broker.id", type=int, at_least=0, at_most=2**31 - 1, doc="The id of this broker."
 )
 BROKER_RACK: Final = ConfigKey(
-    name="broker.rack", type=str, default="", doc="Rack of this broker, for replica placement."
+    name="broker.rack",
+    type=str,
+    default="",
+    doc="The rack of this broker. Replicas of a partition are spread over racks.",
 )
 QUORUM_BOOTSTRAP_SERVERS: Final = ConfigKey(
     name="quorum.bootstrap.servers",
     type=str,
-    doc="gRPC addresses of the quorum's voters: host:port,host:port,…",
+    doc="The gRPC addresses of the quorum's voters: host:port,host:port,…",
 )
 QUORUM_CONNECT_TIMEOUT_MS: Final = ConfigKey(
     name="quorum.connect.timeout.ms",
@@ -28,14 +32,15 @@ BROKER_SESSION_TIMEOUT_MS: Final = ConfigKey(
     type=int,
     default=6_000,
     at_least=200,
-    doc="Silence after which the quorum declares this broker dead.",
+    doc="The quorum declares this broker dead after it has heard nothing from it for this long.",
 )
 CONTROLLED_SHUTDOWN_TIMEOUT_MS: Final = ConfigKey(
     name="controlled.shutdown.timeout.ms",
     type=int,
     default=10_000,
     at_least=0,
-    doc="How long a stopping broker waits for its leaderships to move; 0: not at all.",
+    doc="How long a stopping broker waits for its leaderships to move to other brokers. 0 means "
+    "that it does not wait.",
 )
 INTER_BROKER_PROTOCOL_VERSION: Final = ConfigKey(
     name="inter.broker.protocol.version",
@@ -43,6 +48,7 @@ INTER_BROKER_PROTOCOL_VERSION: Final = ConfigKey(
     default=NEWEST_INTER_BROKER_PROTOCOL,
     at_least=LEAST_LEVEL,
     at_most=NEWEST_INTER_BROKER_PROTOCOL,
-    doc="Highest inter_broker_protocol this broker may use; a new cluster begins at the highest "
-    "that all brokers may use. In a running one it is raised with `quorate features upgrade`.",
+    doc="The highest inter_broker_protocol that this broker may use. A new cluster begins at the "
+    "highest that all brokers may use. In a running cluster it is raised with `quorate "
+    "features upgrade`.",
 )

@@ -1,8 +1,8 @@
-"""Followers, their leaders, and how fast the one may copy from the other."""
+"""The keys of replication, and of its throttles."""
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, Update
+from quorate.common.configuration import ConfigKey, Update
 
 REPLICA_LAG_TIME_MAX_MS: Final = ConfigKey(
     name="replica.lag.time.max.ms",
@@ -17,21 +17,21 @@ REPLICA_FETCH_WAIT_MAX_MS: Final = ConfigKey(
     type=int,
     default=500,
     at_least=0,
-    doc="Long poll of a follower at its leader.",
+    doc="How long the fetch of a follower waits at its leader for new records.",
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = ConfigKey(
     name="replica.fetch.response.max.bytes",
     type=int,
     default=2 << 20,
     at_least=1024,
-    doc="Size of one replication frame; at least one batch is always sent.",
+    doc="The size of one replication frame. A frame always carries at least one batch.",
 )
 LEADER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
     name="leader.replication.throttled.rate",
     type=int,
     default=2**63 - 1,
     at_least=0,
-    doc="Bytes per second that this broker sends of throttled replicas that are not in sync.",
+    doc="How many bytes per second this broker sends for throttled replicas that are not in sync.",
     update=Update.CLUSTER_WIDE,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
@@ -39,6 +39,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE: Final = ConfigKey(
     type=int,
     default=2**63 - 1,
     at_least=0,
-    doc="Bytes per second that this broker takes of throttled replicas that are not in sync.",
+    doc="How many bytes per second this broker fetches for throttled replicas that are not in "
+    "sync.",
     update=Update.CLUSTER_WIDE,
 )

@@ -1,8 +1,8 @@
-"""How long, and how much of them, partition logs are kept. Kafka's names and defaults."""
+"""The keys of log retention, with Kafka's names and defaults."""
 
 from typing import Final
 
-from metadata_log.configuration import CoarserKey, ConfigKey, Update
+from quorate.common.configuration import ConfigKey, KeyInLargerUnit, Update
 
 _SEVEN_DAYS_HOURS: Final = 7 * 24
 _MINUTE_MS: Final = 60_000
@@ -14,7 +14,8 @@ LOG_RETENTION_HOURS: Final = ConfigKey(
     default=_SEVEN_DAYS_HOURS,
     at_least=-1,
     at_most=2**31 - 1,
-    doc="As log.retention.ms, in hours; holds where neither that nor log.retention.minutes is set.",
+    doc="Like log.retention.ms, in hours. It applies if neither log.retention.ms nor "
+    "log.retention.minutes is set.",
 )
 LOG_RETENTION_MINUTES: Final = ConfigKey(
     name="log.retention.minutes",
@@ -22,7 +23,7 @@ LOG_RETENTION_MINUTES: Final = ConfigKey(
     default=60 * _SEVEN_DAYS_HOURS,
     at_least=-1,
     at_most=2**31 - 1,
-    doc="As log.retention.ms, in minutes; holds where that is not set.",
+    doc="Like log.retention.ms, in minutes. It applies if log.retention.ms is not set.",
 )
 LOG_RETENTION_MS: Final = ConfigKey(
     name="log.retention.ms",
@@ -30,11 +31,12 @@ LOG_RETENTION_MS: Final = ConfigKey(
     default=_SEVEN_DAYS_HOURS * _HOUR_MS,
     at_least=-1,
     at_most=2**63 - 1,
-    doc="Age beyond which records are deleted, for topics without retention.ms; -1: kept forever.",
+    doc="Records older than this are deleted, for topics without retention.ms. -1 keeps them "
+    "forever.",
     update=Update.CLUSTER_WIDE,
     coarser=(
-        CoarserKey(LOG_RETENTION_MINUTES, _MINUTE_MS),
-        CoarserKey(LOG_RETENTION_HOURS, _HOUR_MS),
+        KeyInLargerUnit(LOG_RETENTION_MINUTES, _MINUTE_MS),
+        KeyInLargerUnit(LOG_RETENTION_HOURS, _HOUR_MS),
     ),
 )
 LOG_RETENTION_BYTES: Final = ConfigKey(
@@ -43,8 +45,8 @@ LOG_RETENTION_BYTES: Final = ConfigKey(
     default=-1,
     at_least=-1,
     at_most=2**63 - 1,
-    doc="Bytes of a partition beyond which the oldest are deleted, for topics without "
-    "retention.bytes; -1: no limit.",
+    doc="When a partition holds more bytes than this, its oldest records are deleted, for topics "
+    "without retention.bytes. -1 means no limit.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS: Final = ConfigKey(
@@ -52,5 +54,5 @@ LOG_RETENTION_CHECK_INTERVAL_MS: Final = ConfigKey(
     type=int,
     default=300_000,
     at_least=1,
-    doc="How often a broker looks for records to delete.",
+    doc="How often a broker checks for records to delete.",
 )

@@ -1,15 +1,15 @@
-"""Topics as they are made, and what holds for those that set nothing themselves."""
+"""The keys of new topics, and the values for topics that set none themselves."""
 
 from typing import Final
 
-from metadata_log.configuration import ConfigKey, Update
+from quorate.common.configuration import ConfigKey, Update
 
 NUM_PARTITIONS: Final = ConfigKey(
     name="num.partitions",
     type=int,
     default=1,
     at_least=1,
-    doc="Partitions of a topic created without a number.",
+    doc="The number of partitions of a topic that is created without a number.",
     update=Update.CLUSTER_WIDE,
 )
 DEFAULT_REPLICATION_FACTOR: Final = ConfigKey(
@@ -17,14 +17,14 @@ DEFAULT_REPLICATION_FACTOR: Final = ConfigKey(
     type=int,
     default=1,
     at_least=1,
-    doc="Replicas of a topic created without a number.",
+    doc="The number of replicas of a topic that is created without a number.",
     update=Update.CLUSTER_WIDE,
 )
 AUTO_CREATE_TOPICS_ENABLE: Final = ConfigKey(
     name="auto.create.topics.enable",
     type=bool,
     default=True,
-    doc="Create a topic when a client that allows it asks for its metadata.",
+    doc="Create a topic when a client that allows it asks for the metadata of the topic.",
     update=Update.CLUSTER_WIDE,
 )
 DELETE_TOPIC_ENABLE: Final = ConfigKey(
@@ -39,14 +39,16 @@ MIN_INSYNC_REPLICAS: Final = ConfigKey(
     type=int,
     default=1,
     at_least=1,
-    doc="Smallest ISR at which acks=all is accepted and the high watermark moves.",
+    doc="The smallest ISR with which a produce request with acks=all is accepted and the high "
+    "watermark advances.",
     update=Update.CLUSTER_WIDE,
 )
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = ConfigKey(
     name="unclean.leader.election.enable",
     type=bool,
     default=False,
-    doc="Let a replica outside the ISR lead when nobody in it lives: loses data (C2).",
+    doc="Let a replica outside the ISR become leader when no replica of the ISR is alive. This "
+    "loses data (C2).",
     update=Update.CLUSTER_WIDE,
 )
 MESSAGE_MAX_BYTES: Final = ConfigKey(
@@ -54,7 +56,7 @@ MESSAGE_MAX_BYTES: Final = ConfigKey(
     type=int,
     default=8 << 20,
     at_least=0,
-    doc="Largest record batch accepted.",
+    doc="The largest record batch that is accepted.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -63,8 +65,8 @@ LOG_MESSAGE_TIMESTAMP_TYPE: Final = ConfigKey(
     type=str,
     default="CreateTime",
     one_of=("CreateTime", LOG_APPEND_TIME),
-    doc="Which time records have, for topics without message.timestamp.type: their producer's, or "
-    "that at which their leader appended them.",
+    doc="Which timestamp records have, for topics without message.timestamp.type: that of their "
+    "producer, or the time at which their leader appended them.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = ConfigKey(
@@ -73,8 +75,9 @@ LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = ConfigKey(
     default=2**63 - 1,
     at_least=0,
     at_most=2**63 - 1,
-    doc="How old a producer's timestamp may be, for topics without message.timestamp.before.max.ms "
-    "and with CreateTime. Where it is bounded, every record is looked at as it comes.",
+    doc="How old a producer's timestamp may be, for topics without "
+    "message.timestamp.before.max.ms and with CreateTime. With a limit, the leader checks the "
+    "timestamp of every record.",
     update=Update.CLUSTER_WIDE,
 )
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = ConfigKey(
@@ -88,13 +91,14 @@ LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = ConfigKey(
     update=Update.CLUSTER_WIDE,
 )
 CODEC_OF_TYPE: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Kafka's numbers; a type that is not here leaves the choice to the producer."""
+"""Kafka's numbers of the compression types. With a type that is not here, the producer chooses."""
 COMPRESSION_TYPE: Final = ConfigKey(
     name="compression.type",
     type=str,
     default="producer",
     one_of=("producer", *CODEC_OF_TYPE),
     doc="How batches are stored, for topics without compression.type: as their producer sends "
-    "them, or compressed anew by their leader, which costs it much more than storing them.",
+    "them, or compressed again by their leader. Compressing costs the leader much more than "
+    "storing.",
     update=Update.CLUSTER_WIDE,
 )

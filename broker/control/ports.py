@@ -1,34 +1,23 @@
-"""What control and the controller need from the rest of a broker, as narrow as they use it."""
+"""Protocols of the quorum client and of rooms that lie above this one.
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+The product and the simulators each have a quorum client of their own. The replica manager and the
+controller lie above the rooms that call them, so an import would run up.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from broker.control.changes import A, Change, Q
-from metadata_log.draft import Changes
-from metadata_log.image import Image
-from metadata_log.records import Operation, TransactionResult
-from metadata_log.types import ControllerEpoch, MetadataOffset, SessionId
-from quorate_proto.v1 import admin_pb2, control_pb2
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
-from quorum.metrics.family import Sample
-
-
-class Images(Protocol):
-    """The watched image; ``broker.metadata_follower`` is the real one."""
-
-    @property
-    def image(self) -> Image:
-        """The newest image."""
-
-    def subscribe(self, observer: Callable[[Image, Changes], None]) -> None:
-        """Call ``observer`` on the loop after each applied transaction or snapshot."""
-
-    async def wait_for(self, offset: MetadataOffset) -> Image:
-        """The image, once ``offset`` is applied to it."""
+from quorate.broker.changes.table import A, Change, Q
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.records import Operation, TransactionResult
+from quorate.quorum.client.quorum_client import WatchEvent
+from quorate_proto.v1 import control_pb2
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchRequest
+from quorate_proto.v1.quorum_pb2 import WatchEvent as EncodedWatchEvent
 
 
 class Transactor(Protocol):
-    """Writes to the metadata log; ``quorum.client`` is the real one."""
+    """Writes to the metadata log; ``quorate.quorum.client.quorum_client`` implements it."""
 
     async def transact(
         self,
@@ -40,23 +29,19 @@ class Transactor(Protocol):
         """Commit ``operations``, exactly once.
 
         Raises:
-            quorum.errors.QuorumError: not committed, or not known to be.
+            quorum.quorum_errors.QuorumError: not committed, or not known to be.
         """
 
 
 class VoterVersions(Protocol):
-    """Tells what the voters of the quorum can read."""
+    """Returns the metadata version that the voters of the quorum can read."""
 
     async def metadata_version_max(self) -> int:
-        """The newest metadata version that every voter can read.
+        """Return the newest metadata version that every voter can read.
 
         Raises:
-            quorum.errors.QuorumUnavailable: one of them does not say.
+            quorum.quorum_errors.QuorumUnavailable: one of them does not say.
         """
-
-
-class ControllerQuorum(Transactor, VoterVersions, Protocol):
-    """What a controller asks of the quorum."""
 
 
 class Sessions(Transactor, VoterVersions, Protocol):
@@ -64,7 +49,7 @@ class Sessions(Transactor, VoterVersions, Protocol):
 
     @property
     def session_id(self) -> SessionId:
-        """The session; another one after ``renew_session``."""
+        """The id of the session; ``renew_session`` changes it."""
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once for each session that is lost."""
@@ -74,94 +59,67 @@ class Sessions(Transactor, VoterVersions, Protocol):
 
 
 class QuorumView(Protocol):
-    """Tells the quorum's state, and shows its log."""
+    """Reads the quorum's state and its log."""
 
     cluster_id: str
 
     async def status(self) -> QuorumStatusResponse: ...
 
     async def read_offset(self) -> MetadataOffset:
-        """An offset that covers everything acknowledged before this call.
+        """Return an offset that covers everything acknowledged before this call.
 
         Raises:
-            quorum.errors.QuorumUnavailable: no voter could tell.
+            quorum.quorum_errors.QuorumUnavailable: no voter could tell.
         """
 
-    def relay_watch(self, request: WatchRequest) -> AsyncGenerator[WatchEvent, None]:
-        """What a voter sends for ``request``, as it comes.
+    def relay_watch(self, request: WatchRequest) -> AsyncGenerator[EncodedWatchEvent, None]:
+        """Yield the events that a voter sends for ``request``, unchanged.
 
         Raises:
-            quorum.errors.QuorumUnavailable: no voter takes it.
+            quorum.quorum_errors.QuorumUnavailable: No voter accepts the request.
         """
+
+
+class Quorum(Sessions, QuorumView, Protocol):
+    """The whole client of the quorum, with a session. ``QuorumClient`` implements it."""
+
+    last_keep_alive_ms: int
+    """The time at which the last answered keep-alive was sent, in monotonic milliseconds."""
+
+    session_timeout_ms: int
+    """The time without a keep-alive after which the quorum ends the session."""
+
+    async def start(self, *, deadline_ms: int | None = None) -> None:
+        """Open a session.
+
+        Raises:
+            QuorumUnavailable: not within ``deadline_ms``.
+        """
+
+    async def close(self) -> None:
+        """End the session."""
+
+    def watch(self, from_offset: MetadataOffset) -> AsyncIterator[WatchEvent]:
+        """Yield the events from ``from_offset`` on, in order, reconnecting by itself."""
 
 
 class ReplicaCommands(Protocol):
-    """Carries out fenced control requests; ``broker.replication.manager`` is the real one."""
+    """Carries out fenced control requests; ``broker.replication.manager`` implements it."""
 
     async def apply_leader_and_isr(
         self, request: control_pb2.LeaderAndIsrRequest
     ) -> list[control_pb2.PartitionOutcome]:
-        """Lead or follow, as told; one outcome per partition."""
+        """Lead or follow as the request says; return one outcome per partition."""
 
     async def stop_replicas(
         self, request: control_pb2.StopReplicaRequest
     ) -> list[control_pb2.PartitionOutcome]:
-        """Stop, and delete if told so; one outcome per partition."""
+        """Stop replicas, delete those that the request says, and return one outcome each."""
 
 
-class Carrier(Protocol):
-    """Carries changes out where they are asked for."""
+class ChangeExecutor(Protocol):
+    """Carries out changes: implemented by the ``Controller`` and by the ``Bridge``."""
 
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """NOT_CONTROLLER: it cannot, another might."""
-
-
-class ActiveController(Carrier, Protocol):
-    """The controller in office, for the services in front of it."""
-
-    @property
-    def controller_epoch(self) -> ControllerEpoch: ...
-
-    def metrics(self) -> Iterable[Sample]:
-        """How busy it is, and what clients have it do (Q9)."""
-
-    @property
-    def alerts(self) -> list[str]:
-        """What needs an operator's eye (C18)."""
-
-    async def controlled_shutdown(
-        self, request: control_pb2.ControlledShutdownRequest
-    ) -> control_pb2.ControlledShutdownResponse: ...
-
-    async def report_replicas(
-        self, request: control_pb2.ReportReplicasRequest
-    ) -> control_pb2.ReportReplicasResponse: ...
-
-    async def hand_over(
-        self, request: admin_pb2.MoveControllerRequest
-    ) -> admin_pb2.MoveControllerResponse:
-        """Give the office to another broker (E5)."""
-
-    def meet(self, controller_epoch: ControllerEpoch) -> None:
-        """Somebody knows of a controller of that epoch: a newer one ends this tenure (E3)."""
-
-    async def resign(self) -> None:
-        """Give up the office; another broker takes it (E5)."""
-
-
-def in_office(
-    controller: ActiveController | None, controller_epoch: int
-) -> ActiveController | None:
-    """``controller``, if that is whom the sender of a request means (E3).
-
-    One that means an earlier controller is to look again; one that knows of a later one has told
-    this one that its time is over. 0: it does not say.
-    """
-    if controller is None or controller_epoch in (0, controller.controller_epoch):
-        return controller
-    controller.meet(ControllerEpoch(controller_epoch))
-    return None
-
-
-CurrentController = Callable[[], ActiveController | None]
-"""The controller of this very process, None while another broker holds the office."""
+    async def perform(self, change: Change[Q, A], request: Q) -> A:
+        """Carry the change out. NOT_CONTROLLER in the answer means that another broker may be the
+        controller."""

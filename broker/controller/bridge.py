@@ -1,28 +1,40 @@
-"""Inter-broker protocol 1: the broker that is asked writes administration by itself (F6).
+"""Inter-broker protocol 1: the broker that receives an administration request carries it out by
+itself (F6).
 
-It decides as a controller would, with the same managers, and writes on its own authority: its
-broker epoch instead of a controller's, and by compare-and-set on what it has seen of all
-administration. Who was overtaken by another broker decides again, from what that one wrote.
+It decides as a controller would, with the same managers. It writes on its own authority: with its
+broker epoch instead of a controller epoch, and by compare-and-set on the newest state of all
+administration that it has seen. If another broker was faster, it decides again from what that
+broker wrote.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from broker.control.changes import A, Change, Q
-from broker.control.ports import Images, Transactor
-from broker.controller import on_behalf
-from broker.controller.administration import Administration, Means
-from broker.controller.door import AuditTrail, Door
-from broker.controller.event_queue import EventQueue, LeftOffice
-from broker.controller.implementations import Implementations
-from broker.controller.managers.batches import split
-from broker.controller.managers.office import Office
-from broker.controller.writer import Share, Writer
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from metadata_log.image import Image
-from metadata_log.paths import ADMINISTRATION, BROKER_IDS, broker_path
-from metadata_log.records import (
+from quorate.broker.changes.audit_log import KeepAuditEntries
+from quorate.broker.changes.table import A, Change, Q
+from quorate.broker.common.broker_identity import BrokerIdentity
+from quorate.broker.control.ports import Transactor
+from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
+from quorate.broker.controller.managers.decisions import ControllerTenure, split
+from quorate.broker.controller.requests.administration_requests import (
+    AdministrationContext,
+    AdministrationRequests,
+)
+from quorate.broker.controller.requests.token_requests import TokenRequests
+from quorate.broker.controller.tenure import (
+    EventQueue,
+    TenureEnded,
+    Writer,
+    WriteRequest,
+    with_change_note,
+)
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.common.types import NO_BROKER, ControllerEpoch
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.paths import ADMINISTRATION, BROKER_IDS, broker_path
+from quorate.metadata_log.records import (
     AtVersion,
     Condition,
     ControllerEpochIs,
@@ -30,50 +42,54 @@ from metadata_log.records import (
     OperationResult,
     ResultCode,
 )
-from metadata_log.types import NO_BROKER, BrokerEpoch, BrokerId, ControllerEpoch
 from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 50
-"""Each time this broker is overtaken, another one got on."""
+"""The number of attempts. Each time this broker has to repeat, another one has made progress."""
 
-NOBODY: Final = Office(NO_BROKER, ControllerEpoch(0))
-"""In place of an office: what is decided under it is rewritten before it is written."""
+NO_TENURE: Final = ControllerTenure(NO_BROKER, ControllerEpoch(0))
+"""The tenure of no controller. Operations that are decided under it are rewritten before they are
+written."""
 
 
-class Overtaken(Exception):
-    """Another broker changed something since this was decided; it is in the image by now."""
+class ConcurrentChange(Exception):
+    """Raised when another broker changed something after this was decided.
+
+    The image contains that change by then.
+    """
 
 
 class Bridge:
-    """Carries bridged changes out at the broker that is asked. ``start`` once, ``close`` once."""
+    """Carries out administration requests at the broker that receives them. ``start`` and ``close``
+    are called once."""
 
     def __init__(
         self,
-        broker_id: BrokerId,
+        identity: BrokerIdentity,
         *,
-        broker_epoch: Callable[[], BrokerEpoch | None],
         quorum: Transactor,
-        images: Images,
-        means: Means,
-        trail: AuditTrail,
+        images: MetadataFollower,
+        context: AdministrationContext,
+        audit_log: KeepAuditEntries,
     ) -> None:
-        self._events = EventQueue(on_fault=lambda: None)
-        found = Implementations()
-        writer = BridgeWriter(broker_id, broker_epoch, quorum, images)
-        administration = Administration(
-            means, office=NOBODY, writer=writer, events=self._events, together=False
+        self._events = EventQueue(on_fault=self._go_on)
+        writer = BridgeWriter(identity, quorum, images)
+        decisions = DecisionWriter(writer, self._events, together=False)
+        self._pipeline = CommandPipeline(
+            controller_epoch=NO_TENURE.controller_epoch,
+            images=images,
+            authorizer=Authorizer(images, AuthorizerSettings.of(context.config)),
+            audit_log=audit_log,
         )
-        administration.add_to(found)
-        self._door = Door(
-            found,
-            controller_epoch=NOBODY.controller_epoch,
-            trail=trail,
-            clock_ms=means.clock_ms,
-            authorizer=Authorizer(lambda: images.image.acls, AuthorizerSettings.of(means.config)),
-            image=lambda: images.image,
-        )
+        AdministrationRequests(NO_TENURE, decisions).register(self._pipeline)
+        TokenRequests(
+            context, tenure=NO_TENURE, writer=writer, events=self._events, decisions=decisions
+        ).register(self._pipeline)
+
+    def _go_on(self) -> None:
+        """Do nothing about a failed event, because there is no tenure to end."""
 
     def start(self) -> None:
         self._events.start()
@@ -81,15 +97,16 @@ class Bridge:
     async def close(self) -> None:
         await self._events.close()
 
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """Decided again whenever another broker was faster.
+    async def perform(self, change: Change[Q, A], request: Q) -> A:
+        """Carry a change out, and decide again whenever another broker was faster.
 
-        NOT_CONTROLLER: this broker is not registered, or the protocol has been raised meanwhile.
+        NOT_CONTROLLER means that this broker is not registered, or that the protocol was raised
+        meanwhile.
         """
         for _ in range(ATTEMPTS_MAX):
             try:
-                return await self._door.carry_out(change, request)
-            except Overtaken:
+                return await self._pipeline.run(change, request)
+            except ConcurrentChange:
                 log.info("%s is decided again: another broker was faster", change.rpc)
         return change.failed(
             request,
@@ -103,60 +120,54 @@ class BridgeWriter(Writer):
 
     def __init__(
         self,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch | None],
+        identity: BrokerIdentity,
         quorum: Transactor,
-        images: Images,
+        images: MetadataFollower,
     ) -> None:
-        super().__init__(quorum, images, on_deposed=lambda: None)
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        super().__init__(quorum, images)
+        self._identity = identity
         self._decided_from: int | None = None
 
     @property
     def image(self) -> Image:
-        """The newest image; the oldest one looked at since the last write is what counts."""
+        """The newest image. The writer compares with the oldest image that was read since the last
+        write."""
         image = self._images.image
         if self._decided_from is None:
             self._decided_from = image.administered
         return image
 
-    def _noted(self, operations: Sequence[Operation]) -> Iterator[Operation]:
-        image, asked = self._images.image, on_behalf.current()
-        return (on_behalf.noted(image, one, asked) for one in operations)
-
-    async def commit_together(self, shares: Sequence[Share]) -> list[list[OperationResult]]:
-        """One share after the other: rounds of this writer are of one request."""
-        results = []
-        for share in shares:
-            with on_behalf.acting(share.asked):
-                results.append(await self.commit(share.operations))
-        return results
-
-    async def commit(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """One transaction after the other, each on what the one before made.
+    async def commit_together(
+        self, requests: Sequence[WriteRequest]
+    ) -> list[list[OperationResult]]:
+        """Commit one request after the other. A round of this writer has only one request.
 
         Raises:
-            Overtaken: another broker was faster; transactions before that one took effect.
-            LeftOffice: this broker may not write: it is not registered, or the protocol was raised.
+            ConcurrentChange: Another broker was faster. Transactions before that one took effect.
+            TenureEnded: This broker may not write, because it is not registered or the protocol was
+                raised.
         """
+        return [await self._commit_one(request) for request in requests]
+
+    async def _commit_one(self, request: WriteRequest) -> list[OperationResult]:
+        """Commit one transaction after the other, each based on the one before."""
         seen, self._decided_from = self._decided_from, None
         answers: list[OperationResult] = []
-        for batch in split(self._noted(operations)):
-            epoch = self._broker_epoch()
+        for batch in split(with_change_note(self._images.image, request)):
+            epoch = self._identity.epoch
             if epoch is None:
-                raise LeftOffice
+                raise TenureEnded
             expected = self._images.image.administered if seen is None else seen
             conditions = (
                 AtVersion(path=ADMINISTRATION, version=expected),
-                AtVersion(path=broker_path(self._broker_id), version=epoch),
+                AtVersion(path=broker_path(self._identity.broker_id), version=epoch),
             )
             own = [_on_authority(operation, conditions) for operation in batch]
             result = await self._quorum.transact(own, atomic=False)
             image = await self._images.wait_for(result.offset)
             _raise_for(result.results)
-            if (asked := on_behalf.current()) is not None:
-                asked.written(result.offset)
+            if request.requester is not None:
+                request.requester.written(result.offset)
             answers.extend(result.results)
             seen = result.offset if image.administered >= result.offset else expected
         return answers
@@ -168,11 +179,12 @@ def _on_authority(operation: Operation, conditions: tuple[Condition, ...]) -> Op
 
 
 def _raise_for(results: Sequence[OperationResult]) -> None:
-    """Refusals that are about the writer, not about what it wrote: all operations share them."""
+    """Raise for refusals that are about the writer and not about the data. All operations share
+    them."""
     for one in results:
         if one.code in (ResultCode.CONTROLLER_FENCED, ResultCode.SESSION_GONE):
-            raise LeftOffice
+            raise TenureEnded
         if one.code is ResultCode.CONDITION_FAILED and one.detail.startswith(ADMINISTRATION):
-            raise Overtaken
+            raise ConcurrentChange
         if one.code is ResultCode.CONDITION_FAILED and one.detail.startswith(BROKER_IDS):
-            raise LeftOffice
+            raise TenureEnded

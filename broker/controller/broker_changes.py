@@ -1,73 +1,75 @@
-"""Brokers that come, go and stop: where leadership moves to for that (scenario 11)."""
+"""Moves leadership when brokers join, leave or stop (scenario 11)."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from typing import Final, TypeVar
 
-from broker.control.ports import Images
-from broker.controller.admin_requests import PUBLISH_TIMEOUT_MS
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
-from broker.controller.managers import brokers as broker_manager
-from broker.controller.managers.office import Office
-from broker.controller.publisher import Publisher
-from broker.controller.reported_troubles import ReportedTroubles
-from broker.controller.writer import Writer
-from broker.dynamic_config import LiveConfiguration, topics_of
-from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
-from metadata_log.draft import Changes
-from metadata_log.image import EntityKey, Image
-from metadata_log.records import Operation, OperationResult
-from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition
+from quorate.broker.config.dynamic_config import LiveConfiguration, topics_of
+from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
+from quorate.broker.controller.broker_trouble_reports import BrokerTroubleReports
+from quorate.broker.controller.channels.controller_channel_manager import (
+    PUBLISH_TIMEOUT_MS,
+    ControllerChannelManager,
+)
+from quorate.broker.controller.managers import broker_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded, Writer
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition
+from quorate.metadata_log.image import Changes, EntityKey, Image
+from quorate.metadata_log.records import Operation, OperationResult
+from quorate.quorum.quorum_errors import QuorumError
 from quorate_proto.v1 import control_pb2, errors_pb2
-from quorum.errors import QuorumError
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
 RETRY_INTERVAL_MS: Final = 100
-"""Between two attempts to write while the quorum is away."""
+"""The pause between two attempts to write while the quorum is unavailable."""
 
 SHUTDOWN_ROUNDS_MAX: Final = 5
-"""Attempts of one request to move leaderships that ISR changes get in the way of."""
+"""The attempts of one request to move leaderships that compete with ISR changes."""
 
 
 class BrokerChanges:
-    """The brokers of one controller's tenure."""
+    """Reacts to changes of brokers during one controller's tenure."""
 
     def __init__(
         self,
         *,
-        office: Office,
+        tenure: ControllerTenure,
         config: LiveConfiguration,
-        images: Images,
+        images: MetadataFollower,
         writer: Writer,
         events: EventQueue,
-        publisher: Publisher,
+        channel_manager: ControllerChannelManager,
     ) -> None:
-        self._office = office
+        self._tenure = tenure
         self._config = config
         self._images = images
         self._writer = writer
         self._events = events
-        self._publisher = publisher
+        self._channel_manager = channel_manager
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
-        self._reported = ReportedTroubles()
+        self._reported = BrokerTroubleReports()
         self._due = False
 
     def on_image(self, image: Image, changes: Changes) -> None:
         if changes.brokers or (changes.configs and may_lead_now(image, changes.configs)):
-            self.look()
+            self.reconsider_leadership()
 
-    def look(self) -> None:
-        """Brokers came or went, or may lead now where they might not: look, ahead of all else."""
+    def reconsider_leadership(self) -> None:
+        """Decide leadership again, ahead of all other events: brokers joined or left, or may lead
+        now."""
         if not self._due:
             self._due = True
-            self._events.put(Priority.BROKERS, self._look)
+            self._events.put(EventPriority.BROKERS, self._reconsider)
 
     def staying(self, image: Image) -> frozenset[BrokerId]:
-        """Brokers that leaderships may move to: not those that want to stop, or are full."""
+        """Return the brokers that leadership may move to: those that do not want to stop and have
+        no full disk."""
         unfit = {
             broker_id
             for broker_id, epoch in (*self._leaving.items(), *self._reported.full(_now_ms()))
@@ -76,7 +78,7 @@ class BrokerChanges:
         return broker_manager.liveness(image).steady - unfit
 
     def alerts(self) -> list[str]:
-        """Full disks and damaged logs, as brokers report them."""
+        """Return the full disks and damaged logs that brokers report."""
         return self._reported.alerts(self._images.image, _now_ms())
 
     async def controlled_shutdown(
@@ -85,9 +87,10 @@ class BrokerChanges:
         """Move the leaderships of a broker that wants to stop (scenario 11, B3)."""
 
         async def move() -> control_pb2.ControlledShutdownResponse:
-            answer = await self._events.run(Priority.BROKERS, lambda: self._move_leaders(request))
-            self._publisher.publish()
-            await self._publisher.drained(PUBLISH_TIMEOUT_MS)
+            answer = await self._events.run(
+                EventPriority.BROKERS, lambda: self._move_leaders(request)
+            )
+            await self._channel_manager.publish_and_wait(PUBLISH_TIMEOUT_MS)
             return answer
 
         what = f"broker {request.broker_id} has to wait with its stop"
@@ -96,11 +99,11 @@ class BrokerChanges:
     async def report_replicas(
         self, request: control_pb2.ReportReplicasRequest
     ) -> control_pb2.ReportReplicasResponse:
-        """Take replicas out of ISRs that rely on what they cannot do: full disks, damaged logs."""
+        """Remove replicas on full disks and damaged replicas from ISRs."""
 
         async def take_out() -> control_pb2.ReportReplicasResponse:
-            answer = await self._events.run(Priority.BROKERS, lambda: self._take_out(request))
-            self._publisher.publish()
+            answer = await self._events.run(EventPriority.BROKERS, lambda: self._take_out(request))
+            self._channel_manager.publish()
             return answer
 
         what = f"replicas of broker {request.broker_id} have to wait"
@@ -118,7 +121,7 @@ class BrokerChanges:
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
             operations = broker_manager.report_changes(
-                image, self._office, request, self.staying(image), settled=settled
+                image, self._tenure, request, self.staying(image), settled=settled
             )
             if not operations:
                 break
@@ -129,12 +132,12 @@ class BrokerChanges:
         remaining = broker_manager.reported_replicas(self._images.image, request)
         return control_pb2.ReportReplicasResponse(remaining_partitions=len(remaining))
 
-    async def _look(self) -> None:
+    async def _reconsider(self) -> None:
         self._due = False
         while True:
             try:
                 await self._settle()
-            except LeftOffice:
+            except TenureEnded:
                 return
             except QuorumError as error:
                 log.warning("broker changes wait for the quorum: %s", error)
@@ -143,10 +146,10 @@ class BrokerChanges:
                 return
 
     async def _settle(self) -> None:
-        """Decide until the image needs no more change, then admit who has arrived.
+        """Decide until the image needs no more change, then admit the brokers that have joined.
 
-        Each round decides from a fresh image, so a change that lost against a leader's own ISR
-        change is simply decided again.
+        Each round decides from a new image, so a change that lost against a leader's own ISR change
+        is decided again.
         """
         settled: set[TopicIdPartition] = set()
         seen = self._images.image.brokers
@@ -156,7 +159,7 @@ class BrokerChanges:
                 settled, seen = set(), image.brokers
             operations = broker_manager.leadership_changes(
                 image,
-                self._office,
+                self._tenure,
                 broker_manager.liveness(image),
                 unclean=self._unclean_allowed,
                 settled=settled,
@@ -166,7 +169,7 @@ class BrokerChanges:
             log.info("leadership of %d partitions is decided anew", len(operations))
             results = await self._writer.commit(operations)
             settled.update(_changed(operations, results))
-        await self._writer.commit(broker_manager.admissions(image, self._office))
+        await self._writer.commit(broker_manager.admissions(image, self._tenure))
 
     def _unclean_allowed(self, topic: str) -> bool:
         return self._config.of_topic(topic, TOPIC_UNCLEAN_LEADER_ELECTION)
@@ -182,7 +185,7 @@ class BrokerChanges:
         for _ in range(SHUTDOWN_ROUNDS_MAX):
             image = self._images.image
             operations = broker_manager.shutdown_changes(
-                image, self._office, leaving, self.staying(image)
+                image, self._tenure, leaving, self.staying(image)
             )
             if not operations:
                 break
@@ -197,13 +200,14 @@ class BrokerChanges:
 async def _answered(
     attempt: Callable[[], Awaitable[Answer]], refusal: Callable[..., Answer], what: str
 ) -> Answer:
-    """What came of ``attempt``; in the end of a tenure or without a quorum, a code to retry on.
+    """Return the result of ``attempt``, or an error code on which the sender retries.
 
-    ``what`` waits, as the log is told.
+    It is the error code at the end of a tenure or without a quorum. ``what`` says in the log what
+    has to wait.
     """
     try:
         return await attempt()
-    except LeftOffice:
+    except TenureEnded:
         return refusal(error_code=errors_pb2.NOT_CONTROLLER)
     except QuorumError as error:
         log.warning("%s: %s", what, error)
@@ -213,16 +217,17 @@ async def _answered(
 def _changed(
     operations: Sequence[Operation], results: Sequence[OperationResult]
 ) -> Iterator[TopicIdPartition]:
-    """The partitions of the operations that were carried out."""
+    """Yield the partitions of the operations that were applied."""
     for operation, result in zip(operations, results, strict=True):
         if result.ok:
             yield broker_manager.changed_partition(operation)
 
 
 def may_lead_now(image: Image, configs: Set[EntityKey]) -> bool:
-    """Whether changed configurations may give a partition a leader: to look costs what exists.
+    """Return whether changed configurations may give a partition a leader.
 
-    They decide upon unclean elections, and those are for partitions without a leader.
+    The configurations allow unclean elections, which only matter for partitions without a leader.
+    Examining all partitions takes time in proportion to their number.
     """
     topics = topics_of(configs)
     if topics is None:

@@ -1,270 +1,279 @@
-"""The controller in office: one object per tenure, from the claim to the resignation (E4, E6).
+"""The active controller: one object per tenure, from the claim to the resignation (E4, E6).
 
-It decides with pure managers from the newest image, writes transactions, and tells brokers what
-came back applied. Nothing is kept across tenures: a broker that becomes controller again starts
+It decides with pure managers from the newest image, writes transactions, and publishes the applied
+changes to brokers. Nothing is kept across tenures: a broker that becomes controller again starts
 from the image.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
-from broker.config.node import BROKER_SESSION_TIMEOUT_MS
-from broker.control.changes import (
-    ALLOCATE_PRODUCER_IDS,
-    ALTER_PARTITION_REASSIGNMENTS,
-    ALTER_PIPELINE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    ELECT_LEADERS,
-    LIST_PARTITION_REASSIGNMENTS,
-    REMOVE_PARTITIONS,
-    UPDATE_FEATURES,
-    A,
-    Change,
-    Q,
+from quorate.broker.changes.audit_log import KeepAuditEntries, keep_no_entries
+from quorate.broker.changes.table import A, Change, Q
+from quorate.broker.common.errors import CODE_OF_RESULT
+from quorate.broker.config.controller import CONTROL_REQUEST_TIMEOUT_MS
+from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.node import BROKER_SESSION_TIMEOUT_MS
+from quorate.broker.control.ports import ChangeExecutor, Sessions
+from quorate.broker.controller.broker_changes import BrokerChanges
+from quorate.broker.controller.channels.broker_channel import ChannelContext, ControlTransport
+from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
+from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
+from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
+from quorate.broker.controller.controller_record import ControllerRecord
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.placement import NewIds
+from quorate.broker.controller.pending_work import AllPendingWork
+from quorate.broker.controller.requests.administration_requests import (
+    AdministrationContext,
+    AdministrationRequests,
 )
-from broker.control.ports import Carrier, ControllerQuorum, Images
-from broker.controller.admin_requests import AdminRequests
-from broker.controller.administration import Administration, Means
-from broker.controller.broker_changes import BrokerChanges
-from broker.controller.control_requests import ControlRequests
-from broker.controller.deletions import Deletions
-from broker.controller.door import AuditTrail, Door, no_trail
-from broker.controller.event_queue import EventQueue, Priority
-from broker.controller.feature_levels import FeatureLevels
-from broker.controller.implementations import Implementations
-from broker.controller.lane import Correspondence
-from broker.controller.leader_elections import LeaderElections
-from broker.controller.managers.office import Office
-from broker.controller.managers.topics import NewIds
-from broker.controller.partition_counts import PartitionCounts
-from broker.controller.pipeline_requests import PipelineRequests
-from broker.controller.publisher import Publisher
-from broker.controller.reassignment_agent import ReassignmentAgent
-from broker.controller.rounds import Rounds
-from broker.controller.transport import ControlTransport
-from broker.controller.watchdog import Watchdog
-from broker.controller.writer import Writer
-from broker.dynamic_config import LiveConfiguration
-from broker.errors import CODE_OF_RESULT
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.security.token_keys import Keys
-from metadata_log.draft import Changes
-from metadata_log.features import brokers_may_write
-from metadata_log.handover import CannotTakeOffice
-from metadata_log.image import Image
-from metadata_log.records import OperationResult
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.controller.requests.feature_requests import FeatureRequests
+from quorate.broker.controller.requests.leader_elections import LeaderElections
+from quorate.broker.controller.requests.pipeline_requests import PipelineRequests
+from quorate.broker.controller.requests.producer_id_requests import ProducerIdRequests
+from quorate.broker.controller.requests.reassignments import Reassignments
+from quorate.broker.controller.requests.token_requests import TokenRequests
+from quorate.broker.controller.requests.topic_requests import TopicRequests
+from quorate.broker.controller.tenure import (
+    ControllerWriter,
+    EventPriority,
+    EventQueue,
+    TenureGuard,
+)
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.token_secrets import SecretKeys
+from quorate.common.metrics.family import Sample
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.features import brokers_may_write
+from quorate.metadata_log.handover import IneligibleController
+from quorate.metadata_log.image import Changes, Image
+from quorate.quorum.quorum_errors import QuorumError
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
-from quorum.errors import QuorumError
-from quorum.metrics.family import Sample
 
 log = logging.getLogger(__name__)
 
-Resign = Callable[[ControllerEpoch], Awaitable[None]]
-"""Gives up the office of that epoch, in the metadata log."""
 
-HandOver = Callable[[BrokerId], Awaitable[OperationResult]]
-"""Gives the office to a broker, in the metadata log; may raise ``CannotTakeOffice``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerDependencies:
+    """The objects of its broker that a controller needs, the same in every tenure.
 
-Deposed = Callable[[ControllerEpoch], None]
-"""Told that the tenure of that epoch is over."""
+    ``draw`` returns ids and the start of placements; it is the only source of randomness.
+    ``clock_ms`` is the wall clock, in milliseconds since the epoch. ``bridge`` carries out the
+    changes that at inter_broker_protocol 1 every broker writes by itself (F6).
+    """
+
+    config: LiveConfiguration
+    quorum: Sessions
+    images: MetadataFollower
+    transport: ControlTransport
+    draw: Callable[[], NewIds]
+    clock_ms: Callable[[], int]
+    token_keys: Callable[[], SecretKeys] = tuple
+    audit_log: KeepAuditEntries = keep_no_entries
+    bridge: ChangeExecutor | None = None
+
+    def draw_id(self) -> str:
+        """Return a new id that was never used."""
+        return self.draw().topic_id.hex()
 
 
 class Controller:
-    """The tenure of one controller.
+    """The active controller in one tenure.
 
-    ``resign`` and ``deposed`` lead back to the election. ``draw`` gives ids and where placement
-    begins: the only randomness there is. ``clock_ms``: wall clock, milliseconds since the epoch.
+    ``on_end`` is called with the epoch when the tenure is found to have ended.
     """
 
     def __init__(
         self,
-        office: Office,
+        tenure: ControllerTenure,
+        dependencies: ControllerDependencies,
         *,
-        config: LiveConfiguration,
-        quorum: ControllerQuorum,
-        images: Images,
-        transport: ControlTransport,
-        draw: Callable[[], NewIds],
-        clock_ms: Callable[[], int],
-        token_keys: Callable[[], Keys],
-        resign: Resign,
-        hand_over: HandOver,
-        deposed: Deposed,
-        trail: AuditTrail = no_trail,
-        bridge: Carrier | None = None,
+        record: ControllerRecord,
+        on_end: Callable[[ControllerEpoch], None],
     ) -> None:
-        self._office = office
-        self._config = config
+        config, images = dependencies.config, dependencies.images
+        self._tenure = tenure
         self._images = images
-        self._resign = resign
-        self._hand_over = hand_over
-        self._deposed = deposed
+        self._record = record
+        self._bridge = dependencies.bridge
+        self._is_silent = False
+        self._guard = TenureGuard(
+            tenure, session_timeout_ms=config[BROKER_SESSION_TIMEOUT_MS], on_end=on_end
+        )
+        self._events = EventQueue(on_fault=self._guard.end)
+        self._writer = ControllerWriter(dependencies.quorum, images, self._guard)
         timeout_ms = config[CONTROL_REQUEST_TIMEOUT_MS]
-        self._watchdog = Watchdog(
-            limit_ms=config[BROKER_SESSION_TIMEOUT_MS],
-            on_stall=lambda: deposed(office.controller_epoch),
-        )
-        self._correspondence = Correspondence(
-            controller_epoch=office.controller_epoch,
-            requests=ControlRequests(office, timeout_ms),
-            transport=transport,
-            image=lambda: images.image,
+        self._channels = ChannelContext(
+            requests=ControlRequestBuilder(tenure, timeout_ms),
+            transport=dependencies.transport,
+            images=images,
+            guard=self._guard,
             timeout_ms=timeout_ms,
-            on_deposed=lambda _: deposed(office.controller_epoch),
-            may_act=self._watchdog.may_act,
         )
-        self._events = EventQueue(on_fault=lambda: deposed(office.controller_epoch))
-        self._publisher = Publisher(self._correspondence)
-        self._writer = Writer(
-            quorum,
-            images,
-            lambda: deposed(office.controller_epoch),
-            may_act=self._watchdog.may_act,
-        )
+        self._channel_manager = ControllerChannelManager(self._channels)
         self._brokers = BrokerChanges(
-            office=office,
+            tenure=tenure,
             config=config,
             images=images,
             writer=self._writer,
             events=self._events,
-            publisher=self._publisher,
+            channel_manager=self._channel_manager,
         )
-        self._deletions = Deletions(office, self._writer, self._publisher, self._events)
-        self._reassignments = ReassignmentAgent(
-            office, self._writer, self._publisher, self._events, self._brokers.staying
+        self._pending = AllPendingWork(tenure, self._writer, self._channel_manager, self._events)
+        self._pipeline = CommandPipeline(
+            controller_epoch=tenure.controller_epoch,
+            images=images,
+            authorizer=Authorizer(images, AuthorizerSettings.of(config)),
+            audit_log=dependencies.audit_log,
         )
-        self._administration = Administration(
-            Means(
-                config=config,
-                clock_ms=clock_ms,
-                token_keys=token_keys,
-                draw_id=lambda: draw().topic_id.hex(),
-            ),
-            office=office,
-            writer=self._writer,
-            events=self._events,
-        )
-        self._admin = AdminRequests(
-            office=office,
+        self._register_handlers(dependencies)
+
+    def _register_handlers(self, dependencies: ControllerDependencies) -> None:
+        """Create the objects that handle each change, and register them."""
+        tenure, config = self._tenure, dependencies.config
+        decisions = DecisionWriter(self._writer, self._events)
+        self._topics = TopicRequests(
+            tenure=tenure,
             config=config,
             writer=self._writer,
             events=self._events,
-            publisher=self._publisher,
-            deletions=self._deletions,
-            draw=draw,
-            quotas=self._administration.quotas,
-        )
-        self._features = FeatureLevels(
-            office=office, writer=self._writer, events=self._events, voters=quorum
-        )
-        self._counts = PartitionCounts(
-            office=office,
-            writer=self._writer,
-            events=self._events,
-            publisher=self._publisher,
-            draw=draw,
-            quotas=self._administration.quotas,
+            channel_manager=self._channel_manager,
+            pending=self._pending,
+            draw=dependencies.draw,
         )
         self._elections = LeaderElections(
-            office=office,
+            tenure=tenure,
             config=config,
             writer=self._writer,
             events=self._events,
-            publisher=self._publisher,
-            candidates=self._brokers.staying,
+            channel_manager=self._channel_manager,
+            brokers=self._brokers,
         )
-        self._pipelines = PipelineRequests(office, Rounds(self._writer, self._events), clock_ms)
-        self._bridge = bridge
-        self._door = Door(
-            self._implementations(),
-            controller_epoch=office.controller_epoch,
-            trail=trail,
-            clock_ms=clock_ms,
-            authorizer=Authorizer(lambda: images.image.acls, AuthorizerSettings.of(config)),
-            image=lambda: images.image,
+        self._reassignments = Reassignments(
+            tenure, self._writer, self._channel_manager, self._events, self._brokers
         )
+        self._features = FeatureRequests(
+            tenure=tenure, writer=self._writer, events=self._events, voters=dependencies.quorum
+        )
+        self._tokens = TokenRequests(
+            AdministrationContext(
+                config=config,
+                clock_ms=dependencies.clock_ms,
+                token_keys=dependencies.token_keys,
+                draw_id=dependencies.draw_id,
+            ),
+            tenure=tenure,
+            writer=self._writer,
+            events=self._events,
+            decisions=decisions,
+        )
+        for handlers in (
+            self._topics,
+            self._elections,
+            self._reassignments,
+            self._features,
+            self._tokens,
+            AdministrationRequests(tenure, decisions),
+            PipelineRequests(tenure, decisions, dependencies.clock_ms),
+            ProducerIdRequests(tenure, decisions),
+        ):
+            handlers.register(self._pipeline)
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        return self._office.controller_epoch
+        return self._tenure.controller_epoch
 
     @property
     def alerts(self) -> list[str]:
-        """Control requests without an answer (C18), full disks, damaged logs."""
-        return [*sorted(self._correspondence.alerts.values()), *self._brokers.alerts()]
+        """Return the alerts about unanswered control requests (C18), full disks, and damaged
+        logs."""
+        return [*sorted(self._channels.alerts.values()), *self._brokers.alerts()]
 
     def metrics(self) -> Iterable[Sample]:
-        """How busy it is, and what clients have it do (Q9)."""
-        return self._administration.quotas.metrics()
+        """Yield how busy the controller is, and how much of their quotas clients have used (Q9)."""
+        return self._topics.metrics()
 
     # -- a tenure --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take office, in the order of C9: the claim is applied, so the image has every
-        leaderAndISR; INIT to all; broker changes; leaderless partitions; pending reassignments,
-        additions, removals and deletions.
+        """Begin the tenure, in the order of C9.
+
+        The claim is applied, so the image has every leaderAndISR. INIT goes to all brokers. Broker
+        changes, leaderless partitions, and pending reassignments, additions, removals and deletions
+        follow.
         """
         image = self._images.image
-        log.info("broker %d is the controller of epoch %d", *self._office)
-        self._watchdog.start()
+        log.info("broker %d is the controller of epoch %d", *self._tenure)
+        self._guard.start()
         self._events.start()
-        self._publisher.start(image)
-        self._brokers.look()
+        self._channel_manager.start(image)
+        self._brokers.reconsider_leadership()
         self._reassignments.start()
-        self._events.put(Priority.BROKERS, self._take_up_pending)
+        self._events.put(EventPriority.BROKERS, self._take_up_pending)
         self._features.start()
         self._elections.start()
-        self._administration.tokens.start()
+        self._tokens.start()
+        self._images.subscribe(
+            self._on_image, "topics", "brokers", "configs", "additions", "removals", "deletions"
+        )
 
-    def on_image(self, image: Image, changes: Changes) -> None:
-        """A transaction was applied, whoever wrote it."""
-        self._publisher.on_image(changes)
-        self._brokers.on_image(image, changes)
+    def _on_image(self, image: Image, changes: Changes) -> None:
+        """Pass an applied transaction, whoever wrote it, to the objects that its changes
+        concern."""
+        if self._is_silent:
+            return
+        if changes.topics or changes.brokers:
+            self._channel_manager.on_image(changes)
+        if changes.brokers or changes.configs:
+            self._brokers.on_image(image, changes)
         if changes.configs:
             self._elections.configs_changed()
-        self._reassignments.on_image(image, changes)
-        self._counts.on_image(changes)
-        self._deletions.take_up(changes.deletions)
+        if changes.topics and image.reassignments:
+            self._reassignments.on_image(image, changes)
+        if changes.additions or changes.removals or changes.deletions:
+            self._pending.on_image(changes)
 
-    def fall_silent(self) -> None:
-        """Tell brokers nothing more, at once: the rest of ``close`` may have to wait."""
-        self._publisher.close()
+    def stop_publishing(self) -> None:
+        """Send no more control requests, at once. The rest of ``close`` may have to wait."""
+        self._is_silent = True
+        self._images.unsubscribe(self._on_image)
+        self._channel_manager.close()
 
     async def close(self) -> None:
-        """Stop deciding and telling, at once; whoever waits is told to ask the new controller."""
-        self._watchdog.close()
-        self.fall_silent()
+        """Stop deciding and publishing, at once. Waiting requesters are sent to the new
+        controller."""
+        self._guard.close()
+        self.stop_publishing()
         self._reassignments.close()
-        self._counts.close()
-        self._deletions.close()
+        self._pending.close()
         self._elections.close()
-        self._administration.tokens.close()
+        self._tokens.close()
         await self._events.close()
-        log.info("broker %d is no longer the controller of epoch %d", *self._office)
+        log.info("broker %d is no longer the controller of epoch %d", *self._tenure)
 
-    def meet(self, controller_epoch: ControllerEpoch) -> None:
-        """Somebody knows of a controller of that epoch (E3)."""
-        if controller_epoch > self.controller_epoch:
-            self._deposed(self.controller_epoch)
+    def observe_controller_epoch(self, controller_epoch: ControllerEpoch) -> None:
+        """Record that another node knows a controller of that epoch. A later epoch ends this tenure
+        (E3)."""
+        self._guard.observe_controller_epoch(controller_epoch)
 
     async def resign(self) -> None:
-        """Give up the office; another broker takes it (E5)."""
-        await self._resign(self._office.controller_epoch)
+        """Resign, so that another broker becomes the active controller (E5)."""
+        await self._record.resign(self._tenure.controller_epoch)
 
     async def hand_over(
         self, request: admin_pb2.MoveControllerRequest
     ) -> admin_pb2.MoveControllerResponse:
-        """Give the office to another broker (E5); to itself: nothing to do."""
+        """Make another broker the active controller (E5). If that is this broker, nothing
+        happens."""
         to = BrokerId(request.broker_id)
-        if to == self._office.controller_id:
+        if to == self._tenure.controller_id:
             return admin_pb2.MoveControllerResponse(controller_epoch=self.controller_epoch)
         try:
-            result = await self._hand_over(to)
-        except CannotTakeOffice as error:
+            result = await self._record.hand_over(to)
+        except IneligibleController as error:
             return admin_pb2.MoveControllerResponse(
                 error_code=errors_pb2.BROKER_ID_NOT_REGISTERED, error_message=str(error)
             )
@@ -280,8 +289,7 @@ class Controller:
         )
 
     async def _take_up_pending(self) -> None:
-        self._counts.take_up()
-        self._deletions.take_up(self._images.image.deletions)
+        self._pending.take_up_all()
 
     async def controlled_shutdown(
         self, request: control_pb2.ControlledShutdownRequest
@@ -292,32 +300,16 @@ class Controller:
     async def report_replicas(
         self, request: control_pb2.ReportReplicasRequest
     ) -> control_pb2.ReportReplicasResponse:
-        """Take replicas that are of no use out of their ISRs."""
+        """Remove unusable replicas from their ISRs."""
         return await self._brokers.report_replicas(request)
 
     # -- administration --------------------------------------------------------------------------
 
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
-        """The one door of every change, whoever asks (E3, F2).
+    async def perform(self, change: Change[Q, A], request: Q) -> A:
+        """Carry out a change for any requester, over any wire protocol (E3, F2).
 
         At inter_broker_protocol 1 this broker is one of many that may write (F6).
         """
-        bridged = change.bridged and brokers_may_write(self._images.image)
-        carrier = self._bridge if bridged and self._bridge is not None else self._door
-        return await carrier.carry_out(change, request)
-
-    def _implementations(self) -> Implementations:
-        """Which part of the controller carries out which change."""
-        found = Implementations()
-        found.add(CREATE_TOPICS, self._admin.create_topics)
-        found.add(DELETE_TOPICS, self._admin.delete_topics)
-        found.add(ALLOCATE_PRODUCER_IDS, self._admin.allocate_producer_ids)
-        found.add(CREATE_PARTITIONS, self._counts.create_partitions)
-        found.add(REMOVE_PARTITIONS, self._counts.remove_partitions)
-        found.add(ELECT_LEADERS, self._elections.elect_leaders)
-        found.add(ALTER_PARTITION_REASSIGNMENTS, self._reassignments.alter)
-        found.add(LIST_PARTITION_REASSIGNMENTS, self._reassignments.list)
-        found.add(UPDATE_FEATURES, self._features.update)
-        found.add(ALTER_PIPELINE, self._pipelines.alter)
-        self._administration.add_to(found)
-        return found
+        if change.bridged and self._bridge is not None and brokers_may_write(self._images.image):
+            return await self._bridge.perform(change, request)
+        return await self._pipeline.run(change, request)

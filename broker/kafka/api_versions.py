@@ -1,57 +1,60 @@
-"""ApiVersions (18): what this broker serves."""
+"""ApiVersions (18): the APIs and features that this broker serves."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from broker.kafka import codec
-from broker.kafka.codec import Message
-from broker.kafka.requests import Api, Buffers, Handler, RequestContext
-from broker.kafka.services import FeaturesInForce, KafkaServices
-from metadata_log.features import FEATURES, LEAST_LEVEL
+from quorate.broker.kafka.connection.requests import Api, Handler, RequestContext
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.codec import Message
+from quorate.metadata_log.features import FEATURES
+from quorate.metadata_log.image import LEAST_LEVEL, Image
 from quorate_proto.v1 import errors_pb2
 
 API_VERSIONS_KEY: Final = 18
 
 
 def handler_for(apis: Iterable[Api]) -> Handler:
-    """The handler that advertises exactly ``apis``."""
+    """Return the handler that advertises exactly ``apis``."""
     ranges = [_range(api) for api in apis]
 
-    async def handle(services: KafkaServices, context: RequestContext, body: Any) -> Buffers:  # noqa: ANN401
-        return [_encode(context.version, errors_pb2.NONE, ranges, services.features())]
+    async def handle(services: KafkaServices, context: RequestContext, body: Any) -> Message:  # noqa: ANN401
+        return _response(errors_pb2.NONE, ranges, services.images.image)
 
     return handle
 
 
 def refuse_api_versions(api: Api) -> bytes:
-    """Answer to a version that is not served: in version 0, which every client can read, with the
-    versions of ApiVersions itself, from which the client picks (KIP-511)."""
-    return _encode(0, errors_pb2.UNSUPPORTED_VERSION, [_range(api)])
+    """Return the response to a version that is not served.
+
+    It is in version 0, which every client can read. It contains the versions of ApiVersions itself,
+    from which the client picks one (KIP-511).
+    """
+    values = _response(errors_pb2.UNSUPPORTED_VERSION, [_range(api)])
+    return codec.encode_response("api_versions", 0, values)
 
 
 def _range(api: Api) -> Message:
     return {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version}
 
 
-def _encode(
-    version: int, error_code: int, ranges: list[Message], features: FeaturesInForce | None = None
-) -> bytes:
+def _response(error_code: int, ranges: list[Message], image: Image | None = None) -> Message:
     values: Message = {"error_code": error_code, "api_keys": ranges, "throttle_time": 0}
-    if features is not None:
-        values |= _features(features)
-    return codec.encode_response("api_versions", version, values)
+    if image is not None:
+        values |= _features(image)
+    return values
 
 
-def _features(features: FeaturesInForce) -> Message:
-    """What this broker understands, and what is in force (KIP-584)."""
+def _features(image: Image) -> Message:
+    """Return the features that this broker understands and those in force (KIP-584)."""
     return {
         "supported_features": [
             {"name": name, "min_version": LEAST_LEVEL, "max_version": feature.newest}
             for name, feature in FEATURES.items()
         ],
-        "finalized_features_epoch": features.metadata_offset,
+        "finalized_features_epoch": image.offset,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in sorted(features.levels.items())
+            for name, level in sorted(image.features.items())
         ],
     }

@@ -1,59 +1,87 @@
-"""The log of one partition: the one way in for every batch, and all that takes batches away.
+"""The log of one partition: appends, truncation, and moves of the log start.
 
-``stored_log.StoredLog`` is the way out for all readers. An append is visible to ``read`` at once,
-from the memory tail, so that followers fetch what is not flushed yet; it counts for this replica
-only when ``flushed_offset`` has passed it. State changes in memory first and on disk in the same
-order after it, so a reader never sees a truncated batch.
+``stored_log.StoredLog`` has the methods that read. An append is visible to ``read`` at once, from
+the memory tail, so that followers fetch what is not flushed yet. It counts for this replica only
+when ``flushed_offset`` has passed it. Changes are made in memory first and then on disk in the same
+order, so a reader never sees a truncated batch.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import KafkaError
-from broker.log.admission import MARKERS, Origin, produced_batches, replicated_batches
-from broker.log.batch_index import Placed
-from broker.log.control_batches import decode_marker
-from broker.log.keyed_records import check_keys
-from broker.log.options import Appended, Records
-from broker.log.producers import Original
-from broker.log.record_batch import CONTROL, TRANSACTIONAL, Batch, put_in_place
-from broker.log.replaying import ongoing_at
-from broker.log.rewriting import relocation, replace
-from broker.log.segment import Segment
-from broker.log.stored_log import Forgotten, StoredLog
-from broker.log.storing import timed
-from broker.log.transactions import take_note
-from broker.log.work import (
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.admission import (
+    MARKERS,
+    AppendOrigin,
+    may_change_timestamps,
+    produced_batches,
+    replicated_batches,
+)
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.keyed_records import check_keys
+from quorate.broker.log.batches.record_batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    Batch,
+    put_in_place,
+)
+from quorate.broker.log.batches.topic_timestamps import AS_SENT, with_topic_timestamps
+from quorate.broker.log.checkpoints.partition_row import (
     ANY_SEGMENT,
     NO_SEGMENT,
-    PendingBatch,
-    Relocation,
+    PartitionRow,
     Truncation,
 )
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log.options import LogAppendInfo, Records
+from quorate.broker.log.segments.batch_index import Forgotten
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.state.producer_state_manager import DuplicateBatch
+from quorate.broker.log.state.transactions import record_batch_state
+from quorate.broker.log.stored.log_state import LogState
+from quorate.broker.log.stored.ongoing_transactions import ongoing_at
+from quorate.broker.log.stored.stored_log import LogReads, StoredLog
+from quorate.broker.log.writing.log_writer import LogWriter
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
 _OF_TRANSACTIONS: Final = TRANSACTIONAL | CONTROL
 
 
 class PartitionLog(StoredLog):
-    """A log that changes. ``max_batch_bytes`` may be set to the topic's own limit, ``needs_keys``
-    for a compacted topic, and ``storing`` for one that stores other than it is sent."""
+    """A partition log that can be changed."""
+
+    def __init__(
+        self,
+        row: PartitionRow,
+        state: LogState,
+        reads: LogReads,
+        writer: LogWriter,
+        max_batch_bytes: int,
+    ) -> None:
+        super().__init__(row, state, reads)
+        self.max_batch_bytes = max_batch_bytes
+        """The largest batch that the log takes; a topic may have a limit of its own."""
+        self.needs_keys = False
+        """Whether every record must have a key, as in a compacted topic."""
+        self.storing = AS_SENT
+        """The configuration that determines how produced batches are stored."""
+        self._writer = writer
 
     def append_as_leader(
         self,
         records: Records,
         leader_epoch: LeaderEpoch,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         now_ms: int = 0,
-    ) -> Appended:
-        """Validate, give offsets from the log end on and the epoch, append all or nothing.
+    ) -> LogAppendInfo:
+        """Validate the batches, assign them offsets from the log end on and the leader epoch, and
+        append all or none.
 
-        Batches that an idempotent producer sent before are not appended again: the answer says
-        where the first batch is, new or not, and up to where the log must reach to have them all.
-        Where ``records`` can be written to, they are the log's from now on: see ``put_in_place``.
-        ``now_ms``: wall clock, for topics that look at it (``storing``).
+        Batches that an idempotent producer has sent before are not appended again. The result has
+        the offset of the first batch, whether it is new or not, and the offset up to which the log
+        must be replicated to have them all. If the memory of ``records`` is writable, the log takes
+        it over, see ``put_in_place``. ``now_ms`` is the wall clock, for topics whose configuration
+        depends on it (``storing``).
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
@@ -69,40 +97,41 @@ class PartitionLog(StoredLog):
         if origin.is_client:
             if self.needs_keys:
                 check_keys(batches, self._where)
-            batches = timed(batches, self.storing, now_ms, self._where)
+            if may_change_timestamps(batches, self.storing, now_ms):
+                batches = with_topic_timestamps(batches, self.storing, now_ms, self._where)
         if len(batches) > 1 or batches[0].header.producer_id >= 0:
             appended = self._append_once(batches, leader_epoch)
         else:
             base_offset = self.log_end_offset
             self._append_at_end(batches[0], leader_epoch)
-            appended = Appended(base_offset, self.log_end_offset - 1)
+            appended = LogAppendInfo(base_offset, self.log_end_offset - 1)
         if self.storing.log_append_time and origin.is_client:
             return appended._replace(log_append_time_ms=self._time_of(appended.base_offset))
         return appended
 
-    def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
-        """Append what is new of ``batches``."""
-        originals = self.producers.find_originals(batches)
+    def _append_once(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> LogAppendInfo:
+        """Append the batches that are not duplicates."""
+        originals = self.producers.find_duplicates(batches)
         if self.transactions.ongoing or len(batches) > 1:
             pairs = zip(batches, originals, strict=True)
             self.transactions.check([batch for batch, original in pairs if original is None])
-        first: Original | None = None
+        first: DuplicateBatch | None = None
         last_offset = -1
         for batch, original in zip(batches, originals, strict=True):
             if original is None:
                 base_offset = self.log_end_offset
                 self._append_at_end(batch, leader_epoch)
                 if batch.header.attributes & _OF_TRANSACTIONS:
-                    self._take_note(batch, base_offset)
+                    self._record_batch(batch, base_offset)
                 else:
                     self.producers.record(batch.header, base_offset)
-                original = Original(base_offset, self.log_end_offset - 1)
+                original = DuplicateBatch(base_offset, self.log_end_offset - 1)
             first = first or original
             last_offset = max(last_offset, original.last_offset)
         assert first is not None
-        return Appended(first.base_offset, last_offset)
+        return LogAppendInfo(first.base_offset, last_offset)
 
-    def _append_markers(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> Appended:
+    def _append_markers(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> LogAppendInfo:
         markers = [decode_marker(*batch) for batch in batches]
         for marker in markers:
             if marker is not None:
@@ -111,22 +140,23 @@ class PartitionLog(StoredLog):
         for batch, marker in zip(batches, markers, strict=True):
             at = self.log_end_offset
             self._append_at_end(batch, leader_epoch)
-            take_note(self.producers, self.transactions, batch.header, at, marker)
-        return Appended(base_offset, self.log_end_offset - 1)
+            record_batch_state(self.producers, self.transactions, batch.header, at, marker)
+        return LogAppendInfo(base_offset, self.log_end_offset - 1)
 
-    def _take_note(self, batch: Batch, base_offset: int) -> None:
-        """Of who wrote it; once it is in the log."""
+    def _record_batch(self, batch: Batch, base_offset: int) -> None:
+        """Update the producer state and the transactions for a batch that is now in the log."""
         header = batch.header
         if not header.attributes & _OF_TRANSACTIONS:
             self.producers.record(header, base_offset)
             return
         marker = decode_marker(*batch) if header.is_control else None
-        take_note(self.producers, self.transactions, header, base_offset, marker)
+        record_batch_state(self.producers, self.transactions, header, base_offset, marker)
 
-    def append_as_follower(self, records: Records) -> Appended:
-        """Append a leader's batches as they are: the first must begin at the log end.
+    def append_as_follower(self, records: Records) -> LogAppendInfo:
+        """Append a leader's batches unchanged. The first must begin at the log end.
 
-        Before it, if this log is empty and its leader's begins inside that batch, too.
+        If this log is empty and the leader's log begins inside the first batch, that batch may
+        begin earlier.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -146,13 +176,14 @@ class PartitionLog(StoredLog):
                 header.max_timestamp,
                 LeaderEpoch(header.leader_epoch),
             )
-            self._take_note(batch, header.base_offset)
-        return Appended(base_offset, self.log_end_offset - 1)
+            self._record_batch(batch, header.base_offset)
+        return LogAppendInfo(base_offset, self.log_end_offset - 1)
 
     async def truncate_to(self, offset: int) -> None:
-        """Drop every batch whose last offset is at or beyond ``offset``; durable on return.
+        """Remove every batch whose last offset is at or beyond ``offset``. This is durable on
+        return.
 
-        The log then ends at ``offset``, or where the batch that contained it began.
+        The log then ends at ``offset``, or at the start of the batch that contained it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE below the start of the log.
@@ -178,10 +209,11 @@ class PartitionLog(StoredLog):
         forgotten = self._forget_from(keep)
         self._end_at(end_offset)
         truncation = Truncation(self.number, from_offset, self._lowest_id(forgotten))
-        await self._writer.submit_truncation(truncation, forgotten)
+        await self._writer.truncate(truncation, forgotten)
 
     async def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log starts and ends at ``offset``. Durable on return.
+        """Remove all batches. The log then starts and ends at ``offset``. This is durable on
+        return.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -196,15 +228,17 @@ class PartitionLog(StoredLog):
         self.producers.clear()
         self.transactions.clear()
         truncation = Truncation(self.number, 0, self._lowest_id(forgotten), log_start_offset=offset)
-        await self._writer.submit_truncation(truncation, forgotten)
+        await self._writer.truncate(truncation, forgotten)
 
     async def start_at(self, offset: int) -> None:
-        """Nothing below ``offset`` is read from now on, and batches that end below it are dropped.
+        """Move the log start to ``offset`` and remove the batches that end below it. This is
+        durable on return.
 
-        Durable on return. A log that begins there, or beyond, stays as it is.
+        A log that starts at ``offset`` or later stays as it is.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE beyond what is durable.
+            KafkaError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE if ``offset`` lies beyond what is
+                durable.
         """
         self._check_exists()
         self._writer.check_works()
@@ -217,11 +251,11 @@ class PartitionLog(StoredLog):
                 f"{self.flushed_offset}",
             )
         index = self._index
-        gone = len(index) if offset == self.log_end_offset else index.position_of(offset)
-        forgotten = self._held(0, gone)
-        for position in range(gone):
-            self._writer.tail.drop(self.number, index.base_offset(position))
-        index.drop_before(gone)
+        deleted = len(index) if offset == self.log_end_offset else index.position_of(offset)
+        forgotten = self._held(0, deleted)
+        for position in range(deleted):
+            self._reads.tail.drop(self.number, index.base_offset(position))
+        index.drop_before(deleted)
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.transactions.forget_aborted_before(offset)
@@ -232,42 +266,11 @@ class PartitionLog(StoredLog):
             log_start_offset=offset,
             producers=self.producers.pack_before(offset),
         )
-        await self._writer.submit_truncation(moved, forgotten)
-
-    def note_flushed(self, batch: PendingBatch, segment: Segment) -> None:
-        """A batch has reached the disk."""
-        self._index.place(batch.base_offset, segment)
-        self.flushed_offset = batch.last_offset + 1
-        segment.live_batches += 1
-        segment.live_bytes += batch.size
-
-    def begin_rewrite(self, old: Sequence[Placed], new: Sequence[Batch]) -> Relocation | None:
-        """For the store: the work that puts ``new`` in the place of ``old``, as ``rewriting`` has
-        it; None if ``old`` is not there. Whoever gets it submits it."""
-        if self._deleted:
-            return None
-        work = relocation(
-            self.number,
-            self._index,
-            self._flushed_batches(),
-            self.log_end_offset,
-            self.leader_epochs,
-            old,
-            new,
-        )
-        self.has_versions = self.has_versions or work is not None
-        return work
-
-    def note_rewritten(self, work: Relocation, segment: Segment) -> Forgotten:
-        """A rewrite is in ``segment``; returns what it replaced, if it is ``work.is_done``."""
-        replaced = replace(self._index, self._flushed_batches(), work, segment)
-        work.is_done = bool(replaced)
-        for placed in replaced:
-            self._writer.tail.drop(self.number, placed.base_offset)
-        return [(placed.segment, 1, placed.size) for placed in replaced]
+        await self._writer.truncate(moved, forgotten)
 
     def note_deleted(self) -> Forgotten:
-        """Nothing may be appended or read any more; its memory is given back."""
+        """Refuse appends and reads from now on, free the memory, and return the segments that hold
+        the batches."""
         self._deleted = True
         forgotten = self._forget_from(0)
         self._end_at(self.log_start_offset)
@@ -282,12 +285,19 @@ class PartitionLog(StoredLog):
         max_timestamp: int,
         leader_epoch: LeaderEpoch,
     ) -> None:
-        self.leader_epochs.assign(leader_epoch, max(base_offset, self.log_start_offset))
-        epoch_start_offset = self.leader_epochs.latest_start_offset
+        epochs, size = self.leader_epochs, len(records)
+        if leader_epoch != epochs.latest_epoch:
+            epochs.assign(leader_epoch, max(base_offset, self.log_start_offset))
         batch = PendingBatch(
-            self.number, base_offset, last_offset, records, leader_epoch, epoch_start_offset
+            self.number,
+            base_offset,
+            last_offset,
+            records,
+            leader_epoch,
+            epochs.latest_start_offset,
+            size,
         )
-        self._index.append(base_offset, batch.size, max_timestamp)
+        self._index.append(base_offset, size, max_timestamp)
         self.log_end_offset = last_offset + 1
         self._writer.submit_batch(batch)
 
@@ -303,8 +313,9 @@ class PartitionLog(StoredLog):
         )
 
     def _forget_from(self, keep: int) -> Forgotten:
-        """Forget the batches from position ``keep`` on; returns which segments held them."""
-        index, tail = self._index, self._writer.tail
+        """Remove the batches from position ``keep`` on from memory. Return the segments that hold
+        them."""
+        index, tail = self._index, self._reads.tail
         forgotten = self._held(keep, self._flushed_batches())
         for position in range(keep, len(index)):
             tail.drop(self.number, index.base_offset(position))
@@ -312,11 +323,12 @@ class PartitionLog(StoredLog):
         return forgotten
 
     def _lowest_id(self, forgotten: Forgotten) -> int:
-        """The oldest segment that may hold what was forgotten, the unflushed included."""
-        if self.has_versions:
+        """Return the oldest segment that may hold the removed batches, including the unflushed
+        ones."""
+        if self._has_versions:
             return ANY_SEGMENT
         return min(
-            [segment.id for segment, _, _ in forgotten], default=self._writer.newest_segment.id
+            [segment.id for segment, _, _ in forgotten], default=self._writer.segments.newest.id
         )
 
     def _end_at(self, offset: int) -> None:
@@ -342,7 +354,7 @@ class PartitionLog(StoredLog):
 
 
 def _kept(data: memoryview) -> Records:
-    """Bytes that nobody will change: the buffer's own if it is immutable, else a copy."""
+    """Return bytes that nobody will change: the buffer's own if it is immutable, else a copy."""
     if isinstance(data.obj, bytes):
         return data.obj if len(data.obj) == len(data) else data
     return bytes(data)

@@ -1,1 +1,2 @@
-"""What a broker tells of itself, with Kafka's meanings: declared once, read when asked."""
+"""The metrics of a broker, with Kafka's meanings: declared once, and read when they are
+requested."""

@@ -1,16 +1,19 @@
-"""The token bucket of KIP-599: a burst goes through whole, and is waited for afterwards (Q2, Q3).
+"""The token bucket of KIP-599: a burst is admitted as a whole, and its sender waits afterwards (Q2,
+Q3).
 
-With K tokens, at most B of them, and R more each second, N mutations are admitted if K >= 0,
-whatever N is; then K becomes K - N, below zero if need be. Until it is back at zero, for -K/R
-seconds, nothing is admitted. A windowed rate would hold one large burst against its sender until
-the window has passed over it, however little it was above the limit.
+The bucket holds K tokens, at most B, and gets R more each second. N mutations are admitted if K >=
+0, whatever N is; then K becomes K - N, which may be negative. Nothing is admitted for -K/R seconds,
+until K is zero again. A windowed rate would instead count a large burst against its sender until
+the window has passed over it, even if the burst was only a little above the limit.
 """
 
 import math
 
 
 class TokenBucket:
-    """``rate``: R, tokens per second; ``burst``: B. Full at first; times are of any one clock."""
+    """A bucket of ``burst`` tokens (B) that gets ``rate`` tokens per second (R). It is full at
+    first. All times are in ms, by one clock.
+    """
 
     __slots__ = ("_burst", "_filled_ms", "_rate", "_tokens")
 
@@ -22,32 +25,36 @@ class TokenBucket:
 
     @property
     def rate(self) -> float:
-        """Tokens per second."""
+        """The number of tokens that are added per second."""
         return self._rate
 
     def set_limits(self, rate: float, burst: float, now_ms: float) -> None:
-        """From now on the bucket fills at another rate; debts stay."""
+        """Change the rate and the burst. A debt stays."""
         self._fill(now_ms)
         self._rate = rate
         self._burst = burst
         self._tokens = min(self._tokens, burst)
 
     def tokens(self, now_ms: float) -> float:
-        """What is in it; below zero while its users are throttled."""
+        """Return the number of tokens in the bucket. It is negative while the users of the bucket
+        are throttled.
+        """
         self._fill(now_ms)
         return self._tokens
 
     def is_full(self, now_ms: float) -> bool:
-        """It says nothing any more that a new bucket would not."""
+        """Return whether the bucket is full, as a new bucket is."""
         return self.tokens(now_ms) >= self._burst
 
     def take(self, tokens: float, now_ms: float) -> None:
-        """Take as many as are wanted, whether they are there or not."""
+        """Take ``tokens``, even if the bucket does not have as many."""
         self._fill(now_ms)
         self._tokens -= tokens
 
     def throttle_time_ms(self, now_ms: float) -> int:
-        """Until something is admitted again; 0: it would be now."""
+        """Return the time until something is admitted again, in ms. It is 0 if something is
+        admitted now.
+        """
         self._fill(now_ms)
         if self._tokens >= 0:
             return 0

@@ -1,11 +1,15 @@
-"""Kafka's windowed rate: what was counted in the last windows, over the time they span."""
+"""Kafka's windowed rate: the amount that was counted in the last windows, divided by their time
+span.
+"""
 
 import math
 from collections import deque
 
 
 class QuotaWindow:
-    """``samples`` windows of ``sample_ms`` each: quota.window.num, quota.window.size.seconds."""
+    """The number of windows (``samples``, quota.window.num), and the length ``sample_ms`` of each
+    (quota.window.size.seconds).
+    """
 
     __slots__ = ("sample_ms", "samples")
 
@@ -15,7 +19,7 @@ class QuotaWindow:
 
     @property
     def span_ms(self) -> float:
-        """All windows together."""
+        """The length of all windows together."""
         return self.samples * self.sample_ms
 
 
@@ -28,10 +32,10 @@ class _Sample:
 
 
 class WindowedRate:
-    """A rate per second. Times are of any one clock.
+    """A rate per second. All times are in ms, by one clock.
 
-    It is reckoned over all windows but one at least: else the first thing that is counted would be
-    an endless rate.
+    It is computed over at least all windows but one. Otherwise the first amount that is counted
+    would be an infinite rate.
     """
 
     __slots__ = ("_samples", "_window")
@@ -49,25 +53,27 @@ class WindowedRate:
         samples[-1].total += value
 
     def per_second(self, now_ms: float) -> float:
-        """What was counted per second."""
+        """Return the amount that was counted per second."""
         self._forget(now_ms)
         total = sum(sample.total for sample in self._samples)
         return total / self._elapsed_ms(now_ms) * 1_000 if total else 0.0
 
     def is_silent(self, now_ms: float) -> bool:
-        """Nothing was counted for so long that a new one would say the same."""
+        """Return whether nothing was counted for so long that a new rate would be equal."""
         self._forget(now_ms)
         return not self._samples
 
     def throttle_time_ms(self, limit: float, now_ms: float) -> int:
-        """How long nothing more may be counted for the rate to come down to ``limit``."""
+        """Return for how long there must be no use until the rate is down to ``limit``, in ms."""
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0
         return math.ceil(round((rate - limit) / limit * self._elapsed_ms(now_ms), 3))
 
     def _elapsed_ms(self, now_ms: float) -> float:
-        """What the samples span, the windows not yet begun counted as full but for one."""
+        """Return the time span of the samples. Windows that have not begun count as full, except
+        one.
+        """
         sample_ms = self._window.sample_ms
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0.0
         missing = self._window.samples - 1 - int(elapsed_ms // sample_ms)

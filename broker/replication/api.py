@@ -1,82 +1,84 @@
-"""What the replica manager is asked and what it answers: values shared with the Kafka listener."""
+"""The requests to the replica manager and its answers, shared with the Kafka listener."""
 
 import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from broker.errors import InvalidRecords, KafkaError, RecordError
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.common.errors import InvalidRecords, KafkaError, RecordError
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.common.types import BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 Bytes = bytes | memoryview
-"""Whole record batches v2, back to back. Never copied on the way through this package."""
+"""Whole record batches v2, back to back. They are never copied on the way through replication."""
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
 
 LATEST_TIMESTAMP_MS = -1
-"""ListOffsets: the high watermark."""
+"""The timestamp by which ListOffsets asks for the high watermark."""
 
 EARLIEST_TIMESTAMP_MS = -2
-"""ListOffsets: the first offset still in the log."""
+"""The timestamp by which ListOffsets asks for the first offset that is still in the log."""
 
 MAX_TIMESTAMP_MS = -3
-"""ListOffsets: the first record with the greatest timestamp (KIP-734)."""
+"""The timestamp by which ListOffsets asks for the first record of the greatest one (KIP-734)."""
 
 
 class Isolation(enum.IntEnum):
-    """How far a consumer reads, as the wire has it (KIP-98)."""
+    """The isolation level of a consumer, with the values of the wire (KIP-98)."""
 
     READ_UNCOMMITTED = 0
-    """To the high watermark."""
+    """The consumer reads up to the high watermark."""
     READ_COMMITTED = 1
-    """To the last stable offset, and is told what was aborted below it."""
+    """It reads up to the last stable offset, and is told what was aborted below it."""
 
 
 def isolation_of(level: int) -> Isolation:
-    """As the wire has it; a level that nobody knows is the one that shows less."""
+    """Return the level for a value of the wire. An unknown value gets the level that shows less."""
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
-class ReadRoom(Protocol):
-    """What of memory a read for a client may use; ``client_memory.AnswerLease`` is the real one."""
+class ReadMemory(Protocol):
+    """The memory that a client's read may use; ``client_memory.ResponseLease`` is the real one."""
 
     def reserve(self, wanted_bytes: int) -> int:
-        """How many of ``wanted_bytes`` may be read now, in place of what was reserved before; at
-        least one batch is, unless this is 0."""
+        """Return how many of ``wanted_bytes`` may be read now, instead of what was reserved before.
+
+        At least one batch is read unless this is 0.
+        """
 
     def keep(self, size: int) -> None:
-        """So many bytes were read; the others are given back."""
+        """Keep ``size`` bytes, which were read, and give the others back."""
 
 
-class _AllRoom:
+class _UnlimitedReadMemory:
     def reserve(self, wanted_bytes: int) -> int:
         return wanted_bytes
 
     def keep(self, size: int) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
 
-ALL_ROOM: Final[ReadRoom] = _AllRoom()
-"""Of readers that nobody bounds."""
+ALL_ROOM: Final[ReadMemory] = _UnlimitedReadMemory()
+"""The room of readers that nothing bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceEntry:
-    """Batches for one partition, and who has them written.
+    """Batches for one partition, and the origin from which they come.
 
-    ``transactional_id``: of their producer; its coordinator is asked before they begin a
-    transaction. None: it is not.
+    ``transactional_id`` is that of their producer: its coordinator is asked before they begin a
+    transaction. Without one nobody is asked.
     """
 
     tp: TopicPartition
     records: Bytes
-    origin: Origin = Origin.CLIENT
+    origin: AppendOrigin = AppendOrigin.CLIENT
     transactional_id: str | None = None
 
 
@@ -90,9 +92,9 @@ class MarkerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProduceOutcome:
-    """What became of one ``ProduceEntry``. ``base_offset`` is -1 with any error.
+    """The outcome of one ``ProduceEntry``. ``base_offset`` is -1 with any error.
 
-    ``record_errors``: the records that all of them were refused for, where it was for some.
+    ``record_errors`` are the records for which the whole entry was refused, if some were the cause.
     """
 
     error_code: int = errors_pb2.NONE
@@ -104,14 +106,14 @@ class ProduceOutcome:
 
 
 def refused(error: KafkaError) -> ProduceOutcome:
-    """Of an entry that its log did not take."""
+    """Return the outcome of an entry that its log did not take."""
     records = error.record_errors if isinstance(error, InvalidRecords) else ()
     return ProduceOutcome(error.code, error.message, record_errors=records)
 
 
 @dataclass(frozen=True, slots=True)
-class FetchWant:
-    """A consumer's position in one partition. ``current_leader_epoch`` -1: not checked."""
+class FetchPartition:
+    """A consumer's position in one partition. A ``current_leader_epoch`` of -1 is not checked."""
 
     tp: TopicPartition
     fetch_offset: int
@@ -120,22 +122,22 @@ class FetchWant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchTerms:
-    """What holds for all positions of one fetch.
+class FetchParams:
+    """The parameters of all positions of one fetch.
 
-    It is answered at once with ``min_bytes`` of records, with as many as there is room for, or with
-    any error; else when enough was committed or ``max_wait_ms`` have passed. ``max_bytes``: of the
-    answer, which one batch alone may exceed.
+    The fetch is answered at once with ``min_bytes`` of records, with as many as there is room for,
+    or with any error. Otherwise it is answered when enough was committed or ``max_wait_ms`` have
+    passed. ``max_bytes`` limits the answer, but one batch alone may exceed it.
     """
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    room: ReadRoom = ALL_ROOM
-    """Kept for the bytes of all that was found."""
+    room: ReadMemory = ALL_ROOM
+    """The memory for the bytes of everything that is found."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     near: Set[BrokerId] | None = None
-    """Brokers that the reader is sent to where it can (KIP-392); None: it reads from leaders
+    """The brokers that the reader is sent to if possible (KIP-392), or None to read from leaders
     alone."""
 
 
@@ -143,8 +145,9 @@ class FetchTerms:
 class FetchOutcome:
     """Batches from the one that contains the offset, all below the high watermark (C16).
 
-    With ``Isolation.READ_COMMITTED`` below the last stable offset, and ``aborted_transactions``:
-    what may have records among these batches that do not count.
+    With ``Isolation.READ_COMMITTED`` they lie below the last stable offset, and
+    ``aborted_transactions`` are those that may have records among these batches: these do not
+    count.
     """
 
     error_code: int = errors_pb2.NONE
@@ -155,12 +158,12 @@ class FetchOutcome:
     last_stable_offset: int = -1
     aborted_transactions: Sequence[AbortedTransaction] = field(default=())
     preferred_read_replica: int = -1
-    """The broker to read from instead; there are no records then. -1: this one."""
+    """The broker to read from instead, without records here; -1 stands for this broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetOutcome:
-    """An offset found; offset and timestamp are -1 where there is none."""
+    """An offset that was looked up; offset and timestamp are -1 if there is none."""
 
     error_code: int = errors_pb2.NONE
     offset: int = -1
@@ -169,8 +172,8 @@ class OffsetOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteWant:
-    """Records below ``offset`` are to go; -1: all that are committed."""
+class DeleteRecordsPartition:
+    """The deletion of all records below ``offset``; -1 stands for all that are committed."""
 
     tp: TopicPartition
     offset: int
@@ -178,7 +181,7 @@ class DeleteWant:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutcome:
-    """``low_watermark``: the first offset that a member of the ISR still has; -1 with any error."""
+    """The first offset that a member of the ISR still has; it is -1 with any error."""
 
     error_code: int = errors_pb2.NONE
     low_watermark: int = -1
@@ -186,7 +189,7 @@ class DeleteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """Bytes of a partition's log here, and how far it is behind what is committed."""
+    """The bytes of a partition's log here, and how far it is behind what is committed."""
 
     tp: TopicPartition
     size_bytes: int
@@ -194,8 +197,8 @@ class LogSize:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEnd:
-    """The largest epoch at or below the one asked about, and where it ends; -1: none."""
+class EpochEndOffset:
+    """The largest epoch at or below the requested one, and where it ends; -1 stands for none."""
 
     error_code: int = errors_pb2.NONE
     leader_epoch: int = -1

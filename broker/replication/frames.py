@@ -9,22 +9,22 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from broker.replication.api import Bytes
+from quorate.broker.replication.api import Bytes
 
 _LENGTH: Final = struct.Struct(">I")
 
 
 class MalformedFrame(ValueError):
-    """A frame that is shorter than it says."""
+    """A frame is shorter than its header says."""
 
 
 def pack_frame(header: bytes, chunks: Sequence[Bytes] = ()) -> bytes:
-    """One frame."""
+    """Return one frame."""
     return b"".join((_LENGTH.pack(len(header)), header, *chunks))
 
 
 def unpack_frame(frame: bytes) -> tuple[bytes, memoryview]:
-    """Header and records.
+    """Return the header and the records of a frame.
 
     Raises:
         MalformedFrame: the header is not whole.

@@ -1,14 +1,14 @@
-"""Long commands let the event loop go on: a broker that is silent for seconds is declared dead."""
+"""Pauses in long work: a broker whose event loop is blocked for seconds is declared dead."""
 
 import asyncio
 from typing import Final
 
 STEPS_IN_A_ROW: Final = 100
-"""Partitions that are handled before others have their turn: about 5 ms."""
+"""The number of partitions handled before other tasks have their turn: about 5 ms of work."""
 
 
 class Pace:
-    """Counts steps, whoever makes them, and pauses after every so many."""
+    """Counts steps of all who share it, and pauses after every ``STEPS_IN_A_ROW``."""
 
     __slots__ = ("_steps",)
 
@@ -16,7 +16,7 @@ class Pace:
         self._steps = 0
 
     async def step(self) -> None:
-        """Before each step."""
+        """Pause if it is time to. Call it before each step."""
         self._steps += 1
         if self._steps >= STEPS_IN_A_ROW:
             self._steps = 0

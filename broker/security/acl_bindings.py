@@ -1,25 +1,28 @@
-"""Access control entries as requests and answers carry them, and which of them a filter means."""
+"""Access control entries (ACLs) on the wire: their checks, their filters, and DescribeAcls.
+
+Any broker can respond to DescribeAcls, from its metadata image.
+"""
 
 from enum import IntEnum
 from typing import Final
 
-from broker.errors import KafkaError
-from broker.security.acl_rules import SUPPORTED_OPERATIONS
-from metadata_log.acls import (
-    ANY_RESOURCE,
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.security.acl_rules import SUPPORTED_OPERATIONS
+from quorate.broker.security.authorizer import AuthenticatedParty, Authorizer
+from quorate.common.acl_types import (
     CLUSTER_NAME,
-    AclEntry,
     AclOperation,
-    AclPattern,
     AclPermission,
-    Acls,
     PatternType,
     ResourceType,
 )
+from quorate.metadata_log.acls import ANY_RESOURCE, AclEntry, AclPattern, Acls
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 TEXT_LENGTH_MAX: Final = 32_767
-"""Of names, principals and hosts: what fits into a short string of the Kafka wire."""
+"""The most characters of a name, a principal or a host. Each must fit into a short string of the
+Kafka protocol.
+"""
 
 _RECORDED_PATTERNS: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 _PERMISSIONS: Final = (AclPermission.DENY, AclPermission.ALLOW)
@@ -45,10 +48,11 @@ def from_proto(binding: admin_pb2.AclBinding) -> tuple[AclPattern, AclEntry]:
 
 
 def check_binding(binding: admin_pb2.AclBinding) -> None:
-    """Whether it can be recorded.
+    """Check that the entry can be stored.
 
     Raises:
-        KafkaError: INVALID_REQUEST: a part of it means nothing, or not with the others.
+        KafkaError: INVALID_REQUEST. A part of the entry is invalid, or does not fit the other
+            parts.
     """
     kind = _checked_resource(binding)
     operation = binding.operation
@@ -95,7 +99,7 @@ def _checked_resource(binding: admin_pb2.AclBinding) -> ResourceType:
 
 
 def check_filter(wanted: admin_pb2.AclFilter) -> None:
-    """Whether it means anything.
+    """Check that the filter is valid.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -113,7 +117,9 @@ def check_filter(wanted: admin_pb2.AclFilter) -> None:
 
 
 def matching(acls: Acls, wanted: admin_pb2.AclFilter) -> list[tuple[AclPattern, AclEntry]]:
-    """The entries that a filter means, sorted. It takes longer the more there are of any kind."""
+    """Return the entries that match a filter, sorted. The time grows with the number of all
+    entries.
+    """
     return sorted(
         (pattern, entry)
         for pattern, by_principal in acls.items()
@@ -154,3 +160,18 @@ def _named(kind: type[IntEnum], number: int) -> str:
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(errors_pb2.INVALID_REQUEST, message)
+
+
+def describe_bindings(
+    authorizer: Authorizer, client: AuthenticatedParty, acls: Acls, wanted: admin_pb2.AclFilter
+) -> admin_pb2.DescribeAclsResponse:
+    """Return the entries that match ``wanted``, sorted by their resource."""
+    try:
+        authorizer.require_enabled()
+        authorizer.rights_of(client).require_cluster(AclOperation.DESCRIBE)
+        check_filter(wanted)
+    except KafkaError as error:
+        return admin_pb2.DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    return admin_pb2.DescribeAclsResponse(
+        error_code=errors_pb2.NONE, bindings=[to_proto(*one) for one in matching(acls, wanted)]
+    )

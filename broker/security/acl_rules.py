@@ -1,26 +1,25 @@
-"""What access control entries come to: deny over allow, by Kafka's rules. Pure.
+"""Decisions by access control entries (ACLs), by Kafka's rules: a denial has precedence over a
+permission. The functions here have no side effects.
 
-An entry is about a resource if its pattern is the literal name, the literal ``*``, or a prefix of
-the name. It is about somebody if it names them or ``User:*``, and their host or ``*``. An operation
-is allowed by what implies it; it is denied only by name, or by ALL.
+An entry applies to a resource if its pattern is the literal name, the literal ``*``, or a prefix of
+the name. It applies to a principal if it names the principal or ``User:*``, and the principal's
+host or ``*``. An operation is allowed by an entry for any operation that implies it. It is denied
+only by an entry for the operation itself, or for ALL.
 """
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from metadata_log.acls import (
+from quorate.common.acl_types import AclOperation, AclPermission, PatternType, ResourceType
+from quorate.metadata_log.acls import (
     ANY_HOST,
     ANY_PRINCIPAL,
     ANY_RESOURCE,
     AclEntry,
-    AclOperation,
     AclPattern,
-    AclPermission,
     Acls,
     EntriesByPrincipal,
-    PatternType,
-    ResourceType,
 )
 
 _DENIED_BY: Final[Mapping[AclOperation, frozenset[int]]] = MappingProxyType(
@@ -74,7 +73,7 @@ SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = Ma
         ResourceType.USER: frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS}),
     }
 )
-"""What can be done with a resource, as Kafka has it; ALL is all of it."""
+"""The operations of each type of resource, as in Kafka. ALL stands for all of them."""
 
 
 def decide(
@@ -86,9 +85,9 @@ def decide(
     name: str,
     lengths: PrefixLengths,
 ) -> bool | None:
-    """Whether the entries allow it; None: not one of them is about the resource.
+    """Return whether the entries allow the operation, or None if no entry applies to the resource.
 
-    ``lengths``: ``prefix_lengths(acls)``.
+    ``lengths`` is the result of ``prefix_lengths(acls)``.
     """
     denied_by, allowed_by = _DENIED_BY[operation], _ALLOWED_BY[operation]
     found = allowed = False
@@ -106,17 +105,17 @@ def decide(
 
 
 def prefix_lengths(acls: Acls) -> PrefixLengths:
-    """How long the prefixes are that entries are about."""
+    """Return the lengths of the prefixes in the patterns of all entries."""
     return frozenset(
         len(pattern.name) for pattern in acls if pattern.pattern_type == PatternType.PREFIXED
     )
 
 
 def patterns_over(resource_type: int, name: str, lengths: PrefixLengths) -> Iterator[AclPattern]:
-    """Every pattern that may apply to the resource.
+    """Yield every pattern that may apply to the resource.
 
-    A long name, made up by whoever asks, has as many prefixes as characters: only those of a length
-    that some entry has are looked up.
+    A client can invent a long name, which has as many prefixes as characters. So a prefix is looked
+    up only if some entry has a prefix of its length.
     """
     yield AclPattern(resource_type, PatternType.LITERAL, name)
     yield AclPattern(resource_type, PatternType.LITERAL, ANY_RESOURCE)
@@ -135,9 +134,10 @@ def decide_on_any(
     lengths: PrefixLengths,
     allowed_without: bool,
 ) -> bool:
-    """Whether there may be a resource of the type on which the operation is allowed (KIP-679).
+    """Return whether there may be a resource of the type on which the operation is allowed
+    (KIP-679).
 
-    ``allowed_without``: a resource that no entry is about is everybody's.
+    ``allowed_without`` is True if everybody may use a resource that has no entries.
     """
     denied: set[AclPattern] = set()
     allowed: set[AclPattern] = set()
@@ -158,7 +158,7 @@ def decide_on_any(
 
 
 def _is_dominated(allowed: AclPattern, denied: set[AclPattern], lengths: PrefixLengths) -> bool:
-    """Whether what is denied covers all that the pattern allows."""
+    """Return whether the denials cover everything that the pattern allows."""
     if allowed.pattern_type == PatternType.LITERAL and allowed.name == ANY_RESOURCE:
         return False
     over = patterns_over(allowed.resource_type, allowed.name, lengths)

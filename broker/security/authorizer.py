@@ -1,45 +1,66 @@
-"""Who may do what (F5): answers from the access control entries of the newest image.
+"""The authorizer (F5). It decides by the access control entries of the newest metadata image.
 
-Without ``authorizer.class.name`` everything is allowed. Decisions are remembered until an entry
-changes: a producer's next request asks what its last one asked.
+Without ``authorizer.class.name`` everything is allowed. Decisions are cached until an entry
+changes, because the next request of a producer needs the same decision as its last one.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 import immutables
 
-from broker.errors import KafkaError
-from broker.security.acl_rules import SUPPORTED_OPERATIONS, decide, decide_on_any, prefix_lengths
-from broker.security.authorizer_config import (
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.authorizer import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
     SUPER_USERS,
 )
-from broker.security.grpc_caller import Caller, caller
-from broker.security.principal import ANONYMOUS, CLUSTER_ADMIN, KafkaPrincipal, parse_principal
-from metadata_log.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
-from metadata_log.configuration import Values
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.acl_rules import (
+    SUPPORTED_OPERATIONS,
+    decide,
+    decide_on_any,
+    prefix_lengths,
+)
+from quorate.broker.security.grpc_caller import Caller, caller
+from quorate.broker.security.principal import (
+    ANONYMOUS,
+    CLUSTER_ADMIN,
+    KafkaPrincipal,
+    parse_principal,
+)
+from quorate.common.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.common.configuration import Values
+from quorate.metadata_log.acls import Acls
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 log = logging.getLogger(__name__)
 
-REMEMBERED_MAX: Final = 50_000
-"""Decisions that are remembered; then all are forgotten, and made again as they are asked for."""
+CACHED_DECISIONS_MAX: Final = 50_000
+"""The size of the cache of decisions. When the cache is full, it is cleared, and decisions are made
+again.
+"""
 
-REMEMBERED_NAME_MAX: Final = 256
-"""Of a longer resource nothing is remembered: who asks could make up names to fill memory with."""
+CACHED_NAME_LENGTH_MAX: Final = 256
+"""The longest name whose decisions are cached. Otherwise a client could fill memory with names that
+it invents.
+"""
 
-SHOWN_NAME_MAX: Final = 256
-"""Characters of a name that logs and messages show."""
+LOGGED_NAME_LENGTH_MAX: Final = 256
+"""The most characters of a name that logs and messages show."""
 
-_Question = tuple[str, str, AclOperation, ResourceType, str | None]
-"""Principal, host, operation, type and name of the resource; None: any of the type."""
+_DecisionKey = tuple[str, str, AclOperation, ResourceType, str | None]
+"""The key of a cached decision: principal, host, operation, type of the resource, and its name, or
+None for any resource of the type.
+"""
 
 
 class AuthorizerSettings(NamedTuple):
-    """``enabled`` False: everything is allowed. ``super_users``: as principals print."""
+    """The configuration of the authorizer. Everything is allowed unless it is ``enabled``.
+
+    ``super_users`` are principals in their printed form, such as ``User:alice``.
+    """
 
     enabled: bool = False
     super_users: frozenset[str] = frozenset()
@@ -55,8 +76,8 @@ class AuthorizerSettings(NamedTuple):
         )
 
 
-class Asker(Protocol):
-    """On whose behalf something is to be done; a Kafka request's context is one."""
+class AuthenticatedParty(Protocol):
+    """The client that an operation is authorized for, such as the context of a Kafka request."""
 
     @property
     def principal(self) -> KafkaPrincipal: ...
@@ -66,19 +87,19 @@ class Asker(Protocol):
 
 
 def caller_of(context: admin_pb2.RequestContext) -> Caller:
-    """The original asker of a request that was forwarded, or came over gRPC (F5)."""
+    """Return the original client of a request that was forwarded or came over gRPC (F5)."""
     name = context.principal_name
     return Caller(parse_principal(name) if name else ANONYMOUS, context.client_host)
 
 
 class Authorizer:
-    """``acls``: the entries in force."""
+    """Decides, by the access control entries of the newest image, what a client may do."""
 
-    def __init__(self, acls: Callable[[], Acls], settings: AuthorizerSettings) -> None:
-        self._acls = acls
+    def __init__(self, images: MetadataFollower, settings: AuthorizerSettings) -> None:
+        self._images = images
         self._settings = settings
-        self._decided_for: Acls | None = None
-        self._decided: dict[_Question, bool] = {}
+        self._cached_acls: Acls | None = None
+        self._decisions: dict[_DecisionKey, bool] = {}
         self._prefix_lengths = prefix_lengths(immutables.Map())
 
     @property
@@ -87,11 +108,14 @@ class Authorizer:
 
     @property
     def basis(self) -> object:
-        """What decisions are made from: while it is the same object, they are the same."""
-        return self._acls() if self._settings.enabled else None
+        """The object that the decisions depend on. While it is the same object, decisions are the
+        same.
+        """
+        return self._images.image.acls if self._settings.enabled else None
 
     def require_enabled(self) -> None:
-        """Entries are only told and changed where they mean anything.
+        """Refuse to describe or change access control entries while the authorizer is disabled,
+        because they would have no effect.
 
         Raises:
             KafkaError: SECURITY_DISABLED.
@@ -102,11 +126,11 @@ class Authorizer:
                 f"No Authorizer is configured: set {AUTHORIZER_CLASS_NAME.name} on every broker",
             )
 
-    def rights_of(self, asker: Asker) -> "Rights":
-        return Rights(self, asker.principal, asker.client_host)
+    def rights_of(self, client: AuthenticatedParty) -> "Rights":
+        return Rights(self, client.principal, client.client_host)
 
     def rights_of_caller(self) -> "Rights":
-        """Of who makes the gRPC call that is being served."""
+        """Return the rights of the client whose gRPC call is being served."""
         return self.rights_of(caller())
 
     def allowed(
@@ -117,28 +141,30 @@ class Authorizer:
         resource_type: ResourceType,
         resource_name: str | None,
     ) -> bool:
-        """Whether ``principal`` may do it; ``resource_name`` None: with any such resource."""
+        """Return whether ``principal`` may perform the operation. A ``resource_name`` of None means
+        any resource of the type.
+        """
         if not self._settings.enabled:
             return True
         who = str(principal)
         if who in self._settings.super_users or principal == CLUSTER_ADMIN:
             return True
-        acls = self._acls()
-        if acls is not self._decided_for:
-            self._decided_for, self._prefix_lengths = acls, prefix_lengths(acls)
-            self._decided = {}
-        elif len(self._decided) >= REMEMBERED_MAX:
-            self._decided = {}
-        question = (who, host, operation, resource_type, resource_name)
-        if resource_name is not None and len(resource_name) > REMEMBERED_NAME_MAX:
-            return self._decide(acls, question)
-        known = self._decided.get(question)
+        acls = self._images.image.acls
+        if acls is not self._cached_acls:
+            self._cached_acls, self._prefix_lengths = acls, prefix_lengths(acls)
+            self._decisions = {}
+        elif len(self._decisions) >= CACHED_DECISIONS_MAX:
+            self._decisions = {}
+        key = (who, host, operation, resource_type, resource_name)
+        if resource_name is not None and len(resource_name) > CACHED_NAME_LENGTH_MAX:
+            return self._decide(acls, key)
+        known = self._decisions.get(key)
         if known is None:
-            known = self._decided[question] = self._decide(acls, question)
+            known = self._decisions[key] = self._decide(acls, key)
         return known
 
-    def _decide(self, acls: Acls, question: _Question) -> bool:
-        who, host, operation, resource_type, name = question
+    def _decide(self, acls: Acls, key: _DecisionKey) -> bool:
+        who, host, operation, resource_type, name = key
         without = self._settings.allow_everyone_if_no_acl_found
         if name is None:
             return decide_on_any(
@@ -155,7 +181,7 @@ class Authorizer:
 
 
 class Rights:
-    """What one asker may do. Refusals are logged, but where it is only looked what there is."""
+    """The rights of one client. Refusals are logged, except for requests that only make lists."""
 
     def __init__(self, authorizer: Authorizer, principal: KafkaPrincipal, host: str) -> None:
         self._authorizer = authorizer
@@ -163,7 +189,7 @@ class Rights:
         self._host = host
 
     def require_authorizer(self) -> None:
-        """As ``Authorizer.require_enabled``."""
+        """Call ``Authorizer.require_enabled``."""
         self._authorizer.require_enabled()
 
     def may(
@@ -191,7 +217,8 @@ class Rights:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
     def may_on_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there may be a resource of the type with which it is allowed (KIP-679)."""
+        """Return whether there may be a resource of the type on which the operation is allowed
+        (KIP-679)."""
         allowed = self._authorizer.allowed(
             self.principal, self._host, operation, resource_type, None
         )
@@ -200,7 +227,7 @@ class Rights:
         return allowed
 
     def require_cluster(self, operation: AclOperation) -> None:
-        """As ``may_cluster``.
+        """Refuse the request unless ``may_cluster`` allows the operation.
 
         Raises:
             KafkaError: CLUSTER_AUTHORIZATION_FAILED.
@@ -212,7 +239,7 @@ class Rights:
             )
 
     def require_topic(self, operation: AclOperation, name: str) -> None:
-        """As ``may_topic``.
+        """Refuse the request unless ``may_topic`` allows the operation.
 
         Raises:
             KafkaError: TOPIC_AUTHORIZATION_FAILED.
@@ -224,7 +251,8 @@ class Rights:
             )
 
     def require_idempotent_write(self) -> None:
-        """Whoever may write to any topic may do so idempotently (KIP-679).
+        """Refuse the request unless its client may write idempotently. A client that may write to
+        any topic may do so (KIP-679).
 
         Raises:
             KafkaError: CLUSTER_AUTHORIZATION_FAILED.
@@ -238,7 +266,7 @@ class Rights:
             )
 
     def require_group(self, operation: AclOperation, name: str) -> None:
-        """As ``may_group``.
+        """Refuse the request unless ``may_group`` allows the operation.
 
         Raises:
             KafkaError: GROUP_AUTHORIZATION_FAILED.
@@ -250,7 +278,7 @@ class Rights:
             )
 
     def require_transactional_id(self, operation: AclOperation, name: str) -> None:
-        """As ``may``.
+        """Refuse the request unless ``may`` allows the operation.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
@@ -262,16 +290,16 @@ class Rights:
             )
 
     def refusal(self, operation: AclOperation, resource_type: ResourceType, name: str) -> str:
-        """What somebody is told who may not."""
+        """Return the error message for a client whose request is refused."""
         return (
             f"{self.principal} from {self._host} is not allowed to {operation.name} "
-            f"{resource_type.name} {name[:SHOWN_NAME_MAX]!r}"
+            f"{resource_type.name} {name[:LOGGED_NAME_LENGTH_MAX]!r}"
         )
 
     def topics(
         self, operation: AclOperation, names: Iterable[str], *, log_denied: bool = True
     ) -> frozenset[str]:
-        """Those of ``names`` on which it is allowed."""
+        """Return the ``names`` on which the operation is allowed."""
         return frozenset(
             name
             for name in frozenset(names)
@@ -279,7 +307,9 @@ class Rights:
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """What is allowed with a resource, as Kafka says it: one bit per operation (KIP-430)."""
+        """Return the operations that are allowed on a resource, in Kafka's encoding: one bit for
+        each operation (KIP-430).
+        """
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[resource_type]
@@ -287,7 +317,9 @@ class Rights:
         )
 
     def cluster_operations(self) -> int:
-        """As ``operations``, of the cluster: none to whom it is not described."""
+        """Return the operations that are allowed on the cluster. The result is 0 for a client that
+        may not describe the cluster.
+        """
         if not self.may_cluster(AclOperation.DESCRIBE, log_denied=False):
             return 0
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
@@ -304,6 +336,8 @@ class Rights:
 
 
 def _shown(name: str) -> str:
-    """As a log may hold it: whoever asks chose it, and it must not begin a line of its own."""
-    cut = name[:SHOWN_NAME_MAX]
+    """Return a name in a form that is safe for the log. A client chose the name, so it must not be
+    able to begin a new line of the log.
+    """
+    cut = name[:LOGGED_NAME_LENGTH_MAX]
     return cut if cut.isprintable() else repr(cut)

@@ -1,31 +1,141 @@
-"""Who clients of the gRPC listener are, before any service looks at what they want.
+"""Authentication of the clients of the gRPC listener, before any service receives their requests.
 
-A client cannot say who it is in a request: whatever its context claims is replaced by what its
-certificate or its password shows (F5). What only brokers may ask is not served to it at all.
+A client authenticates by its certificate or by its password. It cannot claim an identity in a
+request, because the context of the request is overwritten with the identity that the certificate or
+password proves (F5). Methods that are only for brokers are refused.
 """
 
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import grpc
+from cryptography import x509
 
-from broker.security.grpc_caller import Caller, set_caller
-from broker.security.grpc_identity import Authenticate, Unauthenticated
-from broker.security.peer_guard import ALLOCATE_PRODUCER_IDS
-from broker.security.principal import KafkaPrincipal
-from quorum.checked_calls import CheckedCalls, Context
-from quorum.refusals import Refusals, peer_host
+from quorate.broker.config.grpc_listeners import GRPC_SECURITY_PROTOCOL, SASL_SSL
+from quorate.broker.config.security import SSL_PRINCIPAL_MAPPING_RULES
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.grpc_caller import Caller, set_caller
+from quorate.broker.security.peer_guard import ALLOCATE_PRODUCER_IDS
+from quorate.broker.security.plain_passwords import HASHING, CheckPassword
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal, PrincipalMapping
+from quorate.common.configuration import Configuration
+from quorate.common.grpc_support.checked_calls import CheckedCalls, Context
+from quorate.common.grpc_support.refusal_log import RefusalLog, peer_host
+
+AUTHORIZATION: Final = "authorization"
+_BASIC: Final = "Basic "
+CACHED_PASSWORDS_MAX: Final = 1_000
+
+Authenticate = Callable[[Context], Awaitable[KafkaPrincipal]]
+"""Returns the principal of the client of a gRPC call. It raises Unauthenticated if there is none.
+"""
+
+
+class Unauthenticated(Exception):
+    """A client did not prove its identity. The message says what was missing, and never contains
+    what the client sent.
+    """
+
+
+class VerifiedPasswords:
+    """Verifies passwords and caches the successful ones, so that not every call costs thousands of
+    hashes.
+
+    A verified password stays valid as long as the metadata image has the same users, so a change of
+    any user ends it. The cache holds digests of passwords. Failed attempts are not cached.
+    """
+
+    def __init__(self, verify: CheckPassword, images: MetadataFollower) -> None:
+        """``verify`` takes long, so it is called on a thread."""
+        self._verify = verify
+        self._images = images
+        self._users: object = None
+        self._verified: dict[tuple[str, bytes], KafkaPrincipal] = {}
+
+    async def principal(self, user: str, password: str) -> KafkaPrincipal | None:
+        """Return the principal, or None if the user does not exist or the password is wrong."""
+        version = self._images.image.scram
+        if version is not self._users or len(self._verified) >= CACHED_PASSWORDS_MAX:
+            self._verified.clear()
+            self._users = version
+        key = (user, hashlib.sha256(password.encode()).digest())
+        found = self._verified.get(key)
+        if found is None:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(HASHING, self._verify, user, password)
+            if found is not None and version is self._images.image.scram:
+                self._verified[key] = found
+        return found
+
+
+def authenticator(config: Configuration, passwords: VerifiedPasswords) -> Authenticate:
+    """Return the function that authenticates clients of ``grpc.listener``, by its security
+    protocol.
+
+    Raises:
+        ConfigError: a mapping rule for the names in certificates is malformed.
+    """
+    if config[GRPC_SECURITY_PROTOCOL] == SASL_SSL:
+        return partial(_by_password, passwords=passwords)
+    key = SSL_PRINCIPAL_MAPPING_RULES
+    return partial(_by_certificate, mapping=PrincipalMapping(key.name, config[key]))
+
+
+async def _by_password(context: Context, passwords: VerifiedPasswords) -> KafkaPrincipal:
+    header = next(
+        (value for key, value in context.invocation_metadata() if key == AUTHORIZATION), None
+    )
+    if not isinstance(header, str) or not header.startswith(_BASIC):
+        raise Unauthenticated(
+            "user and password are missing: set security.protocol=SASL_SSL, sasl.username and "
+            "sasl.password"
+        )
+    try:
+        decoded = base64.b64decode(header.removeprefix(_BASIC), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise Unauthenticated("the authorization header is malformed") from error
+    user, colon, password = decoded.partition(":")
+    found = await passwords.principal(user, password) if colon else None
+    if found is None:
+        raise Unauthenticated("user or password is wrong")
+    return found
+
+
+async def _by_certificate(context: Context, mapping: PrincipalMapping) -> KafkaPrincipal:
+    found = context.auth_context().get("x509_pem_cert", ())
+    pem = next(iter(found), None)
+    if pem is None:
+        return ANONYMOUS
+    principal = mapping.principal_named(_distinguished_name(pem))
+    if principal is None:
+        raise Unauthenticated(f"its certificate fits no rule of {SSL_PRINCIPAL_MAPPING_RULES.name}")
+    return principal
+
+
+@lru_cache(maxsize=256)
+def _distinguished_name(pem: bytes) -> str:
+    """Return the subject of the certificate in Kafka's form (RFC 2253): ``CN=alice,O=Example``."""
+    return x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+
 
 BROKERS_ONLY: Final = frozenset({ALLOCATE_PRODUCER_IDS})
-"""Methods of services that clients share with brokers."""
+"""The methods that are only for brokers, of services that clients and brokers share."""
 
 NOT_FORWARDED: Final = -1
 
 
 class ClientGuard(CheckedCalls):
-    """Finds out who calls, and says so in the request's context and to ``caller()``."""
+    """Authenticates the client of each call. It stores the client in the context of the request,
+    and as the result of ``caller()`` for this task.
+    """
 
-    def __init__(self, authenticate: Authenticate, refusals: Refusals) -> None:
-        """``authenticate``: of ``grpc_identity``."""
+    def __init__(self, authenticate: Authenticate, refusals: RefusalLog) -> None:
+        """``authenticate`` is a result of ``authenticator``."""
         self._authenticate = authenticate
         self._refusals = refusals
 
@@ -45,9 +155,11 @@ class ClientGuard(CheckedCalls):
 
 
 def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: ANN401 - any message
-    """Put the client's proven identity where requests that are forwarded have their sender's.
+    """Overwrite the sender in the context of the request with the identity that the client has
+    proved.
 
-    None is an old one that may go over its quota: those are muted, and nobody is over gRPC (Q14).
+    A gRPC client never counts as an old client that may exceed its quota. Such clients are muted
+    instead, and no client is muted over gRPC (Q14).
     """
     descriptor = getattr(request, "DESCRIPTOR", None)
     if descriptor is None or "context" not in descriptor.fields_by_name:
@@ -55,6 +167,6 @@ def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: 
     request.context.principal_name = str(principal)
     request.context.token_authenticated = principal.token_authenticated
     request.context.client_host = host
-    request.context.ClearField("api_name")  # The audit trail names the method itself.
+    request.context.ClearField("api_name")  # The audit log names the method itself.
     request.context.forwarded_by = NOT_FORWARDED
     request.context.accept_over_quota = False

@@ -1,13 +1,15 @@
-"""Who is behind the gRPC call that is being served, for whoever serves it."""
+"""The client of the gRPC call that is being served."""
 
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 
 class Caller(NamedTuple):
-    """Who asks: a client of the gRPC listener, or the one that a request was forwarded for."""
+    """The client of a call: a client of the gRPC listener, or the client for which a request was
+    forwarded.
+    """
 
     principal: KafkaPrincipal
     client_host: str
@@ -18,10 +20,12 @@ _CALLER: Final[ContextVar[Caller]] = ContextVar("grpc_caller", default=_NOBODY)
 
 
 def caller() -> Caller:
-    """Who makes the call that this task serves; ANONYMOUS where nobody had to say."""
+    """Return the client of the call that this task serves. It is ANONYMOUS if the listener requires
+    no authentication.
+    """
     return _CALLER.get()
 
 
 def set_caller(found: Caller) -> None:
-    """For the rest of this task: each call is served in a task of its own."""
+    """Set the caller for the rest of this task. Each call is served in a task of its own."""
     _CALLER.set(found)

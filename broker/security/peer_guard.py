@@ -1,8 +1,9 @@
-"""Who may call what at the listener of brokers: brokers, each as itself.
+"""The guard of the inter-broker listener. It admits only brokers, each under its own id.
 
-TLS has shown before that the certificate is the authority's. Here: that it is a broker's, and that
-a request which names its sender (F5: ``forwarded_by``; a controller; a follower) names the very
-broker that sent it. Then what it says of others, such as on whose behalf it asks, is believed.
+TLS has verified that the certificate was signed by the authority. This guard checks that the
+certificate belongs to a broker. If the request names its sender (F5: ``forwarded_by``, a
+controller, or a follower), the guard also checks that this is the broker that sent it. After that,
+the other statements of the request are trusted, such as the client on whose behalf it was sent.
 """
 
 import re
@@ -12,11 +13,10 @@ from typing import Any, Final
 
 import grpc
 
-from metadata_log.types import BrokerId
-from quorum.authorization import principal_of
-from quorum.checked_calls import CheckedCalls, Context
-from quorum.refusals import Refusals, peer_host
-from quorum.security import Principal, Role
+from quorate.common.grpc_support.checked_calls import CheckedCalls, Context, principal_of
+from quorate.common.grpc_support.refusal_log import RefusalLog, peer_host
+from quorate.common.tls.identity import Principal, Role
+from quorate.common.types import BrokerId
 
 _NODE_NAME: Final = re.compile(r"broker-(\d{1,10})\.quorate")
 
@@ -29,21 +29,24 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.Replication/OffsetsForLeaderEpoch": lambda request: request.replica_id,
     "/quorate.v1.Transactions/WriteMarkers": lambda request: request.broker_id,
     "/quorate.v1.Transactions/VerifyPartitions": lambda request: request.broker_id,
-    "/quorate.v1.Replication/Fetch": None,  # In each frame: the fetch session compares it.
+    "/quorate.v1.Replication/Fetch": None,  # Each frame does; the fetch session checks it.
     "/quorate.v1.Admin/ClusterStatus": None,
 }
-"""Whom a request names as its sender; None: it names nobody here."""
+"""The field of each request that names its sender, or None if the request itself does not name it.
+"""
 
 FORWARDED: Final = "/quorate.v1.Admin/"
-"""All other methods of this service say in their context who forwards."""
+"""The prefix of the service whose other methods name the forwarding broker in their context."""
 
 ALLOCATE_PRODUCER_IDS: Final = "/quorate.v1.Admin/AllocateProducerIds"
 
 
 class PeerGuard(CheckedCalls):
-    """Refuses everybody but brokers, and brokers that speak for others."""
+    """Refuses callers that are not brokers, and brokers that send requests under another broker's
+    id.
+    """
 
-    def __init__(self, refusals: Refusals) -> None:
+    def __init__(self, refusals: RefusalLog) -> None:
         self._refusals = refusals
 
     async def check(self, method: str, request: Any, context: Context) -> None:  # noqa: ANN401 - any message
@@ -56,7 +59,7 @@ class PeerGuard(CheckedCalls):
 
 
 def refusal(principal: Principal, method: str, request: Any) -> str | None:  # noqa: ANN401 - as above
-    """Why the holder of that certificate may not make that call; None: it may."""
+    """Return why the owner of that certificate may not make that call, or None if it may."""
     broker_id = broker_of(principal)
     if broker_id is None:
         return "only brokers are served here, and this is no broker's certificate"
@@ -70,7 +73,9 @@ def refusal(principal: Principal, method: str, request: Any) -> str | None:  # n
 
 
 def _senders(method: str, request: Any) -> list[int | None]:  # noqa: ANN401 - as above
-    """Every sender that the request names; None among them: nobody may send it."""
+    """Return every sender that the request names. If None is among them, nobody may send the
+    request.
+    """
     if method in _SENDER:
         sender = _SENDER[method]
         return [] if sender is None else [sender(request)]
@@ -84,7 +89,7 @@ def _senders(method: str, request: Any) -> list[int | None]:  # noqa: ANN401 - a
 
 @lru_cache(maxsize=1024)
 def broker_of(principal: Principal) -> BrokerId | None:
-    """The broker that a certificate names; None: none, or more than one."""
+    """Return the broker that a certificate names, or None unless it names exactly one broker."""
     found = [int(match[1]) for name in principal.names if (match := _NODE_NAME.fullmatch(name))]
     if len(found) != 1 or not principal.is_node(Role.BROKER, found[0]):
         return None
@@ -92,5 +97,7 @@ def broker_of(principal: Principal) -> BrokerId | None:
 
 
 def peer_broker(context: Context) -> BrokerId | None:
-    """The broker at the other end of a call; None: in plain text nobody shows who they are."""
+    """Return the broker at the other end of a call. The result is None in plain text, where no
+    identity is proved.
+    """
     return broker_of(principal_of(context))

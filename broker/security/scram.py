@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677): credentials, and the server's side of an exchange.
 
-What the broker stores proves a password without being it. Passwords are taken as UTF-8, without
-SASLprep, as Kafka and its clients take them.
+The data that the broker stores can verify a password, but it is not the password. Passwords are
+encoded as UTF-8, without SASLprep, as in Kafka and its clients.
 """
 
 import base64
@@ -12,13 +12,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from broker.security.mechanism import Challenge, LoggedIn, SaslRefused, Step
-from broker.security.principal import KafkaPrincipal
-from metadata_log.records import ScramCredential
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.sasl_exchange import (
+    AuthenticatedClient,
+    Challenge,
+    SaslAuthenticationFailed,
+    SaslStep,
+)
+from quorate.metadata_log.records import ScramCredential
 
 
 class ScramMechanism(NamedTuple):
-    """``number``: Kafka's. ``hash_name``: hashlib's."""
+    """A SCRAM mechanism, with its ``number`` in Kafka and its ``hash_name`` in hashlib."""
 
     name: str
     number: int
@@ -46,14 +51,16 @@ _FINAL: Final = re.compile(
     re.DOTALL,
 )
 _MESSAGE_BYTES_MAX: Final = 4_096
-"""Names, nonces and proofs are short: no expression is run over more."""
+"""The size of the longest SCRAM message. Names, nonces and proofs are short, and regular
+expressions are not run over longer messages.
+"""
 
 _TOKEN_EXTENSION: Final = "tokenauth=true"
-"""Kafka's: the user is a delegation token (KIP-48)."""
+"""Kafka's extension that marks the user name as the id of a delegation token (KIP-48)."""
 
 
-class Keys(Protocol):
-    """What verifies a proof and signs the answer."""
+class ScramKeys(Protocol):
+    """The keys that verify a client's proof and sign the server's response."""
 
     @property
     def stored_key(self) -> bytes: ...
@@ -62,32 +69,36 @@ class Keys(Protocol):
 
 
 class ScramLogin(NamedTuple):
-    """Who one may log in as, and by which secrets: any of ``keys`` will do."""
+    """The credentials of a user or a token: its principal, and the secrets that prove it. A proof
+    by any of ``keys`` is enough.
+    """
 
     principal: KafkaPrincipal
     salt: bytes
     iterations: int
-    keys: Sequence[Keys]
+    keys: Sequence[ScramKeys]
     expiry_ms: int | None = None
-    """Wall clock; the login ends then."""
+    """The wall clock time in ms at which the login ends, or None if it has no end of its own."""
 
 
 FindLogin = Callable[[str, str, bool], ScramLogin]
-"""(user, mechanism, whether it is a delegation token) → its login; for whom there is none, one that
-no proof fits, so that nobody learns who there is."""
+"""Takes a user, a mechanism, and whether the user is a delegation token. Returns the credentials.
+For a user that does not exist, it returns credentials that no proof fits, so that a client cannot
+find out which users exist.
+"""
 
 
 def salted_password(
     mechanism: ScramMechanism, password: str, salt: bytes, iterations: int
 ) -> bytes:
-    """Takes milliseconds, without the interpreter lock."""
+    """Hash a password. This takes milliseconds, without the interpreter lock."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def credential(
     mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """What is stored of a salted password."""
+    """Return the credential that is stored for a salted password."""
     client_key = _hmac(mechanism, salted, b"Client Key")
     return ScramCredential(
         salt=salt,
@@ -98,17 +109,19 @@ def credential(
 
 
 def password_fits(mechanism: ScramMechanism, stored: ScramCredential, password: str) -> bool:
-    """Whether it is the password; takes as long whatever the answer."""
+    """Return whether the password is right. The time does not depend on the result."""
     salted = salted_password(mechanism, password, stored.salt, stored.iterations)
     made = credential(mechanism, salted, stored.salt, stored.iterations)
     return hmac.compare_digest(made.stored_key, stored.stored_key)
 
 
-class ScramServer:
-    """One exchange: client-first in, challenge out, client-final in, verdict out."""
+class ScramSaslServer:
+    """The server's side of one exchange. It receives client-first, sends the challenge, receives
+    client-final, and sends the result.
+    """
 
     def __init__(self, mechanism: ScramMechanism, find: FindLogin, nonce: str) -> None:
-        """``nonce``: random, printable, without commas, never used again."""
+        """``nonce`` is random, printable, has no commas and is never used again."""
         self._mechanism = mechanism
         self._find = find
         self._nonce = nonce
@@ -117,27 +130,27 @@ class ScramServer:
         self._server_first = ""
         self._binding = ""
 
-    def step(self, message: bytes) -> Step:
-        """The answer to the client's next message.
+    def step(self, message: bytes) -> SaslStep:
+        """Return the response to the client's next message.
 
         Raises:
-            SaslRefused: malformed, or the proof is wrong.
+            SaslAuthenticationFailed: the message is malformed, or the proof is wrong.
         """
         if len(message) > _MESSAGE_BYTES_MAX:
-            raise SaslRefused("a SCRAM message is too long")
+            raise SaslAuthenticationFailed("a SCRAM message is too long")
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            raise SaslRefused("a SCRAM message is not UTF-8") from None
+            raise SaslAuthenticationFailed("a SCRAM message is not UTF-8") from None
         return self._first(text) if self._login is None else self._final(text, self._login)
 
     def _first(self, text: str) -> Challenge:
         found = _FIRST.fullmatch(text)
         if found is None:
-            raise SaslRefused("the client's first SCRAM message is malformed")
+            raise SaslAuthenticationFailed("the client's first SCRAM message is malformed")
         user = _saslname(found["user"])
         if found["authzid"] and _saslname(found["authzid"]) != user:
-            raise SaslRefused("acting for another user is not supported")
+            raise SaslAuthenticationFailed("acting for another user is not supported")
         as_token = _TOKEN_EXTENSION in found["more"].split(",")
         self._login = self._find(user, self._mechanism.name, as_token)
         self._nonce = found["nonce"] + self._nonce
@@ -147,22 +160,24 @@ class ScramServer:
         self._server_first = f"r={self._nonce},s={salt},i={self._login.iterations}"
         return Challenge(self._server_first.encode())
 
-    def _final(self, text: str, login: ScramLogin) -> LoggedIn:
+    def _final(self, text: str, login: ScramLogin) -> AuthenticatedClient:
         found = _FINAL.fullmatch(text)
         if found is None:
-            raise SaslRefused("the client's final SCRAM message is malformed")
+            raise SaslAuthenticationFailed("the client's final SCRAM message is malformed")
         if _base64(found["binding"]) != self._binding.encode():
-            raise SaslRefused("the client's channel binding changed within the exchange")
+            raise SaslAuthenticationFailed(
+                "the client's channel binding changed within the exchange"
+            )
         if not hmac.compare_digest(found["nonce"].encode(), self._nonce.encode()):
-            raise SaslRefused("the client answered another challenge")
+            raise SaslAuthenticationFailed("the client answered another challenge")
         signed = ",".join((self._first_bare, self._server_first, found["unproved"])).encode()
         proof = _base64(found["proof"])
         fitting = [keys for keys in login.keys if self._proves(proof, keys.stored_key, signed)]
         if not fitting:
-            raise SaslRefused("the proof does not fit")
+            raise SaslAuthenticationFailed("the proof does not fit")
         signature = _hmac(self._mechanism, fitting[0].server_key, signed)
-        answer = b"v=" + base64.b64encode(signature)
-        return LoggedIn(answer, login.principal, login.expiry_ms)
+        response = b"v=" + base64.b64encode(signature)
+        return AuthenticatedClient(response, login.principal, login.expiry_ms)
 
     def _proves(self, proof: bytes, stored_key: bytes, signed: bytes) -> bool:
         signature = _hmac(self._mechanism, stored_key, signed)
@@ -173,10 +188,11 @@ class ScramServer:
         return hmac.compare_digest(made, stored_key)
 
 
-def nobody(mechanism: ScramMechanism, user: str, pepper: bytes) -> ScramLogin:
-    """The login of somebody who does not exist: the same salt each time, and no proof fits.
+def unknown_user_login(mechanism: ScramMechanism, user: str, pepper: bytes) -> ScramLogin:
+    """Return the credentials of a user that does not exist. They have the same salt each time, and
+    no proof fits them.
 
-    ``pepper``: a secret of this process.
+    ``pepper`` is a secret of this process.
     """
     salt = hmac.digest(pepper, f"{mechanism.name},{user}".encode(), "sha256")[:16]
     return ScramLogin(KafkaPrincipal(user), salt, DEFAULT_ITERATIONS, ())
@@ -187,9 +203,11 @@ def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
 
 
 def _saslname(text: str) -> str:
-    """``=2C`` and ``=3D`` stand for comma and equals sign, and nothing else is escaped."""
+    """Unescape a name: ``=2C`` stands for a comma and ``=3D`` for an equals sign. Nothing else is
+    escaped.
+    """
     if re.search("=(?!2C|3D)", text):
-        raise SaslRefused("a SCRAM user name is badly escaped")
+        raise SaslAuthenticationFailed("a SCRAM user name is badly escaped")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -197,4 +215,4 @@ def _base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise SaslRefused("a SCRAM message holds bad base64") from None
+        raise SaslAuthenticationFailed("a SCRAM message holds bad base64") from None

@@ -1,16 +1,18 @@
-"""Which SCRAM credentials there are, as far as that may be told: never what they are made of."""
+"""The response to DescribeUserScramCredentials. It never contains the credentials themselves."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from metadata_log.image import Image, ScramKey
+from quorate.metadata_log.image import Image, ScramKey
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 
 def describe_users(
     image: Image, users: Sequence[str]
 ) -> admin_pb2.DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of these users, of all where none are named; sorted by user."""
+    """Return the mechanisms and iterations of these users, or of all users if none are named. They
+    are sorted by user.
+    """
     wanted = frozenset(users)
     known: dict[str, list[admin_pb2.ScramCredentialInfo]] = {}
     for user, mechanism in sorted(image.scram):

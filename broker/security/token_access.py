@@ -1,25 +1,27 @@
-"""Who may do what with delegation tokens, and what any broker tells about them (KIP-48)."""
+"""Rights on delegation tokens, and the response to DescribeDelegationTokens (KIP-48)."""
 
 from collections.abc import Callable
 
-from broker.errors import KafkaError
-from broker.security.authorizer import Rights
-from broker.security.principal import ANONYMOUS
-from broker.security.token_keys import Keys
-from broker.security.token_secrets import secret_of
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.image import DelegationToken, Image
-from metadata_log.records import DelegationTokenSet
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.authorizer import Authorizer, Rights, caller_of
+from quorate.broker.security.principal import ANONYMOUS
+from quorate.broker.security.token_secrets import SecretKeys, TokenKeys, secret_of
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.metadata_log.image import DelegationTokenState, Image
+from quorate.metadata_log.records import DelegationTokenSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
-MayDescribe = Callable[[str, DelegationToken], bool]
-"""Whether the asker may see a token of somebody else's, by its id; its secret never."""
+MayDescribe = Callable[[str, DelegationTokenState], bool]
+"""Returns whether the client may see another user's token. The client does not see the secret of
+that token.
+"""
 
 
 def describing_with(rights: Rights) -> MayDescribe:
-    """By rights on the token, or on the user whose it is (KIP-373)."""
+    """Return a check that uses the rights on the token or on its owner (KIP-373)."""
 
-    def may(token_id: str, token: DelegationToken) -> bool:
+    def may(token_id: str, token: DelegationTokenState) -> bool:
         return rights.may(
             AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token_id, log_denied=False
         ) or rights.may(
@@ -30,7 +32,8 @@ def describing_with(rights: Rights) -> MayDescribe:
 
 
 def requester_of(context: admin_pb2.RequestContext) -> str:
-    """Who asks; tokens are for those who have shown who they are, and not by a token.
+    """Return the principal that sent the request. Requests about tokens are refused unless the
+    client has authenticated, and not by a token.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -50,8 +53,9 @@ def requester_of(context: admin_pb2.RequestContext) -> str:
     return context.principal_name
 
 
-def check_enabled(keys: Keys) -> None:
-    """
+def check_enabled(keys: SecretKeys) -> None:
+    """Refuse requests about delegation tokens if there are no keys for them.
+
     Raises:
         KafkaError: DELEGATION_TOKEN_AUTH_DISABLED.
     """
@@ -63,45 +67,62 @@ def check_enabled(keys: Keys) -> None:
         )
 
 
-def is_theirs(token: DelegationToken, principal: str) -> bool:
-    """Whether it is the principal's to renew, to end, and to know the secret of."""
+def is_owner_or_renewer(token: DelegationTokenState, principal: str) -> bool:
+    """Return whether the principal may renew and expire the token, and see its secret."""
     return principal in (token.owner, token.requester) or principal in token.renewers
 
 
 def describe_tokens(
     image: Image,
     request: admin_pb2.DescribeDelegationTokensRequest,
-    keys: Keys,
+    keys: SecretKeys,
     may_describe: MayDescribe = lambda token_id, token: True,
 ) -> admin_pb2.DescribeDelegationTokensResponse:
-    """The tokens that concern any of the owners that are named, none: all; as far as the asker may
-    see them. By id.
+    """Return the tokens of the named owners, or of all owners if none is named, sorted by id.
+    Tokens that the client may not see are left out.
 
-    Kafka tells secrets to whoever may describe a token. Here they are told to those whose token it
-    is, made with the newest key, so that holders of an older one can change over.
+    Kafka shows the secret to every client that may describe a token. Here only the owner, the
+    requester and the renewers see it. The secret is computed with the newest key, so that a client
+    with a secret of an older key can change to the new one.
     """
-    answer = admin_pb2.DescribeDelegationTokensResponse()
+    response = admin_pb2.DescribeDelegationTokensResponse()
     try:
-        asker = requester_of(request.context)
+        requester = requester_of(request.context)
         check_enabled(keys)
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message
-        return answer
+        response.error_code, response.error_message = error.code, error.message
+        return response
     owners = frozenset(request.owners)
     for token_id, token in sorted(image.tokens.items()):
         if owners and owners.isdisjoint((token.owner, token.requester, *token.renewers)):
             continue
-        theirs = is_theirs(token, asker)
-        if theirs or may_describe(token_id, token):
-            secret = secret_of(keys[0], token_id) if theirs else b""
-            answer.tokens.append(described(token_id, token, secret))
-    return answer
+        is_user = is_owner_or_renewer(token, requester)
+        if is_user or may_describe(token_id, token):
+            secret = secret_of(keys[0], token_id) if is_user else b""
+            response.tokens.append(described(token_id, token, secret))
+    return response
+
+
+class TokenDescription:
+    """Describes delegation tokens from the newest image and the keys of this broker."""
+
+    def __init__(self, images: MetadataFollower, keys: TokenKeys, authorizer: Authorizer) -> None:
+        self._images = images
+        self._keys = keys
+        self._authorizer = authorizer
+
+    async def describe(
+        self, request: admin_pb2.DescribeDelegationTokensRequest
+    ) -> admin_pb2.DescribeDelegationTokensResponse:
+        """Return the tokens that the sender of the request may see."""
+        rights = self._authorizer.rights_of(caller_of(request.context))
+        return describe_tokens(self._images.image, request, self._keys(), describing_with(rights))
 
 
 def described(
-    token_id: str, token: DelegationToken | DelegationTokenSet, secret: bytes = b""
+    token_id: str, token: DelegationTokenState | DelegationTokenSet, secret: bytes = b""
 ) -> admin_pb2.DelegationToken:
-    """As it is told to clients."""
+    """Return the description of a token for clients."""
     return admin_pb2.DelegationToken(
         token_id=token_id,
         owner=token.owner,

@@ -1,19 +1,19 @@
-"""Records, operations and transactions as frozen values, and what each of them means.
+"""Records, operations and transactions as frozen values, and the meaning of each.
 
 These classes are the wire form as well: ``codec`` writes a value as a MessagePack array of its
-fields in the order given here, a record or condition with its tag in front. So tags and the order
-of fields never change; a new field goes to the end, with a default. What makes a record valid is
-decided in ``apply``.
+fields in the order given here, and a record or condition with its tag in front. So tags and the
+order of fields never change; a new field goes to the end, with a default. ``apply`` decides whether
+a record is valid.
 """
 
-from metadata_log.records.administration import (
+from quorate.metadata_log.records.administration import (
     ChangeNote,
     ClientQuotaSet,
     ConfigSet,
     FeatureLevel,
     ProducerIdBlock,
 )
-from metadata_log.records.brokers import (
+from quorate.metadata_log.records.brokers import (
     BrokerAdmitted,
     BrokerRegistration,
     ControllerClaim,
@@ -24,18 +24,14 @@ from metadata_log.records.brokers import (
     SessionSilence,
     SessionSilences,
 )
-from metadata_log.records.pipelines import (
+from quorate.metadata_log.records.pipelines import (
     PipelineRemoved,
     PipelineRun,
     PipelineSet,
-    PipelineTopic,
+    PipelineTopicOffsets,
 )
-from metadata_log.records.record import (
-    KINDS,
-    Record,
-    kind_of,
-)
-from metadata_log.records.security import (
+from quorate.metadata_log.records.record import KINDS, Record, kind_of
+from quorate.metadata_log.records.security import (
     AclAdded,
     AclRemoved,
     DelegationTokenRemoved,
@@ -44,7 +40,7 @@ from metadata_log.records.security import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
-from metadata_log.records.topics import (
+from quorate.metadata_log.records.topics import (
     IsrChange,
     IsrMember,
     NewPartition,
@@ -58,22 +54,20 @@ from metadata_log.records.topics import (
     TopicDeletionPending,
     TopicRemoved,
 )
-from metadata_log.records.transactions import (
+from quorate.metadata_log.records.transactions import (
     Absent,
     AtVersion,
     Condition,
     ControllerEpochIs,
     Operation,
+    OperationRefused,
     OperationResult,
     ResultCode,
     SessionAlive,
     Transaction,
     TransactionResult,
 )
-from metadata_log.records.voters import (
-    QuorumVoter,
-    QuorumVoterSet,
-)
+from quorate.metadata_log.records.voters import QuorumVoter, QuorumVoterSet
 
 __all__ = [
     "KINDS",
@@ -98,6 +92,7 @@ __all__ = [
     "Listener",
     "NewPartition",
     "Operation",
+    "OperationRefused",
     "OperationResult",
     "PartitionAdditionPending",
     "PartitionChange",
@@ -108,7 +103,7 @@ __all__ = [
     "PipelineRemoved",
     "PipelineRun",
     "PipelineSet",
-    "PipelineTopic",
+    "PipelineTopicOffsets",
     "ProducerIdBlock",
     "QuorumVoter",
     "QuorumVoterSet",

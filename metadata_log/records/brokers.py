@@ -1,7 +1,6 @@
 """Records of sessions, brokers and the controller."""
 
-from metadata_log.records.value import Value
-from metadata_log.types import (
+from quorate.common.types import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -10,74 +9,79 @@ from metadata_log.types import (
     Int64,
     SessionId,
 )
+from quorate.metadata_log.records.value import MetadataValue
 
 
-class SessionOpened(Value, frozen=True, gc=False, kw_only=True, tag=1):
-    """A session is what an ephemeral node hangs on. Opened by the quorum for a client."""
+class SessionOpened(MetadataValue, frozen=True, gc=False, kw_only=True, tag=1):
+    """Opens a session, on which ephemeral records hang. The quorum writes it for a client."""
 
     session_id: SessionId  # 16 random bytes, made by the voter that proposes it.
     timeout_ms: Int32  # Silence after which the session expires.
     description: str = ""  # Who asked for it, for people: "broker 2".
 
 
-class SessionClosed(Value, frozen=True, gc=False, kw_only=True, tag=2):
+class SessionClosed(MetadataValue, frozen=True, gc=False, kw_only=True, tag=2):
     """Ends a session; its broker registration and its claim of /controller go with it."""
 
     session_id: SessionId  # A session already gone makes this a no-op.
     reason: str = "closed"  # "closed", "expired" or "fenced", for people.
 
 
-class SessionSilence(Value, frozen=True, gc=False, kw_only=True):
-    session_id: SessionId  # One that is gone is passed over.
-    quarters: Int32  # Of its timeout, 0 to 4.
+class SessionSilence(MetadataValue, frozen=True, gc=False, kw_only=True):
+    session_id: SessionId  # A session that is gone is skipped.
+    quarters: Int32  # Quarters of its timeout, 0 to 4.
 
 
-class SessionSilences(Value, frozen=True, gc=False, kw_only=True, tag=16):
-    """How long sessions had been silent when their leader took note, for the next one (rule 9)."""
+class SessionSilences(MetadataValue, frozen=True, gc=False, kw_only=True, tag=16):
+    """Notes how long sessions had been silent, for the next leader of the quorum (rule 9)."""
 
     silences: tuple[SessionSilence, ...]
 
 
-class ControllerClaim(Value, frozen=True, gc=False, kw_only=True, tag=3):
-    """/controller: the active controller (E1)."""
+class ControllerClaim(MetadataValue, frozen=True, gc=False, kw_only=True, tag=3):
+    """/controller: the broker claims to be the active controller (E1)."""
 
     broker_id: BrokerId  # The claiming broker; must be registered under session_id.
     session_id: SessionId  # The record lives as long as this session.
     timestamp_ms: Int64  # Claimant's wall clock, ms since the epoch.
-    controller_epoch: ControllerEpoch  # The new one; must be the known one + 1 (E2).
+    controller_epoch: ControllerEpoch  # The new epoch; must be the known one + 1 (E2).
 
 
-class ControllerRemoved(Value, frozen=True, gc=False, kw_only=True, tag=4):
+class ControllerRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=4):
     """Removes /controller by hand or at resignation (E5)."""
 
     broker_id: BrokerId  # Only removed if this broker holds it; -1 removes any holder.
 
 
-class Listener(Value, frozen=True, gc=False, kw_only=True):
-    """One of a broker's doors for Kafka clients."""
+class Listener(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """One of a broker's listeners for Kafka clients."""
 
     name: str  # "SASL_SSL", or what listener.security.protocol.map calls it.
     endpoint: Endpoint  # Where clients that came by this listener connect.
 
 
-class BrokerRegistration(Value, frozen=True, gc=False, kw_only=True, tag=5):
-    """/brokers/ids/N. The broker epoch is the metadata offset of this record (B3)."""
+class BrokerRegistration(MetadataValue, frozen=True, gc=False, kw_only=True, tag=5):
+    """/brokers/ids/N: registers a broker. The broker epoch is the metadata offset of this record
+    (B3).
+    """
 
     broker_id: BrokerId
     session_id: SessionId  # The registration lives as long as this session.
-    incarnation_id: bytes  # 16 random bytes per process start; the same again: the same epoch.
+    incarnation_id: bytes  # 16 random bytes per process start; the same id keeps its epoch.
     kafka: Endpoint  # Where Kafka clients connect: the first of ``listeners``.
     grpc: Endpoint  # Where Spark and the quorate client connect.
     rack: str = ""
     log_may_be_lost: bool = False  # rule 8: leaves every ISR before it is eligible.
     inter_broker_protocol_max: Int32 = 2  # Highest control protocol level it understands.
-    metadata_version_max: Int32 = 1  # Records up to this level it can read.
-    listeners: tuple[Listener, ...] = ()  # All of them; none named: PLAINTEXT at ``kafka``.
-    inter_broker: Endpoint | None = None  # Where brokers and the controller connect; None: at grpc.
+    metadata_version_max: Int32 = 1  # It can read records up to this level.
+    listeners: tuple[Listener, ...] = ()  # If empty, PLAINTEXT at ``kafka`` is the only one.
+    inter_broker: Endpoint | None = None  # For brokers and the controller; None means grpc.
 
 
-class BrokerAdmitted(Value, frozen=True, gc=False, kw_only=True, tag=14):
-    """A controller has dealt with this incarnation: it may lead and follow (B3, rule 8)."""
+class BrokerAdmitted(MetadataValue, frozen=True, gc=False, kw_only=True, tag=14):
+    """A controller has handled the arrival of this incarnation: it may lead and follow (B3, rule
+    8).
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch  # Its incarnation; must be the registered one.

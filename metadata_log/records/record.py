@@ -1,16 +1,16 @@
-"""All kinds of records there are."""
+"""The union of all kinds of records, and their names."""
 
 import re
 from typing import Final, get_args
 
-from metadata_log.records.administration import (
+from quorate.metadata_log.records.administration import (
     ChangeNote,
     ClientQuotaSet,
     ConfigSet,
     FeatureLevel,
     ProducerIdBlock,
 )
-from metadata_log.records.brokers import (
+from quorate.metadata_log.records.brokers import (
     BrokerAdmitted,
     BrokerRegistration,
     ControllerClaim,
@@ -19,11 +19,8 @@ from metadata_log.records.brokers import (
     SessionOpened,
     SessionSilences,
 )
-from metadata_log.records.pipelines import (
-    PipelineRemoved,
-    PipelineSet,
-)
-from metadata_log.records.security import (
+from quorate.metadata_log.records.pipelines import PipelineRemoved, PipelineSet
+from quorate.metadata_log.records.security import (
     AclAdded,
     AclRemoved,
     DelegationTokenRemoved,
@@ -31,7 +28,7 @@ from metadata_log.records.security import (
     ScramCredentialRemoved,
     ScramCredentialSet,
 )
-from metadata_log.records.topics import (
+from quorate.metadata_log.records.topics import (
     IsrChange,
     PartitionAdditionPending,
     PartitionChange,
@@ -43,9 +40,7 @@ from metadata_log.records.topics import (
     TopicDeletionPending,
     TopicRemoved,
 )
-from metadata_log.records.voters import (
-    QuorumVoterSet,
-)
+from quorate.metadata_log.records.voters import QuorumVoterSet
 
 Record = (
     SessionOpened
@@ -87,9 +82,9 @@ _KINDS: Final = {
 
 
 KINDS: Final = frozenset(_KINDS.values())
-"""All there are, by name."""
+"""The names of all kinds."""
 
 
 def kind_of(record: Record) -> str:
-    """Its kind as watches name it: "isr_change"."""
+    """Return the kind of the record as watches name it, for example "isr_change"."""
     return _KINDS[type(record)]

@@ -1,28 +1,25 @@
-"""Records of who may do what, and of what proves who one is."""
+"""Records of access control entries, SCRAM credentials and delegation tokens."""
 
 from typing import ClassVar
 
-from metadata_log.records.value import Value
-from metadata_log.types import (
-    Int32,
-    Int64,
-)
+from quorate.common.types import Int32, Int64
+from quorate.metadata_log.records.value import MetadataValue
 
 
-class AclAdded(Value, frozen=True, gc=False, kw_only=True, tag=30):
-    """/acls: one access control entry; one that is there already stays. Kafka's numbers."""
+class AclAdded(MetadataValue, frozen=True, gc=False, kw_only=True, tag=30):
+    """/acls: adds one access control entry, unless it exists. The numbers are Kafka's."""
 
     resource_type: Int32
     pattern_type: Int32  # Literal or prefixed.
-    resource_name: str  # "*": any.
-    principal: str  # "User:alice"; "User:*": anyone.
-    host: str  # "*": any.
+    resource_name: str  # "*" means any.
+    principal: str  # "User:alice"; "User:*" means anyone.
+    host: str  # "*" means any.
     operation: Int32
     permission: Int32
 
 
-class AclRemoved(Value, frozen=True, gc=False, kw_only=True, tag=31):
-    """Removes the access control entry that is the same in everything, if there is one."""
+class AclRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=31):
+    """Removes the access control entry with exactly these fields, if it exists."""
 
     resource_type: Int32
     pattern_type: Int32
@@ -33,9 +30,10 @@ class AclRemoved(Value, frozen=True, gc=False, kw_only=True, tag=31):
     permission: Int32
 
 
-class ScramCredential(Value, frozen=True, gc=False, kw_only=True):
-    """What proves a password without being it (RFC 5802): neither the password nor what could take
-    its place in a client is ever stored.
+class ScramCredential(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """Verifies a password without containing it (RFC 5802).
+
+    Neither the password, nor anything that a client could use in its place, is ever stored.
     """
 
     SECRETS: ClassVar[frozenset[str]] = frozenset({"salt", "stored_key", "server_key"})
@@ -43,10 +41,10 @@ class ScramCredential(Value, frozen=True, gc=False, kw_only=True):
     salt: bytes
     stored_key: bytes  # H(HMAC(salted password, "Client Key")).
     server_key: bytes  # HMAC(salted password, "Server Key").
-    iterations: Int32  # Of the hash that made the salted password.
+    iterations: Int32  # Iterations of the hash that made the salted password.
 
 
-class ScramCredentialSet(Value, frozen=True, gc=False, kw_only=True, tag=33):
+class ScramCredentialSet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=33):
     """/scram/USER/MECHANISM: sets or replaces a user's credential."""
 
     user: str
@@ -54,29 +52,30 @@ class ScramCredentialSet(Value, frozen=True, gc=False, kw_only=True, tag=33):
     credential: ScramCredential
 
 
-class ScramCredentialRemoved(Value, frozen=True, gc=False, kw_only=True, tag=34):
+class ScramCredentialRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=34):
     """The user can no longer authenticate by that mechanism."""
 
     user: str  # Must have such a credential.
     mechanism: Int32  # As in ScramCredentialSet.
 
 
-class DelegationTokenSet(Value, frozen=True, gc=False, kw_only=True, tag=35):
+class DelegationTokenSet(MetadataValue, frozen=True, gc=False, kw_only=True, tag=35):
     """/tokens/ID: a delegation token, new or renewed (KIP-48).
 
-    Its secret is not here: brokers make it of the id and a key that their configuration alone has.
+    Its secret is not stored: brokers derive it from the id and a key that only their configuration
+    has.
     """
 
     token_id: str
-    owner: str  # "User:alice": whom it stands for.
-    requester: str  # Who made it.
-    renewers: tuple[str, ...]  # Who else may renew it and let it end.
-    issue_ms: Int64  # Wall clock of the controller, ms since the epoch, as the others.
-    expiry_ms: Int64  # It ends then, unless it is renewed.
-    max_ms: Int64  # It is never renewed beyond.
+    owner: str  # The principal that the token stands for: "User:alice".
+    requester: str  # The principal that created it.
+    renewers: tuple[str, ...]  # Other principals that may renew and end it.
+    issue_ms: Int64  # The controller's wall clock, ms since the epoch, as all times here.
+    expiry_ms: Int64  # The token ends then, unless it is renewed.
+    max_ms: Int64  # The token is never renewed beyond this time.
 
 
-class DelegationTokenRemoved(Value, frozen=True, gc=False, kw_only=True, tag=36):
-    """The token is no more: it has ended, or was made to."""
+class DelegationTokenRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=36):
+    """Removes a token that has expired or was ended."""
 
-    token_id: str  # One that is gone already makes this a no-op.
+    token_id: str  # A token that is gone makes this a no-op.

@@ -1,7 +1,6 @@
 """Records of topics and partitions."""
 
-from metadata_log.records.value import Value
-from metadata_log.types import (
+from quorate.common.types import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -10,9 +9,10 @@ from metadata_log.types import (
     LeaderEpoch,
     TopicId,
 )
+from quorate.metadata_log.records.value import MetadataValue
 
 
-class NewPartition(Value, frozen=True, gc=False, kw_only=True):
+class NewPartition(MetadataValue, frozen=True, gc=False, kw_only=True):
     """One partition's replicas and leadership, inside a ``TopicCreated``."""
 
     replicas: tuple[BrokerId, ...]  # Assigned replicas (AR); the first is preferred.
@@ -20,7 +20,7 @@ class NewPartition(Value, frozen=True, gc=False, kw_only=True):
     isr: tuple[BrokerId, ...]  # First ISR.
 
 
-class TopicCreated(Value, frozen=True, gc=False, kw_only=True, tag=6):
+class TopicCreated(MetadataValue, frozen=True, gc=False, kw_only=True, tag=6):
     """/brokers/topics/T with all its partitions, and their first leaderAndISR (C4)."""
 
     name: str
@@ -30,21 +30,21 @@ class TopicCreated(Value, frozen=True, gc=False, kw_only=True, tag=6):
     controller_epoch: ControllerEpoch
 
 
-class TopicRemoved(Value, frozen=True, gc=False, kw_only=True, tag=7):
+class TopicRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=7):
     """Removes a topic, its configuration and its pending deletion (C5)."""
 
     name: str
     topic_id: TopicId  # Must be the id of the topic of that name.
 
 
-class TopicDeletionPending(Value, frozen=True, gc=False, kw_only=True, tag=8):
+class TopicDeletionPending(MetadataValue, frozen=True, gc=False, kw_only=True, tag=8):
     """/admin/delete_topics/T: a deletion that was accepted and is being carried out."""
 
     name: str
     topic_id: TopicId  # Must be the id of the topic of that name.
 
 
-class PartitionChange(Value, frozen=True, gc=False, kw_only=True, tag=9):
+class PartitionChange(MetadataValue, frozen=True, gc=False, kw_only=True, tag=9):
     """The controller's write of a leaderAndISR (C1, C2): leader, ISR, or both."""
 
     topic: str
@@ -52,20 +52,20 @@ class PartitionChange(Value, frozen=True, gc=False, kw_only=True, tag=9):
     partition: Int32
     expected_version: Int64  # Compare-and-set: the record's version before the change.
     leader: BrokerId  # New leader, -1 for none.
-    leader_epoch: LeaderEpoch  # Never below the old one.
+    leader_epoch: LeaderEpoch  # It is never below the old leader epoch.
     isr: tuple[BrokerId, ...]
     controller_id: BrokerId  # Who decided.
     controller_epoch: ControllerEpoch  # In which epoch.
 
 
-class IsrMember(Value, frozen=True, gc=False, kw_only=True):
+class IsrMember(MetadataValue, frozen=True, gc=False, kw_only=True):
     """A member of an ISR proposed by the leader, with the incarnation the leader saw."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = BrokerEpoch(-1)  # -1 for members already in the ISR.
 
 
-class IsrChange(Value, frozen=True, gc=False, kw_only=True, tag=10):
+class IsrChange(MetadataValue, frozen=True, gc=False, kw_only=True, tag=10):
     """The leader's write of its partition's ISR (C1, C13). It can change nothing else."""
 
     topic: str
@@ -78,11 +78,12 @@ class IsrChange(Value, frozen=True, gc=False, kw_only=True, tag=10):
     isr: tuple[IsrMember, ...]  # Contains the leader; additions must be live in that epoch.
 
 
-class PartitionReassignment(Value, frozen=True, gc=False, kw_only=True, tag=17):
-    """One step of moving a partition's replicas (C11): AR, leaderAndISR and the pending record
-    /admin/partitions_reassigned/T/P change together, by compare-and-set on leaderAndISR.
+class PartitionReassignment(MetadataValue, frozen=True, gc=False, kw_only=True, tag=17):
+    """One step of moving a partition's replicas (C11).
 
-    While it is pending AR holds ``original`` and ``target``, and nobody else.
+    The assigned replicas (AR), leaderAndISR and the pending record /admin/partitions_reassigned/T/P
+    change together, by compare-and-set on leaderAndISR. While it is pending, AR consists of
+    ``original`` and ``target``.
     """
 
     topic: str
@@ -99,8 +100,8 @@ class PartitionReassignment(Value, frozen=True, gc=False, kw_only=True, tag=17):
     controller_epoch: ControllerEpoch  # In which epoch.
 
 
-class PartitionAdditionPending(Value, frozen=True, gc=False, kw_only=True, tag=20):
-    """/admin/partitions_add/T/P → broker ids: partitions asked for and accepted (C14)."""
+class PartitionAdditionPending(MetadataValue, frozen=True, gc=False, kw_only=True, tag=20):
+    """/admin/partitions_add/T/P: an addition of partitions that was accepted (C14)."""
 
     topic: str
     topic_id: TopicId  # Must be the topic's id.
@@ -108,10 +109,10 @@ class PartitionAdditionPending(Value, frozen=True, gc=False, kw_only=True, tag=2
     replicas: tuple[tuple[BrokerId, ...], ...]  # AR of each new one; the first is preferred.
 
 
-class PartitionsAdded(Value, frozen=True, gc=False, kw_only=True, tag=21):
-    """The pending partitions become the topic's, with their first leaderAndISR (C14).
+class PartitionsAdded(MetadataValue, frozen=True, gc=False, kw_only=True, tag=21):
+    """The pending partitions become part of the topic, with their first leaderAndISR (C14).
 
-    Their first leader epoch is the topic's floor: above that of every partition it ever lost.
+    Their first leader epoch is the topic's floor, above that of every partition that was removed.
     """
 
     topic: str
@@ -122,16 +123,16 @@ class PartitionsAdded(Value, frozen=True, gc=False, kw_only=True, tag=21):
     controller_epoch: ControllerEpoch
 
 
-class PartitionRemovalPending(Value, frozen=True, gc=False, kw_only=True, tag=22):
-    """/admin/partitions_remove/T/P: a topic's highest partitions are to go (C14)."""
+class PartitionRemovalPending(MetadataValue, frozen=True, gc=False, kw_only=True, tag=22):
+    """/admin/partitions_remove/T/P: the topic's highest partitions are to be removed (C14)."""
 
     topic: str
     topic_id: TopicId  # Must be the topic's id.
     first_partition: Int32  # This one and all above; never 0.
 
 
-class PartitionsRemoved(Value, frozen=True, gc=False, kw_only=True, tag=23):
-    """The partitions whose removal is pending are the topic's no longer (C14)."""
+class PartitionsRemoved(MetadataValue, frozen=True, gc=False, kw_only=True, tag=23):
+    """The partitions whose removal is pending leave the topic (C14)."""
 
     topic: str
     topic_id: TopicId  # Must be the topic's id.

@@ -1,43 +1,37 @@
-"""What records come in: conditions, operations, transactions, and what became of them."""
+"""Conditions, operations, transactions, and their results."""
 
 from enum import IntEnum
 from typing import ClassVar
 
-from metadata_log.records.record import Record
-from metadata_log.records.value import Value
-from metadata_log.types import (
-    NO_SESSION,
-    ControllerEpoch,
-    Int64,
-    MetadataOffset,
-    SessionId,
-)
+from quorate.common.types import NO_SESSION, ControllerEpoch, Int64, MetadataOffset, SessionId
+from quorate.metadata_log.records.record import Record
+from quorate.metadata_log.records.value import MetadataValue
 
 
-class ControllerEpochIs(Value, frozen=True, gc=False, kw_only=True, tag=1):
-    """/controller is held and the controller epoch is exactly this."""
+class ControllerEpochIs(MetadataValue, frozen=True, gc=False, kw_only=True, tag=1):
+    """The condition that /controller is held and the controller epoch is exactly this."""
 
     controller_epoch: ControllerEpoch
 
 
-class Absent(Value, frozen=True, gc=False, kw_only=True, tag=2):
-    """No record at this path."""
+class Absent(MetadataValue, frozen=True, gc=False, kw_only=True, tag=2):
+    """The condition that there is no record at this path."""
 
     path: str
 
 
-class AtVersion(Value, frozen=True, gc=False, kw_only=True, tag=3):
-    """The record at the path is at this version: the metadata offset of its last change.
+class AtVersion(MetadataValue, frozen=True, gc=False, kw_only=True, tag=3):
+    """The condition that the record at the path is at this version.
 
-    For leaderAndISR it is its own counter.
+    The version is the metadata offset of its last change; leaderAndISR has its own counter.
     """
 
     path: str
     version: Int64
 
 
-class SessionAlive(Value, frozen=True, gc=False, kw_only=True, tag=4):
-    """The session is open."""
+class SessionAlive(MetadataValue, frozen=True, gc=False, kw_only=True, tag=4):
+    """The condition that the session is open."""
 
     session_id: SessionId
 
@@ -45,29 +39,31 @@ class SessionAlive(Value, frozen=True, gc=False, kw_only=True, tag=4):
 Condition = ControllerEpochIs | Absent | AtVersion | SessionAlive
 
 
-class Operation(Value, frozen=True, gc=False, kw_only=True):
-    """Conditions, and the records that take effect, in order, if all of them hold."""
+class Operation(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """Records that take effect, in order, if all conditions hold."""
 
     records: tuple[Record, ...]
     conditions: tuple[Condition, ...] = ()
 
 
-class Transaction(Value, frozen=True, gc=False, kw_only=True):
+class Transaction(MetadataValue, frozen=True, gc=False, kw_only=True):
     """The unit of change: one Raft entry, at most ``MAX_ENCODED_BYTES`` on the wire."""
 
     MAX_ENCODED_BYTES: ClassVar[int] = 1 << 20
 
     operations: tuple[Operation, ...]
-    atomic: bool = True  # All operations or none; else each stands alone.
+    atomic: bool = True  # Whether all operations take effect or none; else each stands alone.
     client_id: SessionId = NO_SESSION  # The client's session; the quorum's own have none.
-    sequence: Int64 = 0  # Grows by client; with client_id it makes a retry exactly-once.
+    sequence: Int64 = 0  # Grows per client; with client_id it makes a retry exactly-once.
     low_water: Int64 = 0  # Results of this client below this sequence may be forgotten.
     timestamp_ms: Int64 = 0  # Proposer's wall clock: apply has none of its own.
-    from_client: bool = False  # Said by the voter that took it, whatever the client says.
+    from_client: bool = False  # Set by the voter that took it, whatever the client says.
 
 
 class ResultCode(IntEnum):
-    """Why an operation was refused; same numbers as the proto enum of this name."""
+    """The reason why an operation was refused. The numbers are those of the proto enum of this
+    name.
+    """
 
     OK = 0
     CONDITION_FAILED = 1
@@ -86,7 +82,7 @@ class ResultCode(IntEnum):
     DUPLICATE_BROKER = 14
 
 
-class OperationResult(Value, frozen=True, gc=False, kw_only=True):
+class OperationResult(MetadataValue, frozen=True, gc=False, kw_only=True):
     code: ResultCode = ResultCode.OK
     detail: str = ""
     version: Int64 = 0
@@ -96,8 +92,10 @@ class OperationResult(Value, frozen=True, gc=False, kw_only=True):
         return self.code is ResultCode.OK
 
 
-class TransactionResult(Value, frozen=True, gc=False, kw_only=True):
-    """One result per operation, and the metadata offset at which it was first applied."""
+class TransactionResult(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """The result of each operation, and the metadata offset at which the transaction was first
+    applied.
+    """
 
     offset: MetadataOffset
     results: tuple[OperationResult, ...]
@@ -105,3 +103,15 @@ class TransactionResult(Value, frozen=True, gc=False, kw_only=True):
     @property
     def ok(self) -> bool:
         return all(result.ok for result in self.results)
+
+
+class OperationRefused(Exception):
+    """An operation is refused. ``apply`` turns it into the operation's ``OperationResult``.
+
+    A refusal is a verdict that becomes part of the replicated state; it is not a fault.
+    """
+
+    def __init__(self, code: ResultCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail

@@ -1,15 +1,17 @@
-"""What every record is built on."""
+"""The base class of every record."""
 
 from typing import ClassVar
 
 import msgspec
 
 
-class Value(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
-    """Base of all records: immutable, compared by value, outside the cyclic garbage collector."""
+class MetadataValue(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
+    """The base of all records: immutable, compared by value, outside the cyclic garbage
+    collector.
+    """
 
     SECRETS: ClassVar[frozenset[str]] = frozenset()
-    """Fields that nobody is shown: neither in logs and tracebacks nor by commands."""
+    """Fields that are never shown, neither in logs and tracebacks nor by commands."""
 
     def __repr__(self) -> str:
         fields = (

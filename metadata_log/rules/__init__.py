@@ -1,1 +1,3 @@
-"""What each record does to the draft, and when it is refused: one small function per record."""
+"""The rules: one small function per kind of record, which checks it and writes it into
+the draft.
+"""

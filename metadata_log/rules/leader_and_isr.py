@@ -1,29 +1,23 @@
-"""leaderAndISR: the controller decides leaders, a leader its own ISR, by compare-and-set (C1)."""
+"""Rules of leaderAndISR: the controller decides leaders, a leader its own ISR, by compare-and-set
+(C1).
+"""
 
-from metadata_log.draft import Draft
-from metadata_log.image import Partition, interned
-from metadata_log.records import IsrChange, PartitionChange, ResultCode
-from metadata_log.rules.requirements import (
-    Refused,
-    require_controller,
-    require_isr,
-    require_kept,
-    require_partition,
-    require_version,
-)
-from metadata_log.types import BrokerEpoch, BrokerId, MetadataOffset, TopicPartition
+from quorate.common.types import BrokerEpoch, BrokerId, MetadataOffset, TopicPartition
+from quorate.metadata_log.draft import Draft, require_isr, require_version
+from quorate.metadata_log.partitions import Partition, interned
+from quorate.metadata_log.records import IsrChange, OperationRefused, PartitionChange, ResultCode
 
 
 def partition_change(draft: Draft, offset: MetadataOffset, record: PartitionChange) -> int:
-    """The controller's write (C1, C2)."""
-    require_controller(draft, record.controller_id, record.controller_epoch)
+    """Write leader and ISR as the controller decided (C1, C2)."""
+    draft.require_controller(record.controller_id, record.controller_epoch)
     tp = TopicPartition(record.topic, record.partition)
-    before = require_partition(draft, tp, record.topic_id)
-    require_kept(draft, tp)
+    before = draft.require_partition(tp, record.topic_id)
+    draft.require_kept(tp)
     require_version(tp, before, record.expected_version)
     floor = before.leader_epoch + (record.leader != before.leader)
     if record.leader_epoch < floor:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.FENCED_LEADER_EPOCH,
             f"leader epoch {record.leader_epoch} of {tp} is below {floor}",
         )
@@ -44,9 +38,9 @@ def partition_change(draft: Draft, offset: MetadataOffset, record: PartitionChan
 
 
 def isr_change(draft: Draft, offset: MetadataOffset, record: IsrChange) -> int:
-    """The leader's write (C1, C13): the ISR alone, and only while it leads in this epoch (C15)."""
+    """Write the ISR as its leader proposed (C1, C13), if it still leads in this epoch (C15)."""
     tp = TopicPartition(record.topic, record.partition)
-    before = require_partition(draft, tp, record.topic_id)
+    before = draft.require_partition(tp, record.topic_id)
     _require_leadership(draft, tp, before, record)
     require_version(tp, before, record.expected_version)
     isr = tuple(member.broker_id for member in record.isr)
@@ -78,22 +72,22 @@ def _require_leadership(
     draft: Draft, tp: TopicPartition, before: Partition, record: IsrChange
 ) -> None:
     if record.leader_epoch < before.leader_epoch:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.FENCED_LEADER_EPOCH,
             f"leader epoch {record.leader_epoch} of {tp} is older than {before.leader_epoch}",
         )
     if record.leader_epoch > before.leader_epoch:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.NEWER_LEADER_EPOCH,
             f"leader epoch {record.leader_epoch} of {tp} is newer than {before.leader_epoch}",
         )
     if record.leader != before.leader:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID, f"broker {record.leader} does not lead {tp}: {before.leader} does"
         )
     broker = draft.brokers.get(record.leader)
     if broker is None or broker.epoch != record.leader_broker_epoch:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.STALE_BROKER_EPOCH,
             f"broker {record.leader} is not registered at epoch {record.leader_broker_epoch}",
         )
@@ -105,7 +99,7 @@ def _require_eligible(
     broker = draft.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         found = "not live" if broker is None else f"at epoch {broker.epoch}"
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INELIGIBLE_REPLICA,
             f"broker {broker_id} cannot join the ISR of {tp}: it is {found}, not {broker_epoch}",
         )

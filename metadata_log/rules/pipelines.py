@@ -1,17 +1,16 @@
-"""Pipelines: how far each is moves by compare-and-set, and only by the run in charge of it."""
+"""Rules of pipelines: progress moves by compare-and-set, and only by the run in charge."""
 
 import re
 from collections import Counter
 from typing import Final
 
-from metadata_log.draft import Draft
-from metadata_log.image import Pipeline
-from metadata_log.records import PipelineRemoved, PipelineSet, ResultCode
-from metadata_log.rules.requirements import Refused, require_id
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.draft import Draft, require_id
+from quorate.metadata_log.image import PipelineState
+from quorate.metadata_log.records import OperationRefused, PipelineRemoved, PipelineSet, ResultCode
 
 NAME_PATTERN: Final = r"[A-Za-z0-9._-]{1,200}"
-"""As topics are named: it is part of paths, here and in the sink."""
+"""The pattern of topic names as well: the name is part of paths, here and in the sink."""
 
 NOT_BEGUN: Final = -1
 
@@ -21,9 +20,9 @@ def is_pipeline_name(name: str) -> bool:
 
 
 def pipeline_set(draft: Draft, offset: MetadataOffset, record: PipelineSet) -> int:
-    """A new run puts all before it out of charge: nothing of theirs is accepted any more."""
+    """Write the progress. Once a new run begins, nothing from earlier runs is accepted any more."""
     if not is_pipeline_name(record.name):
-        raise Refused(ResultCode.INVALID, f"{record.name!r} is no name of a pipeline")
+        raise OperationRefused(ResultCode.INVALID, f"{record.name!r} is no name of a pipeline")
     _require_version(draft, record)
     _require_offsets(record)
     before = draft.pipelines.get(record.name)
@@ -31,13 +30,13 @@ def pipeline_set(draft: Draft, offset: MetadataOffset, record: PipelineSet) -> i
     if run_epoch == PipelineSet.BEGIN:
         run_epoch = offset
     elif before is None or before.run_epoch != run_epoch:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.CONDITION_FAILED,
             f"run {run_epoch} is no longer in charge of pipeline {record.name}",
         )
     draft.pipelines.put(
         record.name,
-        Pipeline(run_epoch, record.sink, record.topics, record.run, record.rewound, offset),
+        PipelineState(run_epoch, record.sink, record.topics, record.run, record.rewound, offset),
     )
     return offset
 
@@ -52,19 +51,21 @@ def _require_version(draft: Draft, record: PipelineSet | PipelineRemoved) -> Non
     before = draft.pipelines.get(record.name)
     found = 0 if before is None else before.version
     if found != record.expected_version:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.VERSION_CONFLICT,
             f"pipeline {record.name} is at version {found}, not {record.expected_version}",
         )
     if before is None and isinstance(record, PipelineRemoved):
-        raise Refused(ResultCode.INVALID, f"there is no pipeline {record.name!r}")
+        raise OperationRefused(ResultCode.INVALID, f"there is no pipeline {record.name!r}")
 
 
 def _require_offsets(record: PipelineSet) -> None:
     for topic, times in Counter(one.topic for one in record.topics).items():
         if times > 1:
-            raise Refused(ResultCode.INVALID, f"topic {topic} is named {times} times")
+            raise OperationRefused(ResultCode.INVALID, f"topic {topic} is named {times} times")
     for one in record.topics:
         require_id(f"the id of topic {one.topic}", one.topic_id)
         if any(offset < NOT_BEGUN for offset in one.offsets):
-            raise Refused(ResultCode.INVALID, f"an offset of topic {one.topic} is below -1")
+            raise OperationRefused(
+                ResultCode.INVALID, f"an offset of topic {one.topic} is below -1"
+            )

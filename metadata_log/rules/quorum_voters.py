@@ -1,30 +1,28 @@
-"""/quorum/voters: one change of one member at a time, written by the quorum's leader alone.
+"""Rules of /quorum/voters: the quorum's leader changes one member at a time.
 
-Sets that differ by one voter have majorities that overlap, so two leaders can never be elected by
-neighbouring sets in one term. That the sets in use are neighbours follows from the compare-and-set:
-a leader can name the version of the set before only once it has applied, so committed, that one.
+Sets that differ by one voter have majorities that overlap, so neighbouring sets can never elect two
+leaders in one term. The compare-and-set ensures that the sets in use are neighbours: a leader can
+name the version of the set before only once it has applied, and so committed, that one.
 """
 
 from collections.abc import Iterable, Sequence
 
-from metadata_log.draft import Draft
-from metadata_log.features import METADATA_VERSION
-from metadata_log.image import VoterSet
-from metadata_log.records import QuorumVoter, QuorumVoterSet, ResultCode
-from metadata_log.rules.requirements import Refused, require_id
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.draft import Draft, require_id
+from quorate.metadata_log.image import METADATA_VERSION, VoterSet
+from quorate.metadata_log.records import OperationRefused, QuorumVoter, QuorumVoterSet, ResultCode
 
 
 def quorum_voter_set(draft: Draft, offset: MetadataOffset, record: QuorumVoterSet) -> int:
     if not draft.by_quorum:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID,
             "/quorum/voters is the quorum's own to write: use quorate quorum add-voter, "
             "remove-voter",
         )
     before = draft.voter_set
     if before.version != record.expected_version:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.VERSION_CONFLICT,
             f"/quorum/voters is at version {before.version}, not {record.expected_version}",
         )
@@ -33,7 +31,7 @@ def quorum_voter_set(draft: Draft, offset: MetadataOffset, record: QuorumVoterSe
         _require_one_change(before.voters, record.voters)
     elif draft.features.get(METADATA_VERSION) is None:
         draft.features.put(METADATA_VERSION, record.metadata_version)
-    draft.voter_set = VoterSet(record.voters, offset)
+    draft.put_voter_set(VoterSet(record.voters, offset))
     return offset
 
 
@@ -72,7 +70,7 @@ def _require_one_change(before: Sequence[QuorumVoter], after: Sequence[QuorumVot
 
 
 def _require_promotion(was: QuorumVoter, becomes: QuorumVoter) -> None:
-    """A member may learn its directory id and get its vote; nothing else of it changes."""
+    """Refuse anything but that a member learns its directory id or gets its vote."""
     if (was.raft, was.grpc) != (becomes.raft, becomes.grpc):
         raise _invalid(f"voter {was.voter_id} cannot move: remove it, and add it again")
     if was.directory_id not in (b"", becomes.directory_id):
@@ -81,8 +79,8 @@ def _require_promotion(was: QuorumVoter, becomes: QuorumVoter) -> None:
         raise _invalid(f"voter {was.voter_id} has a vote: it can only be removed")
 
 
-def _invalid(detail: str) -> Refused:
-    return Refused(ResultCode.INVALID, detail)
+def _invalid(detail: str) -> OperationRefused:
+    return OperationRefused(ResultCode.INVALID, detail)
 
 
 def _listed(values: Iterable[object]) -> str:

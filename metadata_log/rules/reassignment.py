@@ -1,17 +1,11 @@
-"""Moving replicas: no step may leave a partition without what was acknowledged (C11)."""
+"""Rules of moving replicas: no step may leave a partition without acknowledged records (C11)."""
 
-from metadata_log.draft import Draft
-from metadata_log.image import Partition, Reassignment, interned
-from metadata_log.records import PartitionReassignment, ResultCode
-from metadata_log.rules.requirements import (
-    Refused,
-    require_controller,
-    require_isr,
-    require_kept,
-    require_partition,
-    require_version,
-)
-from metadata_log.types import BrokerId, MetadataOffset, TopicPartition
+import immutables
+
+from quorate.common.types import BrokerId, MetadataOffset, TopicPartition
+from quorate.metadata_log.draft import Draft, require_isr, require_version
+from quorate.metadata_log.partitions import Partition, Reassignment, interned
+from quorate.metadata_log.records import OperationRefused, PartitionReassignment, ResultCode
 
 Replicas = tuple[BrokerId, ...]
 
@@ -19,14 +13,16 @@ Replicas = tuple[BrokerId, ...]
 def partition_reassignment(
     draft: Draft, offset: MetadataOffset, record: PartitionReassignment
 ) -> int:
-    """Begin, replan, complete or cancel: the four are told apart by ``target`` and AR."""
-    require_controller(draft, record.controller_id, record.controller_epoch)
+    """Begin, replan, complete or cancel a reassignment. ``target`` and AR tell which of the four it
+    is.
+    """
+    draft.require_controller(record.controller_id, record.controller_epoch)
     tp = TopicPartition(record.topic, record.partition)
-    before = require_partition(draft, tp, record.topic_id)
-    require_kept(draft, tp)
+    before = draft.require_partition(tp, record.topic_id)
+    draft.require_kept(tp)
     require_version(tp, before, record.expected_version)
     if record.leader_epoch <= before.leader_epoch:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.FENCED_LEADER_EPOCH,
             f"leader epoch {record.leader_epoch} of {tp} is not above {before.leader_epoch}",
         )
@@ -37,12 +33,12 @@ def partition_reassignment(
     pending = draft.reassignment(tp)
     if record.target:
         _require_union(tp, before, pending, record)
-        draft.put_reassignment(
-            tp, Reassignment(interned(record.target), interned(record.original), offset)
+        _put_pending(
+            draft, tp, Reassignment(interned(record.target), interned(record.original), offset)
         )
     else:
         _require_end(tp, before, pending, record)
-        draft.remove_reassignment(tp)
+        _remove_pending(draft, tp)
     draft.put_partition(
         tp,
         Partition(
@@ -58,9 +54,26 @@ def partition_reassignment(
     return before.version + 1
 
 
+def _put_pending(draft: Draft, tp: TopicPartition, pending: Reassignment) -> None:
+    others = draft.reassignments.get(tp.topic) or immutables.Map()
+    draft.reassignments.put(tp.topic, others.set(tp.partition, pending))
+
+
+def _remove_pending(draft: Draft, tp: TopicPartition) -> None:
+    """Remove the pending reassignment of the partition, if it has one."""
+    pending = draft.reassignments.get(tp.topic)
+    if pending is None or tp.partition not in pending:
+        return
+    others = pending.delete(tp.partition)
+    if others:
+        draft.reassignments.put(tp.topic, others)
+    else:
+        draft.reassignments.remove(tp.topic)
+
+
 def _require_distinct(tp: TopicPartition, replicas: Replicas) -> None:
     if len(set(replicas)) != len(replicas) or any(one < 0 for one in replicas):
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID, f"replicas {list(replicas)} of {tp} are not distinct broker ids"
         )
 
@@ -68,10 +81,12 @@ def _require_distinct(tp: TopicPartition, replicas: Replicas) -> None:
 def _require_survivors(
     tp: TopicPartition, before: Partition, record: PartitionReassignment
 ) -> None:
-    """Who was in sync and keeps a replica stays in sync, at least one does, and nobody joins."""
+    """Refuse the step unless in-sync replicas that stay remain in sync, at least one does, and none
+    joins.
+    """
     survivors = set(before.isr).intersection(record.replicas)
     if set(record.isr) != survivors or (before.isr and not survivors):
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID,
             f"ISR {list(record.isr)} of {tp} is not what replicas {list(record.replicas)} "
             f"leave of {list(before.isr)}, or nothing",
@@ -84,15 +99,17 @@ def _require_union(
     pending: Reassignment | None,
     record: PartitionReassignment,
 ) -> None:
-    """While it is pending AR is what was and what will be: each can be gone back or on to."""
+    """Refuse the step unless AR consists of the original and the target replicas, so that it can
+    still go either way.
+    """
     original = before.replicas if pending is None else pending.original
     if record.original != original:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID,
             f"{tp} comes from replicas {list(original)}, not {list(record.original)}",
         )
     if set(record.replicas) != {*record.original, *record.target}:
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID,
             f"replicas {list(record.replicas)} of {tp} are not those of {list(record.original)} "
             f"and {list(record.target)}",
@@ -105,12 +122,14 @@ def _require_end(
     pending: Reassignment | None,
     record: PartitionReassignment,
 ) -> None:
-    """It ends where it came from, or where every replica is in sync."""
+    """Refuse an end anywhere but at the original replicas, or where every replica is in sync."""
     original = before.replicas if pending is None else pending.original
     if record.original or not record.replicas:
-        raise Refused(ResultCode.INVALID, f"a reassignment of {tp} that ends has replicas alone")
+        raise OperationRefused(
+            ResultCode.INVALID, f"a reassignment of {tp} that ends has replicas alone"
+        )
     if set(record.replicas) != set(original) and not set(record.replicas) <= set(before.isr):
-        raise Refused(
+        raise OperationRefused(
             ResultCode.INVALID,
             f"replicas {list(record.replicas)} of {tp} are not all in the ISR {list(before.isr)}",
         )

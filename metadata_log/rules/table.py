@@ -1,11 +1,12 @@
-"""Which rule a record falls under, and whose it is to write."""
+"""The table of rules: for each kind of record how it is applied, and who may write it."""
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from metadata_log.draft import Draft
-from metadata_log.features import metadata_version
-from metadata_log.records import (
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.image import LEAST_LEVEL
+from quorate.metadata_log.records import (
     AclAdded,
     AclRemoved,
     BrokerAdmitted,
@@ -38,16 +39,20 @@ from metadata_log.records import (
     TopicDeletionPending,
     TopicRemoved,
 )
-from metadata_log.rules.access import acl_added, acl_removed
-from metadata_log.rules.administration import (
-    change_note,
+from quorate.metadata_log.rules.administration import (
+    acl_added,
+    acl_removed,
     client_quota_set,
     config_set,
+    delegation_token_removed,
+    delegation_token_set,
     feature_level,
     producer_id_block,
+    scram_credential_removed,
+    scram_credential_set,
 )
-from metadata_log.rules.leader_and_isr import isr_change, partition_change
-from metadata_log.rules.membership import (
+from quorate.metadata_log.rules.leader_and_isr import isr_change, partition_change
+from quorate.metadata_log.rules.membership import (
     broker_admitted,
     broker_registration,
     controller_claim,
@@ -56,50 +61,35 @@ from metadata_log.rules.membership import (
     session_opened,
     session_silences,
 )
-from metadata_log.rules.partition_count import (
+from quorate.metadata_log.rules.pipelines import pipeline_removed, pipeline_set
+from quorate.metadata_log.rules.quorum_voters import quorum_voter_set
+from quorate.metadata_log.rules.reassignment import partition_reassignment
+from quorate.metadata_log.rules.topics import (
     partition_addition_pending,
     partition_removal_pending,
     partitions_added,
     partitions_removed,
+    topic_created,
+    topic_deletion_pending,
+    topic_removed,
 )
-from metadata_log.rules.pipelines import pipeline_removed, pipeline_set
-from metadata_log.rules.quorum_voters import quorum_voter_set
-from metadata_log.rules.reassignment import partition_reassignment
-from metadata_log.rules.requirements import NotInForce
-from metadata_log.rules.scram import scram_credential_removed, scram_credential_set
-from metadata_log.rules.tokens import delegation_token_removed, delegation_token_set
-from metadata_log.rules.topics import topic_created, topic_deletion_pending, topic_removed
-from metadata_log.types import MetadataOffset
-
-T = TypeVar("T")
 
 
 class Rule(NamedTuple):
-    """What becomes of a kind of record."""
+    """The rule for one kind of record: how it is applied, and who may write it."""
 
-    apply: Callable[[Draft, MetadataOffset, Any], int]
-    """Write the record into the draft; returns the version of what was written.
+    apply: Callable[[Draft, MetadataOffset, Any], int] | None
+    """Writes the record into the draft and returns the version of what it wrote.
 
-    Raises ``Refused`` if the record breaks a rule. The draft may hold a part of it: undo it.
+    It raises ``OperationRefused`` if the record breaks a rule. The draft may then hold a part of
+    the record, which the caller undoes. None is for records that only stand in the log.
     """
     needs_controller: bool = False
-    """Whether an operation with it must name the controller epoch it was decided in."""
+    """Whether an operation with the record must name the controller epoch it was decided in."""
     bridged: bool = False
-    """Whether a live broker may write it, too, at inter_broker_protocol 1 (F6)."""
-
-
-def since(
-    level: int, rule: Callable[[Draft, MetadataOffset, T], int]
-) -> Callable[[Draft, MetadataOffset, T], int]:
-    """The rule of a kind of record that came with ``level`` of metadata_version."""
-
-    def in_force(draft: Draft, offset: MetadataOffset, record: T) -> int:
-        now = metadata_version(draft)
-        if now < level:
-            raise NotInForce(type(record).__name__, level, now)
-        return rule(draft, offset, record)
-
-    return in_force
+    """Whether a live broker may write the record, too, at inter_broker_protocol 1 (F6)."""
+    since: int = LEAST_LEVEL
+    """The level of metadata_version that brought this kind of record."""
 
 
 RULES: Final[dict[type, Rule]] = {
@@ -115,27 +105,27 @@ RULES: Final[dict[type, Rule]] = {
     TopicRemoved: Rule(topic_removed, needs_controller=True),
     PartitionChange: Rule(partition_change, needs_controller=True),
     IsrChange: Rule(isr_change),
-    PartitionReassignment: Rule(since(2, partition_reassignment), needs_controller=True),
-    PartitionAdditionPending: Rule(since(2, partition_addition_pending), needs_controller=True),
-    PartitionsAdded: Rule(since(2, partitions_added), needs_controller=True),
-    PartitionRemovalPending: Rule(since(2, partition_removal_pending), needs_controller=True),
-    PartitionsRemoved: Rule(since(2, partitions_removed), needs_controller=True),
-    AclAdded: Rule(since(3, acl_added), needs_controller=True, bridged=True),
-    AclRemoved: Rule(since(3, acl_removed), needs_controller=True, bridged=True),
+    PartitionReassignment: Rule(partition_reassignment, needs_controller=True, since=2),
+    PartitionAdditionPending: Rule(partition_addition_pending, needs_controller=True, since=2),
+    PartitionsAdded: Rule(partitions_added, needs_controller=True, since=2),
+    PartitionRemovalPending: Rule(partition_removal_pending, needs_controller=True, since=2),
+    PartitionsRemoved: Rule(partitions_removed, needs_controller=True, since=2),
+    AclAdded: Rule(acl_added, needs_controller=True, bridged=True, since=3),
+    AclRemoved: Rule(acl_removed, needs_controller=True, bridged=True, since=3),
     ConfigSet: Rule(config_set, needs_controller=True, bridged=True),
-    ChangeNote: Rule(since(3, change_note), needs_controller=True, bridged=True),
+    ChangeNote: Rule(None, needs_controller=True, bridged=True, since=3),
     FeatureLevel: Rule(feature_level, needs_controller=True),
     ProducerIdBlock: Rule(producer_id_block, needs_controller=True),
-    DelegationTokenSet: Rule(since(3, delegation_token_set), needs_controller=True, bridged=True),
+    DelegationTokenSet: Rule(delegation_token_set, needs_controller=True, bridged=True, since=3),
     DelegationTokenRemoved: Rule(
-        since(3, delegation_token_removed), needs_controller=True, bridged=True
+        delegation_token_removed, needs_controller=True, bridged=True, since=3
     ),
-    PipelineSet: Rule(since(4, pipeline_set), needs_controller=True),
-    PipelineRemoved: Rule(since(4, pipeline_removed), needs_controller=True),
+    PipelineSet: Rule(pipeline_set, needs_controller=True, since=4),
+    PipelineRemoved: Rule(pipeline_removed, needs_controller=True, since=4),
     QuorumVoterSet: Rule(quorum_voter_set),
-    ClientQuotaSet: Rule(since(3, client_quota_set), needs_controller=True, bridged=True),
-    ScramCredentialSet: Rule(since(3, scram_credential_set), needs_controller=True, bridged=True),
+    ClientQuotaSet: Rule(client_quota_set, needs_controller=True, bridged=True, since=3),
+    ScramCredentialSet: Rule(scram_credential_set, needs_controller=True, bridged=True, since=3),
     ScramCredentialRemoved: Rule(
-        since(3, scram_credential_removed), needs_controller=True, bridged=True
+        scram_credential_removed, needs_controller=True, bridged=True, since=3
     ),
 }

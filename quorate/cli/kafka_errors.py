@@ -1,4 +1,4 @@
-"""Errors of librdkafka in words that say what to do."""
+"""Explains errors of librdkafka, and what the user can do about them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Troubles:
-    """What was wrong with connections last: ``error_cb`` of a client.
+    """Remembers the last connection error that librdkafka reported to ``error_cb``.
 
-    librdkafka goes on trying, and at the end only says that time is up.
+    librdkafka goes on trying, and in the end reports only that the time is up.
     """
 
     last: str = ""
@@ -21,12 +21,13 @@ class Troubles:
             self.last = error.str()
 
     def with_last(self, message: str) -> str:
-        """The message, and the trouble that may explain it."""
+        """Return the message, together with the last connection error, which may explain it."""
         return f"{message} ({self.last})" if self.last else message
 
 
 def explained(error: "KafkaError", operation: str, topic: str) -> str:
-    """The error, and what lets ``operation`` on the topic if it was not allowed."""
+    """Return the error in words; for a missing right, also how to allow ``operation`` on the
+    topic."""
     if error.name() != "TOPIC_AUTHORIZATION_FAILED":
         return error.str()
     return (

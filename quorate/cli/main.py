@@ -1,6 +1,6 @@
-"""Entry point of the console script: loads commands on demand, turns errors into one line.
+"""Entry point of the console script: it loads commands on demand, and prints an error as one line.
 
-Exit codes: 0 done, 1 refused or failed (one line on stderr), 2 wrong usage, 130 Ctrl-C, 141 the
+Exit codes: 0 success, 1 refused or failed (one line on stderr), 2 wrong usage, 130 Ctrl-C, 141 the
 reader of our output went away.
 """
 
@@ -13,54 +13,93 @@ from typing import Final
 import click
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "up": ("quorate.cli.up:up", "Start a local cluster of real processes."),
-    "down": ("quorate.cli.down:down", "Stop the local cluster."),
-    "status": ("quorate.cli.status:status", "Show controller, brokers and partitions in trouble."),
-    "top": ("quorate.cli.top:top", "Show traffic, leaders and trouble, live."),
-    "topics": ("quorate.cli.topics:topics", "Create, alter, list, describe and delete topics."),
-    "configs": (
-        "quorate.cli.configs:configs",
-        "Show configurations, and change them without a restart.",
+    "up": ("quorate.cli.cluster.up_command:up", "Start a local cluster of real processes."),
+    "down": ("quorate.cli.cluster.down_command:down", "Stop the local cluster."),
+    "status": (
+        "quorate.cli.cluster.status_command:status",
+        "Show controller, brokers, and partitions that need attention.",
     ),
-    "acls": ("quorate.cli.acls:acls", "Say who may do what."),
+    "top": ("quorate.cli.top.top_command:top", "Show traffic, leaders and alerts, live."),
+    "topics": (
+        "quorate.cli.topics.topics_command:topics",
+        "Create, alter, list, describe and delete topics.",
+    ),
+    "configs": (
+        "quorate.cli.configs.configs_command:configs",
+        "Show and change configuration without a restart.",
+    ),
+    "acls": (
+        "quorate.cli.access.acls_command:acls",
+        "Add, remove and list access control entries.",
+    ),
     "elect-leaders": (
-        "quorate.cli.elect_leaders:elect_leaders",
+        "quorate.cli.topics.elect_leaders_command:elect_leaders",
         "Elect preferred leaders, or unclean ones.",
     ),
-    "brokers": ("quorate.cli.brokers:brokers", "List brokers, or empty one."),
-    "reassign": ("quorate.cli.reassign:reassign", "Move replicas from broker to broker."),
-    "produce": ("quorate.cli.produce:produce", "Produce lines from standard input."),
-    "consume": ("quorate.cli.consume:consume", "Print records."),
+    "brokers": (
+        "quorate.cli.cluster.brokers_command:brokers",
+        "List brokers, or decommission one.",
+    ),
+    "reassign": (
+        "quorate.cli.topics.reassign_command:reassign",
+        "Move replicas from broker to broker.",
+    ),
+    "produce": (
+        "quorate.cli.records.produce_command:produce",
+        "Produce lines from standard input.",
+    ),
+    "consume": ("quorate.cli.records.consume_command:consume", "Print records."),
     "groups": (
-        "quorate.cli.groups:groups",
+        "quorate.cli.groups.groups_command:groups",
         "List, describe, reset and delete consumer groups.",
     ),
     "transactions": (
-        "quorate.cli.transactions:transactions",
-        "List, describe and abort transactions, find those that hang.",
+        "quorate.cli.transactions.transactions_command:transactions",
+        "List, describe and abort transactions, and find hanging ones.",
     ),
     "pipeline": (
-        "quorate.cli.pipeline:pipeline",
+        "quorate.cli.pipeline.pipeline_command:pipeline",
         "Read topics into Parquet files, each offset exactly once.",
     ),
-    "controller": ("quorate.cli.controller:controller", "Describe the controller, or replace it."),
-    "metadata": ("quorate.cli.metadata:metadata", "Look at the metadata, now or back then."),
-    "tokens": ("quorate.cli.tokens:tokens", "Make, renew, end and show delegation tokens."),
-    "features": ("quorate.cli.features:features", "Show feature levels, raise or lower them."),
-    "users": ("quorate.cli.users:users", "Add, change and delete users who log in by SCRAM."),
+    "controller": (
+        "quorate.cli.cluster.controller_command:controller",
+        "Describe the controller, or replace it.",
+    ),
+    "metadata": (
+        "quorate.cli.metadata.metadata_command:metadata",
+        "Read the metadata, the newest or an earlier state.",
+    ),
+    "tokens": (
+        "quorate.cli.access.tokens_command:tokens",
+        "Create, renew, expire and describe delegation tokens.",
+    ),
+    "features": (
+        "quorate.cli.cluster.features_command:features",
+        "Show feature levels, raise or lower them.",
+    ),
+    "users": (
+        "quorate.cli.access.users_command:users",
+        "Add, change and delete users who log in by SCRAM.",
+    ),
     "quorum": (
-        "quorate.cli.quorum:quorum",
-        "Look after the quorum: voters, leader, backups.",
+        "quorate.cli.quorum.quorum_command:quorum",
+        "Administer the metadata quorum: voters, leader, backups.",
     ),
-    "log": ("quorate.cli.log:log", "Look into a stopped broker's log folder, check it, mend it."),
+    "log": (
+        "quorate.cli.records.log_command:log",
+        "Inspect, check and repair the log folder of a stopped broker.",
+    ),
     "spark": (
-        "quorate.cli.spark:spark",
-        "Print what a shell needs to start Spark.",
+        "quorate.cli.spark_command:spark",
+        "Print the environment variables that start Spark.",
     ),
-    "certs": ("quorate.cli.certs:certs", "Make certificates for voters, brokers and people."),
-    "node": ("quorate.cli.node:node", "Run one voter or broker in the foreground."),
+    "certs": (
+        "quorate.cli.access.certs_command:certs",
+        "Make certificates for voters, brokers and people.",
+    ),
+    "node": ("quorate.cli.cluster.node_command:node", "Run one voter or broker in the foreground."),
 }
-"""Command → where it is, and its line in the help: so that the help loads no command."""
+"""Each command's location and its line in the help, so that printing the help loads no command."""
 
 EXIT_ERROR: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -68,7 +107,7 @@ EXIT_BROKEN_PIPE: Final = 141
 
 
 class Ended(Exception):
-    """A command ended early, without anything to say."""
+    """A command ended early and has nothing to print."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -90,13 +129,14 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Hides Ctrl-C and a closed pipe from click, which has its own words and codes for them."""
+        """Handle Ctrl-C and a closed pipe before click does, which has other messages and exit
+        codes."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Ended(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            # Python flushes stdout once more at exit; that must not fail again.
+            # Python flushes stdout once more at exit; that flush must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Ended(EXIT_BROKEN_PIPE) from None
 
@@ -121,23 +161,26 @@ def cli() -> None:
 
 
 def expected_errors() -> tuple[type[Exception], ...]:
-    """Errors that are the answer, not a fault of ours. Loaded only once something went wrong."""
-    from metadata_log.configuration import ConfigError
+    """Return the errors that are an answer to the user, and not a fault of the program.
+
+    Their modules are loaded only after something went wrong.
+    """
     from quorate.client.bootstrap import BootstrapError
     from quorate.client.errors import QuorateError
-    from quorate.cluster.errors import LocalClusterError
-    from quorum.errors import QuorumError
+    from quorate.cluster.local_cluster_errors import LocalClusterError
+    from quorate.common.configuration import ConfigError
+    from quorate.quorum.quorum_errors import QuorumError
 
     return (QuorateError, LocalClusterError, ConfigError, BootstrapError, QuorumError)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command and exits."""
+    """Run one command and exit the process."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; its exit code."""
+    """Run one command and return its exit code."""
     try:
         code = cli.main(args=arguments, prog_name="quorate", standalone_mode=False)
         sys.stdout.flush()
@@ -155,7 +198,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _advised(error: Exception) -> str:
-    """The error, and what to do where somebody has no right; the error names who and to what."""
+    """Return the text of the error, with advice if a right is missing.
+
+    The error itself names the principal and the resource.
+    """
     text = str(error)
     refused = str(getattr(error, "error", "")).endswith("AUTHORIZATION_FAILED")
     if not refused and "is not allowed to" not in text:

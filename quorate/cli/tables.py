@@ -1,10 +1,11 @@
-"""Tables for people: columns as wide as what is in them, numbers to the right."""
+"""Formats tables for people: columns are as wide as their contents."""
 
 from collections.abc import Sequence
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines under their heads; columns of numbers alone are aligned to the right."""
+    """Return the rows under their heads; columns that hold only numbers are aligned to the
+    right."""
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     are_numbers = [all(_is_number(text) for text in column[1:]) for column in columns]

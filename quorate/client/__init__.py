@@ -1,6 +1,6 @@
-"""The controller-direct client: administration over gRPC.
+"""The client that administers a cluster over gRPC, directly at the controller.
 
-Imports nothing but ``quorate_proto``, and loads gRPC only when ``AdminClient`` is used: a Spark
+It imports nothing but ``quorate_proto``, and loads gRPC only when ``AdminClient`` is used: a Spark
 executor forks before it may load gRPC.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quorate.client.results import TopicInfo as TopicInfo
     from quorate.client.results import TopicResult as TopicResult
 
-_HOMES: Final = {
+_MODULE_OF_NAME: Final = {
     "AdminClient": "admin",
     "AsyncAdminClient": "admin",
     "ClusterStatus": "results",
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Loads the name's module on first use."""
-    if name not in _HOMES:
+    """Load the module of a name on first use."""
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)

@@ -1,4 +1,5 @@
-"""The admin clients: over gRPC, straight to the controller; blocking, and for event loops.
+"""The two admin clients, which talk over gRPC to the controller: one blocks, one is for event
+loops.
 
 Both have the methods of ``AdminMethods``, which are written once, in ``quorate.client.calls``.
 """
@@ -7,23 +8,21 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
+from quorate.client.admin_connection import ClusterConnection
 from quorate.client.bootstrap import discover
-from quorate.client.calls import (
-    acls,
-    cluster,
-    configs,
-    pipelines,
-    quotas,
-    replicas,
-    tokens,
-    topics,
-    transactions,
-    users,
-)
-from quorate.client.connection import ClusterConnection
+from quorate.client.call_steps import Steps
+from quorate.client.calls import acl_calls as acls
+from quorate.client.calls import cluster_calls as cluster
+from quorate.client.calls import config_calls as configs
+from quorate.client.calls import pipeline_calls as pipelines
+from quorate.client.calls import quota_calls as quotas
+from quorate.client.calls import replica_calls as replicas
+from quorate.client.calls import token_calls as tokens
+from quorate.client.calls import topic_calls as topics
+from quorate.client.calls import transaction_calls as transactions
+from quorate.client.calls import user_calls as users
 from quorate.client.runners import AsyncRunner, BlockingRunner
 from quorate.client.security import ClientSecurity, read_options
-from quorate.client.steps import Steps
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -33,7 +32,7 @@ R = TypeVar("R")
 
 
 class admin_method(Generic[P, R]):
-    """A call as a method of both clients: blocking of the one, to be awaited of the other."""
+    """A call as a method of both clients: it blocks in the one, and is awaited in the other."""
 
     def __init__(self, call: Callable[P, Steps[R]]) -> None:
         self._call = call
@@ -60,7 +59,7 @@ class admin_method(Generic[P, R]):
 
 
 class AdminMethods:
-    """What can be asked of a cluster."""
+    """The requests that can be made to a cluster."""
 
     create_topics = admin_method(topics.create_topics)
     delete_topics = admin_method(topics.delete_topics)
@@ -105,13 +104,14 @@ class AdminMethods:
 
 
 class AdminClient(AdminMethods):
-    """Administers a cluster. Use as a context manager, or ``close()`` it. Not thread-safe.
+    """Administers a cluster. Use it as a context manager, or ``close()`` it. It is not thread-safe.
 
-    ``bootstrap_servers``: Kafka addresses, ``host:port,host:port``; the gRPC ones are found through
-    them. ``grpc_addresses``: gRPC addresses of brokers, where they are known already.
-    ``options``: how to prove oneself and whom to believe, see ``quorate.client.security``.
-    Every method raises ``ClusterUnreachable`` when nobody answers within ``timeout_ms``. Outcomes
-    per topic are values: look at ``TopicResult.ok`` or call ``raise_for_error()``.
+    ``bootstrap_servers`` are Kafka addresses, ``host:port,host:port``; the gRPC addresses are found
+    through them. ``grpc_addresses`` are gRPC addresses of brokers, where they are known already.
+    ``options`` say how the client authenticates and which servers it trusts, see
+    ``quorate.client.security``.
+    Every method raises ``ClusterUnreachable`` when no broker answers within ``timeout_ms``.
+    Outcomes per topic are values: look at ``TopicResult.ok`` or call ``raise_for_error()``.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class AdminClient(AdminMethods):
         )
 
     def carry_out(self, steps: Steps[R]) -> R:
-        """The result of a call of ``quorate.client.calls``."""
+        """Carry out a call of ``quorate.client.calls``, and return its result."""
         return self._runner.run(self._connection.carry_out(steps))
 
     def close(self) -> None:
@@ -148,9 +148,9 @@ class AdminClient(AdminMethods):
 
 
 class AsyncAdminClient(AdminMethods):
-    """``AdminClient`` for event loops: the same methods, to be awaited; they may overlap.
+    """The ``AdminClient`` for event loops: the same methods are awaited, and may overlap.
 
-    Use as an asynchronous context manager, or ``await close()``.
+    Use it as an asynchronous context manager, or ``await close()``.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class AsyncAdminClient(AdminMethods):
         )
 
     async def carry_out(self, steps: Steps[R]) -> R:
-        """The result of a call of ``quorate.client.calls``."""
+        """Carry out a call of ``quorate.client.calls``, and return its result."""
         return await self._runner.run(self._connection.carry_out(steps))
 
     async def close(self) -> None:
@@ -189,7 +189,8 @@ class AsyncAdminClient(AdminMethods):
 def _way_in(
     bootstrap_servers: str | None, grpc_addresses: Sequence[str], security: ClientSecurity
 ) -> Callable[[], Iterable[str]]:
-    """How gRPC addresses are found, from the one of the two that is given."""
+    """Return the function that finds gRPC addresses, from the one of the two arguments that is
+    given."""
     if (bootstrap_servers is None) == (not grpc_addresses):
         raise ValueError("give either bootstrap_servers or grpc_addresses")
 

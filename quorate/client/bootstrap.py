@@ -1,11 +1,11 @@
-"""From a Kafka bootstrap address to the gRPC endpoints of the cluster.
+"""Finds the gRPC endpoints of a cluster through a Kafka bootstrap address.
 
-Users know the address of the Kafka listener; readers of ranges and the admin client need the
-gRPC one. A DescribeCluster v0 request (API 60) over the Kafka wire tells both: every broker of
+Users know the address of the Kafka listener; readers of ranges and the admin client need the gRPC
+address. A DescribeCluster v0 request (API 60) over the Kafka protocol returns both: every broker of
 the response carries the tagged field 10000, its gRPC ``host:port`` in UTF-8. Kafka clients ignore
-unknown tags, so that the same answer serves them.
+unknown tags, so the same answer serves them.
 
-One request, written and read by hand: an executor must not need a Kafka codec for it.
+The one request is written and read by hand, because an executor must not need a Kafka codec for it.
 """
 
 import socket
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from quorate.client.sasl import LoginFailed, login
+from quorate.client.sasl_client import LoginFailed, login
 from quorate.client.security import ClientSecurity
 
 DEFAULT_KAFKA_PORT = 9092
@@ -33,26 +33,26 @@ _CORRELATION_ID = 1
 
 
 class BootstrapError(ConnectionError):
-    """No bootstrap server told us about the cluster; the message names all that were tried."""
+    """No bootstrap server described the cluster; the message names all servers that were tried."""
 
 
 class MalformedResponse(ValueError):
-    """The peer answered with something that is no DescribeCluster v0 response."""
+    """The answer of a server is not a valid DescribeCluster v0 response."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoints:
-    """One live broker and where it can be reached; addresses are ``host:port``."""
+    """A live broker and its addresses, each as ``host:port``."""
 
     broker_id: int
     kafka: str
     grpc: str
-    """Empty if the broker did not tell (it is then no Quorate broker)."""
+    """Empty if the broker did not tell it; then it is not a Quorate broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEndpoints:
-    """What DescribeCluster tells of a cluster; ``controller_id`` is -1 while there is none."""
+    """The answer to DescribeCluster; ``controller_id`` is -1 while there is no controller."""
 
     cluster_id: str
     controller_id: int
@@ -65,12 +65,12 @@ def discover(
     timeout_ms: int = 10_000,
     security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
 ) -> ClusterEndpoints:
-    """Ask the servers one after the other; the first one that answers wins.
+    """Ask the servers one after the other, and return the first answer.
 
     Args:
         bootstrap_servers: Kafka's ``bootstrap.servers``: ``"host:port,host:port"``.
-        timeout_ms: for all servers together; each gets an equal share of what is left.
-        security: of the servers' Kafka listeners.
+        timeout_ms: for all servers together; each gets an equal share of the remaining time.
+        security: for the servers' Kafka listeners.
 
     Raises:
         BootstrapError: no server answered; names every one with its reason.
@@ -95,7 +95,11 @@ def ask_any(
     timeout_ms: int = 10_000,
     security: ClientSecurity = ClientSecurity(),  # noqa: B008 - frozen
 ) -> T:
-    """What ``decode`` makes of the first answer to a request of Kafka's; raises as `discover`."""
+    """Send a Kafka request to one server after the other, and return the first decoded answer.
+
+    Raises:
+        BootstrapError, InvalidOption, LoginFailed, ValueError: as `discover`.
+    """
     servers = parse_servers(bootstrap_servers)
     deadline = time.monotonic() + timeout_ms / 1000
     failures: list[str] = []
@@ -112,7 +116,7 @@ def ask_any(
 
 
 def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """``"a:9092,[::1]:9093"`` as (host, port) pairs; a missing port is Kafka's 9092."""
+    """Parse ``"a:9092,[::1]:9093"`` into (host, port) pairs; the default port is Kafka's 9092."""
     servers = [
         _parse_address(part.strip()) for part in bootstrap_servers.split(",") if part.strip()
     ]
@@ -122,12 +126,12 @@ def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
 
 
 def format_address(host: str, port: int) -> str:
-    """``host:port``, an IPv6 host in brackets."""
+    """Return ``host:port``, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def encode_request() -> bytes:
-    """A DescribeCluster v0 request with its size prefix (request header v2)."""
+    """Return a DescribeCluster v0 request with its size prefix (request header v2)."""
     header = struct.pack(
         f">hhih{len(_CLIENT_ID)}sB",
         DESCRIBE_CLUSTER_API_KEY,
@@ -142,10 +146,10 @@ def encode_request() -> bytes:
 
 
 def decode_response(frame: bytes) -> ClusterEndpoints:
-    """A DescribeCluster v0 response without its size prefix (response header v1).
+    """Decode a DescribeCluster v0 response without its size prefix (response header v1).
 
     Raises:
-        MalformedResponse: not such a response, or it carries an error code.
+        MalformedResponse: the frame is no such response, or it carries an error code.
     """
     reader = Reader(frame)
     correlation_id = reader.int32()
@@ -199,7 +203,7 @@ def _ask(
 
 
 def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float) -> None:
-    """SaslHandshake v1, then SaslAuthenticate v1 until both are content."""
+    """Send SaslHandshake v1, then SaslAuthenticate v1 until both sides are authenticated."""
     mechanism = kafka_string(security.mechanism.encode())
     answer = Reader(
         _exchange(connection, encode_kafka_request(SASL_HANDSHAKE, 1, mechanism), deadline)
@@ -225,19 +229,19 @@ def _log_in(connection: socket.socket, security: ClientSecurity, deadline: float
 
 
 def encode_kafka_request(api_key: int, version: int, body: bytes) -> bytes:
-    """A request with its size prefix (request header v1)."""
+    """Return a request with its size prefix (request header v1)."""
     header = struct.pack(">hhi", api_key, version, _CORRELATION_ID)
     frame = header + kafka_string(_CLIENT_ID) + body
     return struct.pack(">i", len(frame)) + frame
 
 
 def kafka_string(text: bytes) -> bytes:
-    """A string of Kafka's older encoding: its length in two bytes, and it."""
+    """Encode a string in Kafka's older encoding: a length of two bytes, then the text."""
     return struct.pack(">h", len(text)) + text
 
 
 def _exchange(connection: socket.socket, request: bytes, deadline: float) -> bytes:
-    """The answer's frame."""
+    """Send a request, and return the frame of the answer."""
     connection.sendall(request)
     (size,) = struct.unpack(">i", _receive(connection, 4, deadline))
     if not 0 < size <= RESPONSE_BYTES_MAX:
@@ -246,7 +250,8 @@ def _exchange(connection: socket.socket, request: bytes, deadline: float) -> byt
 
 
 def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """Exactly ``size`` bytes; a peer that trickles is cut off at the deadline too."""
+    """Receive exactly ``size`` bytes; a server that sends too slowly is also cut off at the
+    deadline."""
     received = bytearray()
     while len(received) < size:
         remaining = deadline - time.monotonic()
@@ -261,7 +266,7 @@ def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:
 
 
 class Reader:
-    """Kafka's flexible encoding, every read checked against the end of the frame."""
+    """Reads Kafka's flexible encoding; every read is checked against the end of the frame."""
 
     def __init__(self, frame: bytes) -> None:
         self._frame = frame
@@ -294,7 +299,7 @@ class Reader:
         raise MalformedResponse("a varint of more than five bytes")
 
     def string(self) -> str:
-        """A compact string; null reads as the empty string."""
+        """Read a compact string; null becomes the empty string."""
         size = self.unsigned_varint()
         return self.take(size - 1).decode("utf-8", "replace") if size else ""
 

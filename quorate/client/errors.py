@@ -1,10 +1,11 @@
-"""What can go wrong between the quorate client and a cluster."""
+"""The errors of the quorate client."""
 
 from typing import cast
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code: ``NOT_CONTROLLER``; its number if it is unknown here."""
+    """Return Kafka's name of an error code, such as ``NOT_CONTROLLER``; its number if it is
+    unknown."""
     from quorate_proto.v1 import errors_pb2
 
     try:
@@ -14,11 +15,11 @@ def error_name(code: int) -> str:
 
 
 class QuorateError(Exception):
-    """Base of everything the quorate client raises; the message says what to do."""
+    """Base class of all errors that the quorate client raises; the message says what to do."""
 
 
 class ClusterUnreachable(QuorateError):
-    """No broker answered, or no controller could be found, before the deadline."""
+    """No broker answered, or no controller was found, before the deadline."""
 
 
 class RequestFailed(QuorateError):
@@ -32,7 +33,7 @@ class RequestFailed(QuorateError):
 
 
 class ThrottlingQuotaExceededError(RequestFailed):
-    """Refused for now: to be tried again after ``throttle_time_ms`` (KIP-599)."""
+    """The request is refused for now; try again after ``throttle_time_ms`` (KIP-599)."""
 
     def __init__(self, throttle_time_ms: int, code: int, message: str) -> None:
         super().__init__(code, message)

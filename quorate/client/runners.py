@@ -1,4 +1,5 @@
-"""The two ways to carry out what ``ClusterConnection`` wants: blocking, and in an event loop."""
+"""The two ways to carry out the effects of ``ClusterConnection``: blocking, and in an event
+loop."""
 
 import asyncio
 import logging
@@ -10,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import grpc
 import grpc.aio
 
-from quorate.client.channels import BrokerStubs, open_async_channel, open_channel
-from quorate.client.connection import Call, CallEach, Discover, Effect, Effects, Pause
+from quorate.client.admin_connection import Call, CallAll, Effect, Effects, FindBrokers, Pause
 from quorate.client.errors import ClusterUnreachable
+from quorate.client.grpc_channels import BrokerStubs, open_async_channel, open_channel
 from quorate.client.security import ClientSecurity
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,8 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 Addresses = Callable[[], Iterable[str]]
-"""gRPC addresses of brokers, from whatever the user gave; may block, and raise as ``Discover``."""
+"""Returns gRPC addresses of brokers, from what the user gave. It may block, and raises as
+``FindBrokers``."""
 
 ASKED_AT_ONCE_MAX: Final = 16
 
@@ -28,18 +30,18 @@ _EXPECTED: Final = (grpc.RpcError, OSError, ClusterUnreachable)
 
 
 class _Outcome(NamedTuple):
-    """What came of an effect."""
+    """The result of an effect: a value or an error."""
 
     answer: Any = None
     error: Exception | None = None
 
     def resume(self, effects: Effects[R]) -> Effect:
-        """The next effect; StopIteration holds the result."""
+        """Resume the generator and return the next effect; StopIteration holds the result."""
         return effects.send(self.answer) if self.error is None else effects.throw(self.error)
 
 
 class BlockingRunner:
-    """Carries out effects in the calling thread. Not thread-safe."""
+    """Carries out effects in the calling thread. It is not thread-safe."""
 
     def __init__(self, discover: Addresses, security: ClientSecurity) -> None:
         self._discover = discover
@@ -52,7 +54,7 @@ class BlockingRunner:
         self._stubs.clear()
 
     def run(self, effects: Effects[R]) -> R:
-        """What ``effects`` ends in."""
+        """Carry out all effects, and return the result."""
         outcome = _Outcome()
         while True:
             try:
@@ -69,12 +71,12 @@ class BlockingRunner:
         match effect:
             case Call():
                 return self._call(effect)
-            case CallEach():
+            case CallAll():
                 for call in effect.calls:  # Stubs are made in this thread.
                     self._stub(call.address)
                 with ThreadPoolExecutor(max(1, min(len(effect.calls), ASKED_AT_ONCE_MAX))) as pool:
                     return list(pool.map(self._attempt, effect.calls))
-            case Discover():
+            case FindBrokers():
                 return list(self._discover())
             case Pause():
                 time.sleep(effect.seconds)
@@ -97,7 +99,7 @@ class BlockingRunner:
 
 
 class AsyncRunner:
-    """Carries out effects in the running event loop, many calls at once if wanted."""
+    """Carries out effects in the running event loop; many calls may run at once."""
 
     def __init__(self, discover: Addresses, security: ClientSecurity) -> None:
         self._discover = discover
@@ -110,7 +112,7 @@ class AsyncRunner:
         self._stubs.clear()
 
     async def run(self, effects: Effects[R]) -> R:
-        """What ``effects`` ends in."""
+        """Carry out all effects, and return the result."""
         outcome = _Outcome()
         while True:
             try:
@@ -127,9 +129,9 @@ class AsyncRunner:
         match effect:
             case Call():
                 return await self._call(effect)
-            case CallEach():
+            case CallAll():
                 return await asyncio.gather(*map(self._attempt, effect.calls))
-            case Discover():
+            case FindBrokers():
                 return list(await asyncio.to_thread(self._discover))
             case Pause():
                 return await asyncio.sleep(effect.seconds)

@@ -1,17 +1,17 @@
-"""How a client proves itself and whom it believes: librdkafka's option names, for Kafka and gRPC.
+"""How a client authenticates and which servers it trusts: librdkafka's options, for Kafka and gRPC.
 
     security.protocol         PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL
-    ssl.ca.location           PEM file: authorities whose servers are believed; else the system's
+    ssl.ca.location           PEM file: authorities that are trusted; default: the system's
     ssl.certificate.location  PEM file: this client's certificate chain
-    ssl.key.location          PEM file: its private key; else in the certificate's file
+    ssl.key.location          PEM file: its private key; default: the certificate's file
     ssl.endpoint.identification.algorithm   https (default): a server's certificate names its host;
                               none: any broker of a cluster with Quorate's own certificates will do
     sasl.mechanism            PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default)
     sasl.username, sasl.password
 
-With ``grpc.`` before it an option is for gRPC alone. ``ssl.truststore.location`` and
-``ssl.keystore.location``, for one PEM file with key and chain, are understood as well.
-Passwords and keys are in no message and no repr.
+An option with the prefix ``grpc.`` applies to gRPC only. ``ssl.truststore.location`` and
+``ssl.keystore.location``, for one PEM file with key and chain, are accepted as well. Passwords and
+keys appear in no message and no repr.
 """
 
 import base64
@@ -38,7 +38,7 @@ IDENTIFICATIONS: Final = ("https", "none")
 
 GRPC_PREFIX: Final = "grpc."
 ANY_BROKER: Final = "broker.quorate"
-"""A name in every broker certificate that `quorate certs` makes."""
+"""A name that every broker certificate made by `quorate certs` contains."""
 
 _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.truststore.location": ("ssl.ca.location",),
@@ -58,12 +58,13 @@ OPTIONS: Final = (
 
 
 class InvalidOption(QuorateError, ValueError):
-    """A security option cannot be used; the message names it and what it may be."""
+    """A security option cannot be used; the message names it and its allowed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """Checked options. Files are read when a connection is made: renewed ones are used then."""
+    """Checked security options. Files are read for each connection, so renewed files are used
+    then."""
 
     protocol: str = PLAINTEXT
     ca: str = ""
@@ -83,7 +84,7 @@ class ClientSecurity:
         return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def wrap(self, connection: socket.socket, host: str) -> socket.socket:
-        """The connection to a Kafka listener, encrypted if it is to be.
+        """Return the connection to a Kafka listener, encrypted if the options require it.
 
         Raises:
             InvalidOption: a file cannot be used.
@@ -102,7 +103,7 @@ class ClientSecurity:
         return context.wrap_socket(connection, server_hostname=host)
 
     def channel_credentials(self) -> "grpc.ChannelCredentials | None":
-        """For gRPC; None: plain text.
+        """Return the credentials for gRPC, or None for plain text.
 
         Raises:
             InvalidOption: a file cannot be read.
@@ -125,7 +126,7 @@ class ClientSecurity:
         )
 
     def channel_options(self) -> tuple[tuple[str, str], ...]:
-        """That a gRPC channel needs besides."""
+        """Return the options that a gRPC channel needs in addition to the credentials."""
         if self.is_encrypted and self.identification == "none":
             return (("grpc.ssl_target_name_override", ANY_BROKER),)
         return ()
@@ -133,17 +134,19 @@ class ClientSecurity:
 
 @dataclass(frozen=True, slots=True)
 class Securities:
-    """Of one client: for the Kafka listener that it finds the cluster through, and for gRPC."""
+    """The security of one client: for the Kafka listeners through which it finds the cluster, and
+    for gRPC."""
 
     kafka: ClientSecurity = ClientSecurity()
     grpc: ClientSecurity = ClientSecurity()
 
 
 def read_options(options: Mapping[str, str]) -> Securities:
-    """What the options say.
+    """Check the options, and return the security of the client.
 
     Raises:
-        InvalidOption: one is unknown, has a value that it may not have, or lacks its companion.
+        InvalidOption: an option is unknown, has a wrong value, or lacks another option that it
+            needs.
     """
     common: dict[str, str] = {}
     for_grpc: dict[str, str] = {}
@@ -157,7 +160,7 @@ def read_options(options: Mapping[str, str]) -> Securities:
 
 
 def is_security_option(name: str) -> bool:
-    """Whether ``read_options`` knows it."""
+    """Return whether ``read_options`` knows the option."""
     bare = name.removeprefix(GRPC_PREFIX)
     return bare in OPTIONS or bare in _SYNONYMS
 
@@ -165,7 +168,8 @@ def is_security_option(name: str) -> bool:
 def _checked(values: Mapping[str, str], prefix: str) -> ClientSecurity:
     protocol = _one_of(values, "security.protocol", PROTOCOLS, PLAINTEXT, upper=True)
     if protocol == SASL_PLAINTEXT and prefix:
-        # Passwords do not go over gRPC in clear: such a cluster has gRPC in plain text besides.
+        # Passwords are not sent over gRPC in clear text. Such a cluster also serves gRPC in plain
+        # text, without passwords.
         protocol = PLAINTEXT
     found = ClientSecurity(
         protocol=protocol,

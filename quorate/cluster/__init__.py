@@ -1,1 +1,2 @@
-"""A local cluster of real processes: configuration files, ports, starting, watching, stopping."""
+"""A local cluster of real processes: its configuration files, ports, start, supervision and
+stop."""

@@ -1,19 +1,19 @@
-"""Certificates of a local cluster, in DIR/certs: made with it, used unless told otherwise."""
+"""The certificates of a local cluster, in DIR/certs. They are made with the cluster."""
 
 from pathlib import Path
 from typing import Final
 
 from quorate.cluster.layout import CERTS_FOLDER, Node, load_nodes
-from quorum.certificate_authority import CA_DAYS, TRUSTSTORE_FILE, CertificateAuthority
-from quorum.keystore import load_security
-from quorum.security import Role, Security
-from quorum.security_config import PLAINTEXT, VOTER_SECURITY
+from quorate.common.tls.certificate_authority import CA_DAYS, TRUSTSTORE_FILE, CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.keystore import load_security
+from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY
 
 ADMIN: Final = "admin"
 
 
 def make_certificates(folder: Path, nodes: list[Node]) -> None:
-    """An authority, a certificate for each node, and one for the commands; good for years.
+    """Make an authority, a certificate for each node, and one for the commands; valid for years.
 
     Raises:
         SecurityError: the folder cannot be written.
@@ -26,7 +26,7 @@ def make_certificates(folder: Path, nodes: list[Node]) -> None:
 
 
 def admin_security(folder: Path) -> Security | None:
-    """With what commands prove themselves to the quorum in ``folder``; None: it speaks plain text.
+    """Return the certificates of commands for the quorum in ``folder``, or None for plain text.
 
     Raises:
         ConfigError: a configuration file or a certificate cannot be used.

@@ -1,24 +1,25 @@
-"""With what a client reaches the brokers of a local cluster: from its folder.
+"""The options with which a client reaches the brokers of a local cluster, read from its folder.
 
-Loads no server code: commands that only ask something use it.
+The module loads no server code, because commands that only ask something use it.
 """
 
 from pathlib import Path
 from typing import Final
 
-from metadata_log.configuration import ConfigError
-from quorum.config_file import read_toml
+from quorate.common.configuration import ConfigError, read_toml
 
 _PROTOCOL: Final = "grpc.security.protocol"
 _SSL: Final = "SSL"
 _SASL_SSL: Final = "SASL_SSL"
-"""As ``broker.security.grpc_config`` declares them, which loads all there is about certificates."""
+"""The same value as in ``grpc_listeners``, which would load all code about certificates."""
 
 _OWN_KEYSTORE: Final = "grpc.ssl.keystore.location"
 
 
 def client_options_of(folder: Path) -> dict[str, str]:
-    """Options of ``quorate.client.security`` for the cluster in ``folder``; empty: plain text.
+    """Return the options of `quorate.client.security` for the cluster in ``folder``.
+
+    They are empty if the cluster speaks plain text.
 
     Raises:
         ConfigError: a configuration file is malformed, or only a password lets a client in.

@@ -1,9 +1,9 @@
-"""The folder of a local cluster: which nodes it has, where they listen, where their files are.
+"""The folder of a local cluster: its nodes, their addresses and their files.
 
 DIR/config/quorum-1.toml …   one configuration file per process: the truth about the cluster
 DIR/certs/                   certificates of the nodes and of the commands
 DIR/quorum-1/ DIR/broker-1/  data
-DIR/logs/broker-1.log …      what the processes say
+DIR/logs/broker-1.log …      logs of the processes
 DIR/cluster.json             the processes of the running cluster; absent when it is down
 """
 
@@ -14,32 +14,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from broker.config.listeners import LISTENERS
-from broker.config.log import LOG_DIR
-from broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
-from broker.security.grpc_config import GRPC_LISTENER, INTER_BROKER_LISTENER
-from metadata_log.configuration import ConfigError
-from metadata_log.types import DEFAULT_LISTENER
-from quorate.cluster.errors import LocalClusterError
-from quorate.cluster.ports import HOST, PortReservation
+from quorate.broker.config.grpc_listeners import GRPC_LISTENER, INTER_BROKER_LISTENER
+from quorate.broker.config.listeners import LISTENERS
+from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.node import BROKER_ID, QUORUM_BOOTSTRAP_SERVERS
+from quorate.cluster.cluster_ports import HOST, PortReservation
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.settings import Settings
-from quorum.certificate_authority import TRUSTSTORE_FILE
-from quorum.config import CLUSTER_ID, DATA_DIR, NODE_ID, QUORUM_VOTERS, Voter, parse_voters
-from quorum.config_file import read_toml
-from quorum.metrics.endpoint import METRICS_LISTENER
-from quorum.security import Role
-from quorum.security_config import BROKER_SECURITY, SSL, VOTER_SECURITY, SecurityKeys
+from quorate.common.configuration import ConfigError, read_toml
+from quorate.common.metrics.metrics_endpoint import METRICS_LISTENER
+from quorate.common.tls.certificate_authority import TRUSTSTORE_FILE
+from quorate.common.tls.identity import Role
+from quorate.common.tls.tls_config import BROKER_SECURITY, SSL, VOTER_SECURITY, SecurityKeys
+from quorate.common.types import DEFAULT_LISTENER
+from quorate.quorum.quorum_config import (
+    CLUSTER_ID,
+    DATA_DIR,
+    NODE_ID,
+    QUORUM_VOTERS,
+    ConfiguredVoter,
+    parse_voters,
+)
 
-Kind = Literal["quorum", "broker"]
+NodeKind = Literal["quorum", "broker"]
 CONFIG_FOLDER: Final = "config"
 CERTS_FOLDER: Final = "certs"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One process of the cluster."""
+    """One process of the cluster: a voter or a broker."""
 
-    kind: Kind
+    kind: NodeKind
     id: int
     config: Mapping[str, object]
     folder: Path
@@ -61,21 +67,22 @@ class Node:
 
     @property
     def grpc_address(self) -> str:
-        """Where it serves gRPC: host:port."""
+        """Return the address of the node's gRPC server, as host:port."""
         if self.kind == "broker":
             return str(self.config[GRPC_LISTENER.name])
         return str(self._voter().grpc)
 
     @property
     def kafka_address(self) -> str:
-        """Where a broker serves Kafka clients, in plain text if it does: host:port."""
+        """Return the address of a broker's Kafka listener, as host:port; plain text, if it has such
+        a listener."""
         listeners = str(self.config[LISTENERS.name]).split(",")
         plain = [one for one in listeners if one.startswith(f"{DEFAULT_LISTENER}://")]
         return (plain or listeners)[0].strip().rpartition("://")[2]
 
     @property
     def ports(self) -> dict[str, int]:
-        """What it listens on: use → port."""
+        """Return the ports that the node listens on, by their use."""
         if self.kind == "broker":
             ports = {"Kafka": _port(self.kafka_address), "gRPC": _port(self.grpc_address)}
             if INTER_BROKER_LISTENER.name in self.config:
@@ -89,10 +96,10 @@ class Node:
 
     @property
     def metrics_address(self) -> str:
-        """Where it shows its figures: host:port; empty: nowhere."""
+        """Return the address of the node's metrics, as host:port; empty if it serves none."""
         return str(self.config.get(METRICS_LISTENER.name, ""))
 
-    def _voter(self) -> Voter:
+    def _voter(self) -> ConfiguredVoter:
         for voter in parse_voters(str(self.config[QUORUM_VOTERS.name])):
             if voter.voter_id == self.id:
                 return voter
@@ -106,9 +113,10 @@ def _port(address: str) -> int:
 def plan_cluster(
     folder: Path, *, voters: int, brokers: int, port: int, settings: Settings, cluster_id: str
 ) -> list[Node]:
-    """The nodes of a new cluster in ``folder``, voters first. Nothing is written.
+    """Return the nodes of a new cluster in ``folder``, voters first. Nothing is written.
 
-    ``port``: Kafka port of the first broker, the others follow; 0: any free ports.
+    ``port`` is the Kafka port of the first broker; the others use the next ports. 0 means any free
+    ports.
 
     Raises:
         LocalClusterError: a port is taken.
@@ -165,7 +173,10 @@ def _voter_node(
 def _broker_node(
     folder: Path, broker: int, ports: tuple[int, int, int, int], bootstrap: str, settings: Settings
 ) -> Node:
-    """``ports``: for Kafka clients, for clients over gRPC, for brokers, for metrics."""
+    """Return the node of a broker.
+
+    ``ports`` are for Kafka clients, for clients over gRPC, for brokers, and for metrics.
+    """
     kafka_port, grpc_port, broker_port, metrics_port = ports
     config = {
         BROKER_ID.name: broker,
@@ -190,20 +201,20 @@ def _security(keys: SecurityKeys, folder: Path, role: Role, node_id: int) -> dic
 
 
 def write_config(node: Node) -> None:
-    """Writes the node's configuration file."""
+    """Write the node's configuration file."""
     lines = [f"{json.dumps(key)} = {_toml(value)}" for key, value in node.config.items()]
     write_atomically(node.config_path, "\n".join(lines) + "\n")
 
 
 def _toml(value: object) -> str:
-    """A string, number or boolean: JSON's spelling of these is TOML's."""
+    """Format a string, number or boolean for TOML, which spells them as JSON does."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Readers see the old content or the new, never a part.
+    """Write a file so that readers see the old content or the new content, never a part of it.
 
-    The owner's alone: keys that delegation tokens are made with may be in it.
+    Only the owner may read the file: it may hold the keys with which delegation tokens are made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -215,7 +226,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def load_nodes(folder: Path) -> list[Node]:
-    """The nodes of the cluster in ``folder``, voters first; empty: there is none.
+    """Return the nodes of the cluster in ``folder``, voters first; empty if there is no cluster.
 
     Raises:
         ConfigError: a configuration file is malformed.
@@ -227,12 +238,12 @@ def load_nodes(folder: Path) -> list[Node]:
     return nodes
 
 
-def _config_files(folder: Path, kind: Kind) -> Iterable[Path]:
+def _config_files(folder: Path, kind: NodeKind) -> Iterable[Path]:
     found = (folder / CONFIG_FOLDER).glob(f"{kind}-*.toml")
     return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
-def _load_node(folder: Path, kind: Kind, path: Path) -> Node:
+def _load_node(folder: Path, kind: NodeKind, path: Path) -> Node:
     config = read_toml(path)
     key = BROKER_ID.name if kind == "broker" else NODE_ID.name
     node_id = config.get(key)
@@ -242,13 +253,13 @@ def _load_node(folder: Path, kind: Kind, path: Path) -> Node:
 
 
 def with_settings(node: Node, settings: Settings) -> Node:
-    """The node with changed settings."""
+    """Return the node with changed settings."""
     changed = settings.broker if node.kind == "broker" else settings.quorum
     return Node(node.kind, node.id, {**node.config, **changed}, node.folder)
 
 
 def refuse_foreign_folder(folder: Path) -> None:
-    """A new cluster is only made in an empty or absent folder.
+    """Check that the folder is empty or absent, as a new cluster requires.
 
     Raises:
         LocalClusterError: the folder holds something that is not a cluster.

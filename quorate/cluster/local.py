@@ -1,4 +1,4 @@
-"""A local cluster: created or found in a folder, started, waited for, stopped."""
+"""A local cluster: creates or finds it in a folder, starts it, waits for it, stops it."""
 
 import fcntl
 import secrets
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Final
 
 from quorate.cluster.certificates import make_certificates
-from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.layout import (
     LOCK_NAME,
-    Kind,
     Node,
+    NodeKind,
     load_nodes,
     plan_cluster,
     refuse_foreign_folder,
     with_settings,
     write_config,
 )
-from quorate.cluster.ports import PortReservation
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.processes import POLL_INTERVAL_MS, is_ours, last_lines, send, spawn, wait_gone
 from quorate.cluster.readiness import Readiness
 from quorate.cluster.settings import Settings
@@ -33,14 +33,14 @@ STOP_TIMEOUT_MS: Final = 20_000
 PROGRESS_INTERVAL_MS: Final = 3_000
 
 Progress = Callable[[str], None]
-NodeKey = tuple[Kind, int]
+NodeKey = tuple[NodeKind, int]
 
 
 class LocalCluster:
     """The nodes of one folder and the processes that run them.
 
-    Configuration files are the truth about the nodes, cluster.json about the processes; both are
-    read once, here, and written through here.
+    The configuration files are the truth about the nodes, and cluster.json is the truth about the
+    processes. This class reads both once, and writes all changes to them.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class LocalCluster:
         progress: Progress,
         attached: bool,
     ) -> "LocalCluster":
-        """A new cluster in an empty folder; writes its configuration and its certificates.
+        """Create a new cluster in an empty folder; write its configuration and its certificates.
 
-        ``attached``: the processes stop when this one ends, however it ends.
+        With ``attached``, the processes stop when this process ends, however it ends.
 
         Raises:
             LocalClusterError: a port is taken, or the folder holds something else.
@@ -89,7 +89,7 @@ class LocalCluster:
 
     @classmethod
     def find(cls, folder: Path, progress: Progress, *, attached: bool) -> "LocalCluster | None":
-        """The cluster in the folder, running or not; None: there is none."""
+        """Return the cluster in the folder, running or not, or None if there is none."""
         folder = folder.resolve()
         nodes = load_nodes(folder)
         return cls(folder, nodes, progress, attached=attached) if nodes else None
@@ -104,14 +104,14 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Kafka addresses of all brokers: host:port,host:port."""
+        """Return the Kafka addresses of all brokers, as host:port,host:port."""
         return ",".join(node.kafka_address for node in self.brokers)
 
-    def node(self, kind: Kind, node_id: int) -> Node:
-        """The node of that id.
+    def node(self, kind: NodeKind, node_id: int) -> Node:
+        """Return the node with that id.
 
         Raises:
-            LocalClusterError: there is none; names those there are.
+            LocalClusterError: there is no such node; the message names those that exist.
         """
         known = self.voters if kind == "quorum" else self.brokers
         for node in known:
@@ -121,7 +121,7 @@ class LocalCluster:
         raise LocalClusterError(f"{self.folder} has no {kind} {node_id}: there are {ids}")
 
     def pid(self, node: Node) -> int | None:
-        """The process of a node; None: it does not run."""
+        """Return the process id of a node, or None if it does not run."""
         key = (node.kind, node.id)
         child = self._children.get(key)
         if child is not None:
@@ -133,24 +133,24 @@ class LocalCluster:
         return [node for node in self.nodes if self.pid(node) is not None]
 
     def exit_code(self, node: Node) -> int | None:
-        """Exit code of a process that this object started and that has ended."""
+        """Return the exit code of a process that this object started and that has ended."""
         child = self._children.get((node.kind, node.id))
         return child.poll() if child else None
 
     def change_settings(self, settings: Settings) -> None:
-        """Rewrites the configuration files; takes effect at the next start."""
+        """Rewrite the configuration files; the change takes effect at the next start."""
         self.nodes = [with_settings(node, settings) for node in self.nodes]
         for node in self.nodes:
             write_config(node)
 
     def start(self, *, timeout_ms: int = START_TIMEOUT_MS) -> None:
-        """Starts every node that does not run and waits until the cluster is whole.
+        """Start every node that does not run, and wait until the cluster is complete.
 
-        When that fails, what was started here is stopped again.
+        If that fails, the processes that were started here are stopped again.
 
         Raises:
             LocalClusterError: everything runs already, a port is taken, a process ended (shows the
-                end of its log), or the cluster was not whole in time (says what is missing).
+                end of its log), or the cluster was not complete in time (says what is missing).
         """
         with self._lock():
             stopped = [node for node in self.nodes if self.pid(node) is None]
@@ -171,20 +171,16 @@ class LocalCluster:
                 raise
 
     def start_node(self, node: Node) -> None:
-        """Starts one node's process; does not wait for it to be ready."""
+        """Start the process of one node; do not wait until it is ready."""
         if self.pid(node) is None:
             self._spawn(node)
             self._write_state()
 
-    def wait_until_whole(self, *, timeout_ms: int = START_TIMEOUT_MS) -> None:
-        """Waits until every broker is registered and a controller at work. As ``start``."""
-        self._wait_until_whole(timeout_ms)
-
     def kill(self, node: Node) -> int:
-        """kill -9, and waits until the process is gone; its pid.
+        """Kill a node by kill -9, wait until its process is gone, and return its pid.
 
         Raises:
-            LocalClusterError: it does not run.
+            LocalClusterError: the node does not run.
         """
         pid = self.pid(node)
         if pid is None:
@@ -195,13 +191,14 @@ class LocalCluster:
         return pid
 
     def stop_node(self, node: Node, *, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
-        """Stops one node: SIGTERM, and SIGKILL at the timeout."""
+        """Stop one node by SIGTERM, and by SIGKILL at the timeout."""
         self._stop([node], graceful=True, timeout_ms=timeout_ms)
 
     def stop(self, *, graceful: bool = True, timeout_ms: int = STOP_TIMEOUT_MS) -> list[Node]:
-        """Stops everything: brokers first, then voters. The nodes that ran.
+        """Stop everything, first the brokers, then the voters; return the nodes that ran.
 
-        ``graceful``: SIGTERM, and SIGKILL for what is left at the timeout; else SIGKILL at once.
+        With ``graceful``, processes receive SIGTERM, and SIGKILL at the timeout; otherwise SIGKILL
+        at once.
         """
         with self._lock():
             return self._stop(self.nodes, graceful=graceful, timeout_ms=timeout_ms)
@@ -231,7 +228,7 @@ class LocalCluster:
         return list(alive.values())
 
     def _spawn(self, node: Node) -> None:
-        """Start a node that does not run: what ran before it may have ended by itself."""
+        """Start a node that does not run; an earlier process of it may have ended by itself."""
         self._reap(node)
         child = spawn(node, attached=self._attached)
         self._children[node.kind, node.id] = child
@@ -246,7 +243,8 @@ class LocalCluster:
         self._pids.pop(key, None)
 
     def _write_state(self) -> None:
-        """cluster.json lists the nodes started and not stopped; gone when none is left."""
+        """Write cluster.json, which lists the nodes that were started and not stopped; remove it if
+        none is left."""
         if self._pids:
             write_state(self.folder, self.nodes, self._pids)
         else:
@@ -287,7 +285,7 @@ class LocalCluster:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One start or stop of a folder at a time."""
+        """Allow one start or stop of a folder at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOCK_NAME).open("w") as lock_file:
             try:

@@ -1,7 +1,7 @@
-"""Processes of a local cluster: started detached, recognised by command line, stopped by pid.
+"""The processes of a local cluster: started detached, recognised by command line, stopped by pid.
 
-A pid alone proves nothing: after a crash or a reboot it may be anybody's. A process is ours only if
-its command line holds the absolute path of the node's configuration file.
+A pid alone proves nothing, because after a crash or a reboot another process may have it. A process
+is ours only if its command line holds the absolute path of the node's configuration file.
 """
 
 import os
@@ -23,16 +23,20 @@ EXIT_WITH_PARENT: Final = "--exit-with-parent"
 
 
 def command_line(node: Node, *, attached: bool) -> list[str]:
-    """What starts the node. ``-P``: a folder ``broker`` where it stands must not be imported."""
+    """Return the command line that starts the node.
+
+    ``-P`` prevents the import of a folder ``broker`` in the current directory.
+    """
     module = ["-P", "-m", "quorate.cli.main"]
     command = [sys.executable, *module, "node", node.kind, "--config", str(node.config_path)]
     return [*command, EXIT_WITH_PARENT] if attached else command
 
 
 def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
-    """Starts the node's process in its own session, so that Ctrl-C reaches us alone.
+    """Start the node's process in its own session, so that Ctrl-C reaches only this process.
 
-    ``attached``: it stops when we end, however we end: its standard input is a pipe from us.
+    With ``attached``, the node stops when this process ends, however it ends: its standard input is
+    a pipe from this process.
     """
     node.log_path.parent.mkdir(parents=True, exist_ok=True)
     with node.log_path.open("ab") as log_file:
@@ -48,7 +52,8 @@ def spawn(node: Node, *, attached: bool) -> subprocess.Popen[bytes]:
 
 
 def is_ours(pid: int, config_path: Path) -> bool:
-    """Whether ``pid`` runs and is the node with that configuration file. A zombie does not run."""
+    """Return whether ``pid`` runs and is the node with that configuration file. A zombie does not
+    run."""
     return str(config_path) in _arguments(pid)
 
 
@@ -68,7 +73,7 @@ def _arguments(pid: int) -> Sequence[str]:
 
 
 def send(pid: int, config_path: Path, signal_number: signal.Signals) -> bool:
-    """Signals the process if it is ours; whether it was."""
+    """Send a signal to the process if it is ours; return whether it was."""
     if not is_ours(pid, config_path):
         return False
     with suppress(ProcessLookupError):
@@ -77,7 +82,8 @@ def send(pid: int, config_path: Path, signal_number: signal.Signals) -> bool:
 
 
 def wait_gone(processes: Iterable[tuple[int, Path]], timeout_ms: int) -> list[tuple[int, Path]]:
-    """Waits until none of ``(pid, config path)`` runs; those that still do at the deadline."""
+    """Wait until none of ``(pid, config path)`` runs; return those that still run at the
+    deadline."""
     deadline = time.monotonic() + timeout_ms / 1000
     left = list(processes)
     while left := [process for process in left if is_ours(*process)]:
@@ -88,7 +94,7 @@ def wait_gone(processes: Iterable[tuple[int, Path]], timeout_ms: int) -> list[tu
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a log file; none if it cannot be read."""
+    """Return the last lines of a log file; none if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
     except OSError:

@@ -1,7 +1,8 @@
-"""Whether a cluster is whole: all brokers registered and known to each other, a controller at work.
+"""Checks that a cluster is complete: all brokers are registered and know each other, and a
+controller is active.
 
-"A controller is named" is not enough: after a crash the record may still name the incarnation that
-died. The named controller must answer as one.
+It is not enough that a controller is named: after a crash, the record may still name the
+incarnation that died. The named controller must answer as the controller.
 """
 
 import logging
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from quorate.client.channels import BrokerStubs, open_channel
+from quorate.client.grpc_channels import BrokerStubs, open_channel
 from quorate.client.results import ClusterStatus
 from quorate.client.security import read_options
 from quorate.cluster.client_options import client_options_of
@@ -22,7 +23,8 @@ CALL_TIMEOUT_S = 2.0
 
 
 class Readiness:
-    """Asks the brokers themselves, over gRPC. A context manager."""
+    """Asks the brokers themselves over gRPC whether the cluster is complete. It is a context
+    manager."""
 
     def __init__(self, brokers: Sequence[Node]) -> None:
         self._stubs = {node.id: _stubs(node) for node in brokers}
@@ -35,7 +37,7 @@ class Readiness:
             stubs.close()
 
     def what_is_missing(self) -> str | None:
-        """What still keeps the cluster from being whole, for people; None: nothing."""
+        """Return what the cluster still lacks, in words, or None if it is complete."""
         statuses = {}
         for broker_id, stubs in self._stubs.items():
             status = _status(stubs)
@@ -61,7 +63,8 @@ class Readiness:
         return None
 
     def _missing_for_clients(self, wanted: set[int]) -> str | None:
-        """What Kafka clients are told comes from the controller; it arrives a little later."""
+        """Return what Kafka clients would miss; they receive it from the controller, a little
+        later."""
         for broker_id, stubs in self._stubs.items():
             try:
                 answer = stubs.range_read.DescribeTopics(
@@ -81,7 +84,7 @@ def _stubs(node: Node) -> BrokerStubs:
 
 
 def missing_from(statuses: dict[int, ClusterStatus]) -> str | None:
-    """What the brokers' own views lack: a broker, or an agreed live controller."""
+    """Return what the brokers' own views lack: a broker, or a live controller that all agree on."""
     wanted = set(statuses)
     for broker_id, status in statuses.items():
         if unknown := wanted - {broker.id for broker in status.brokers}:

@@ -1,14 +1,15 @@
-"""``--set key=value``: checked before anything starts, given to the processes that know it."""
+"""Settings from ``--set key=value``: checked before anything starts, then given to the processes
+that know them."""
 
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.config.spec import BROKER_SPEC
-from metadata_log.configuration import ConfigError, ConfigSpec
-from quorum.config import QUORUM_SPEC
-from quorum.security_config import BROKER_SECURITY, VOTER_SECURITY
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.common.configuration import ConfigError, ConfigSpec
+from quorate.common.tls.tls_config import BROKER_SECURITY, VOTER_SECURITY
+from quorate.quorum.quorum_config import QUORUM_SPEC
 
 MANAGED: Final[Mapping[str, str]] = {
     "advertised.listeners": "--port",
@@ -28,27 +29,27 @@ MANAGED: Final[Mapping[str, str]] = {
     "ssl.keystore.location": "DIR/certs",
     "ssl.truststore.location": "DIR/certs",
 }
-"""Keys that a local cluster sets by itself → the way to influence them."""
+"""Keys that a local cluster sets by itself → how the user can influence them."""
 
 
 _BROKERS_NAME: Final = {VOTER_SECURITY.protocol.name: BROKER_SECURITY.protocol.name}
-"""Keys that voters and brokers know under different names, and must agree on."""
+"""Keys that have different names for voters and brokers, and must have the same value."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Typed values by kind of process."""
+    """Typed values for each type of process."""
 
     quorum: Mapping[str, object] = field(default_factory=dict)
     broker: Mapping[str, object] = field(default_factory=dict)
 
 
 def parse_settings(pairs: Iterable[str]) -> Settings:
-    """The settings in ``key=value`` strings.
+    """Parse settings from ``key=value`` strings.
 
     Raises:
-        ConfigError: not of that form, unknown (names the nearest known key), managed by the local
-            cluster itself, or a wrong value.
+        ConfigError: a string is not of that form, its key is unknown (names the nearest known key)
+            or managed by the local cluster itself, or its value is wrong.
     """
     values: dict[str, str] = {}
     for pair in pairs:
@@ -60,7 +61,8 @@ def parse_settings(pairs: Iterable[str]) -> Settings:
 
 
 def check_settings(values: Mapping[str, object]) -> Settings:
-    """The settings split by who knows the key, typed. Errors as ``parse_settings``."""
+    """Split the settings by the processes that know the key, and type them. Errors are those of
+    ``parse_settings``."""
     for key in values:
         _refuse_unknown(key)
         if key in MANAGED:

@@ -1,5 +1,7 @@
-"""``DIR/cluster.json``: the processes of a running cluster. Scripts read it: its shape is fixed.
-Beside it ``DIR/prometheus.json``: where their figures are, for Prometheus' ``file_sd_configs``.
+"""``DIR/cluster.json``, the processes of a running cluster, and ``DIR/prometheus.json``.
+
+Scripts read cluster.json, so its shape is fixed. prometheus.json lists the addresses of the
+metrics, for Prometheus' ``file_sd_configs``.
 
 {"bootstrap": "h:p,h:p", "quorum": [{"id", "pid", "address"}],
  "brokers": [{"id", "pid", "kafka", "grpc", "log_dir"}]}
@@ -10,18 +12,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config.log import LOG_DIR
-from quorate.cluster.layout import Kind, Node, write_atomically
+from quorate.broker.config.log import LOG_DIR
+from quorate.cluster.layout import Node, NodeKind, write_atomically
 from quorate.cluster.state_file import STATE_NAME, read_state
 
 __all__ = ["STATE_NAME", "read_pids", "remove_state", "write_state"]
 
 TARGETS_NAME: Final = "prometheus.json"
-_LISTS: Final[Mapping[Kind, str]] = {"quorum": "quorum", "broker": "brokers"}
+_LISTS: Final[Mapping[NodeKind, str]] = {"quorum": "quorum", "broker": "brokers"}
 
 
-def write_state(folder: Path, nodes: Sequence[Node], pids: Mapping[tuple[Kind, int], int]) -> None:
-    """Writes cluster.json; nodes without a pid are not listed."""
+def write_state(
+    folder: Path, nodes: Sequence[Node], pids: Mapping[tuple[NodeKind, int], int]
+) -> None:
+    """Write cluster.json; nodes without a pid are not listed."""
     running = [node for node in nodes if (node.kind, node.id) in pids]
     brokers = [node for node in running if node.kind == "broker"]
     state = {
@@ -51,8 +55,8 @@ def write_state(folder: Path, nodes: Sequence[Node], pids: Mapping[tuple[Kind, i
     write_atomically(folder / STATE_NAME, json.dumps(state, indent=2) + "\n")
 
 
-def read_pids(folder: Path) -> dict[tuple[Kind, int], int]:
-    """Process ids by node, as last written; empty if there is no cluster.json."""
+def read_pids(folder: Path) -> dict[tuple[NodeKind, int], int]:
+    """Return the process ids by node, as last written; empty if there is no cluster.json."""
     state: Mapping[str, Any] = read_state(folder) or {}
     return {
         (kind, entry["id"]): entry["pid"]
@@ -62,6 +66,6 @@ def read_pids(folder: Path) -> dict[tuple[Kind, int], int]:
 
 
 def remove_state(folder: Path) -> None:
-    """Says that the cluster is down."""
+    """Remove the files, which says that the cluster is down."""
     for name in (STATE_NAME, TARGETS_NAME):
         (folder / name).unlink(missing_ok=True)

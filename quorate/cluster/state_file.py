@@ -1,19 +1,19 @@
-"""Reading ``DIR/cluster.json`` without loading anything else: all that most commands need."""
+"""Reads ``DIR/cluster.json`` and loads nothing else: most commands need no more."""
 
 import json
 from pathlib import Path
 from typing import Any, Final
 
-from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.local_cluster_errors import LocalClusterError
 
 STATE_NAME: Final = "cluster.json"
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """The content of cluster.json; None: there is none.
+    """Return the content of cluster.json, or None if there is no such file.
 
     Raises:
-        LocalClusterError: it cannot be read or is not what ``quorate up`` writes.
+        LocalClusterError: the file cannot be read or is not what ``quorate up`` writes.
     """
     path = folder / STATE_NAME
     try:

@@ -1,1 +1,1 @@
-"""``make demo``: real input through a whole cluster, one kill -9 on the way, nothing lost."""
+"""``make demo``: it sends real input through a whole cluster, kills a broker, and loses nothing."""

@@ -1,10 +1,12 @@
-"""``python -m quorate.demo``: the whole of Quorate in half a minute.
+"""``python -m quorate.demo``: shows the whole of Quorate in half a minute.
 
-3 voters and 3 brokers, a topic of 6 partitions on 3 replicas each; every line of the input
-(``DEMO_INPUT``: a file or folder; default: the project's own text files) produced with acks=all;
-kill -9 of the controller's broker in the middle; everything read back with Spark by offset range.
+It starts 3 voters and 3 brokers, and creates a topic of 6 partitions with 3 replicas each. It
+produces every line of the input with acks=all (``DEMO_INPUT`` is a file or folder; the default is
+the project's own text files). In the middle it kills the controller's broker with kill -9. Then it
+reads everything back with Spark by offset range.
 
-Exit codes: 0 nothing lost, 1 lost or failed, 130 Ctrl-C. Leaves no process and no file.
+The exit code is 0 if nothing was lost, 1 if records were lost or something failed, and 130 after
+Ctrl-C. The demo leaves no process and no file behind.
 """
 
 import os
@@ -18,11 +20,11 @@ from typing import Final
 
 from quorate.client.errors import QuorateError
 from quorate.client.results import NewTopic
-from quorate.cluster.errors import LocalClusterError
-from quorate.demo.failover import ControllerKill, Takeover
-from quorate.demo.producing import Acknowledgements, produce_lines
-from quorate.demo.readback import Readback, Spark, offset_ranges, read_back
-from quorate.demo.source import NoInput, Source, find_source
+from quorate.cluster.local_cluster_errors import LocalClusterError
+from quorate.demo.controller_kill import ControllerFailover, ControllerKill
+from quorate.demo.demo_input import DemoInput, NoInput, find_demo_input
+from quorate.demo.demo_producer import Acknowledgements, produce_lines
+from quorate.demo.readback import BackgroundSpark, Readback, offset_ranges, read_back
 from quorate.spark.java_home import JavaNotFound
 from quorate.testing.running import RunningCluster, running_cluster
 
@@ -35,8 +37,8 @@ KILL_AFTER_SHARE: Final = 1 / 3
 EXTENSIONS_SHOWN: Final = 12
 
 
-class Narrator:
-    """Says what happens, with the seconds since the start."""
+class DemoPrinter:
+    """Prints what happens, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -52,12 +54,12 @@ class Narrator:
 
 
 def main() -> int:
-    """Runs the demo; its exit code."""
+    """Run the demo, and return its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    narrator = Narrator()
+    narrator = DemoPrinter()
     try:
-        source = find_source(os.environ.get("DEMO_INPUT", ""))
+        source = find_demo_input(os.environ.get("DEMO_INPUT", ""))
         with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
             return _run(narrator, source, Path(folder))
     except KeyboardInterrupt:
@@ -72,13 +74,13 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(narrator: Narrator, source: Source, folder: Path) -> int:
+def _run(narrator: DemoPrinter, source: DemoInput, folder: Path) -> int:
     narrator.plain(
         f"Quorate: {VOTERS} voters, {BROKERS} brokers, topic {TOPIC!r} "
         f"with {PARTITIONS} partitions on {BROKERS} replicas each"
     )
     with (
-        Spark(folder / "spark", narrator.say) as spark,
+        BackgroundSpark(folder / "spark", narrator.say) as spark,
         running_cluster(
             BROKERS, VOTERS, folder=folder / "cluster", progress=narrator.say
         ) as cluster,
@@ -102,7 +104,7 @@ def _create_topic(cluster: RunningCluster) -> None:
 
 
 def _produce(
-    narrator: Narrator, cluster: RunningCluster, source: Source
+    narrator: DemoPrinter, cluster: RunningCluster, source: DemoInput
 ) -> tuple[Acknowledgements, int]:
     narrator.say(
         f"producing every line of {len(source.paths)} files ({source.size_bytes / 1e6:.1f} MB) "
@@ -110,7 +112,7 @@ def _produce(
     )
     acknowledgements = Acknowledgements()
 
-    def on_takeover(takeover: Takeover) -> None:
+    def on_takeover(takeover: ControllerFailover) -> None:
         narrator.say(
             f"broker {takeover.successor} took over as controller {takeover.takeover_ms:.0f} ms "
             f"after the kill (epoch {takeover.old_epoch} → {takeover.new_epoch})"
@@ -120,7 +122,7 @@ def _produce(
 
     def on_progress(records: int, done_bytes: int) -> None:
         if kill.killed_at is None and done_bytes >= source.size_bytes * KILL_AFTER_SHARE:
-            acknowledgements.watch_from = time.monotonic()
+            acknowledgements.watch_silence()
             victim, pid = kill.strike()
             narrator.say(f"after {records} lines: kill -9 of broker {victim} (pid {pid})")
 
@@ -147,7 +149,10 @@ def _produce(
 
 
 def _read(
-    narrator: Narrator, cluster: RunningCluster, spark: Spark, acknowledgements: Acknowledgements
+    narrator: DemoPrinter,
+    cluster: RunningCluster,
+    spark: BackgroundSpark,
+    acknowledgements: Acknowledgements,
 ) -> Readback:
     ranges = offset_ranges(cluster.bootstrap, TOPIC, PARTITIONS)
     shown = "  ".join(f"{number}:[{low},{high})" for number, (low, high) in ranges.items())
@@ -158,7 +163,7 @@ def _read(
 
 
 def _conclude(
-    narrator: Narrator, produced: int, acknowledgements: Acknowledgements, readback: Readback
+    narrator: DemoPrinter, produced: int, acknowledgements: Acknowledgements, readback: Readback
 ) -> int:
     counts = list(readback.lines_by_extension.items())
     for extension, count in counts[:EXTENSIONS_SHOWN]:

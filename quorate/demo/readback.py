@@ -1,4 +1,4 @@
-"""Reading the topic back with Spark, by offset range, and comparing with the acknowledgements."""
+"""Reads the topic back with Spark, by offset range, and compares it with the acknowledgements."""
 
 import json
 import os
@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 
 
 EXTENSION: Final = r"regexp_extract(cast(key AS string), '([^/]*?)(\\.[^./]*)?$', 2) AS extension"
-"""The extension of the file a line came from, out of the record's key."""
+"""The SQL expression for the extension of a record's file, which is the record's key."""
 
 
 @dataclass(frozen=True)
 class Readback:
-    """What Spark read. ``extra``: records nobody acknowledged: copies that retries left behind."""
+    """The result of reading the topic back."""
 
     ranges: Mapping[int, tuple[int, int]]
     lines_by_extension: Mapping[str, int]
     found: int
+    """The acknowledged records that were read."""
     lost: int
+    """The acknowledged records that were not read."""
     extra: int
+    """The records without an acknowledgement: copies that retries left behind."""
 
 
-class Spark:
-    """A local Spark session, started in the background; its files go to ``folder``.
+class BackgroundSpark:
+    """A local Spark session that starts in the background, with its files in ``folder``.
 
-    A context manager: at the end the session is stopped and its JVM gone.
+    It is a context manager. At the end the session is stopped, and its JVM has ended.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
@@ -48,7 +51,7 @@ class Spark:
 
     @property
     def session(self) -> "SparkSession":
-        """The session, once it is there. Raises what kept it from starting."""
+        """The session, once it has started. Raises the error that kept it from starting."""
         return self._starting.result()
 
     def _start(self) -> "SparkSession":
@@ -63,11 +66,11 @@ class Spark:
         with _stderr_in(self._folder / "spark.log"):
             return local_session("quorate-demo", settings=settings)
 
-    def __enter__(self) -> "Spark":
+    def __enter__(self) -> "BackgroundSpark":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stops the session; its JVM ends when its standard input does."""
+        """Stop the session. Its JVM ends when its standard input is closed."""
         if not self._starting.done():
             self._say("Spark is still starting; once it is up it can be stopped")
         self._executor.shutdown(wait=True)
@@ -84,7 +87,8 @@ class Spark:
 
 @contextmanager
 def _stderr_in(path: Path) -> Iterator[None]:
-    """What is started meanwhile writes its standard error there: a JVM greets in five lines."""
+    """Redirect the standard error of child processes to a file, because a JVM prints five lines at
+    its start."""
     own = os.dup(2)
     with path.open("ab") as log_file:
         os.dup2(log_file.fileno(), 2)
@@ -96,7 +100,7 @@ def _stderr_in(path: Path) -> Iterator[None]:
 
 
 def offset_ranges(bootstrap: str, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition, from the brokers."""
+    """Return the first and the next offset of each partition, from the brokers."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "quorate-demo", "log_level": 0}
     )
@@ -116,7 +120,7 @@ def read_back(
     ranges: Mapping[int, tuple[int, int]],
     acknowledged: Mapping[int, "array[int]"],
 ) -> Readback:
-    """Reads exactly those ranges; compares (partition, offset) pairs."""
+    """Read exactly those ranges with Spark, and compare the pairs of partition and offset."""
     loaded = _load(session, bootstrap, topic, ranges)
     records = loaded.selectExpr("partition", "offset", EXTENSION).cache()
     positions = records.select("partition", "offset").toArrow()
@@ -137,9 +141,10 @@ def compare(
     partitions: "npt.NDArray[np.int32]",
     offsets: "npt.NDArray[np.int64]",
 ) -> tuple[int, int, int]:
-    """Acknowledged positions that were read, those that were not, and what else was read.
+    """Count the acknowledged records that were read, those that were not, and the other records.
 
-    ``acknowledged``: offsets by partition; record i was read at ``partitions[i], offsets[i]``.
+    ``acknowledged`` holds offsets by partition. Record i was read at
+    ``partitions[i], offsets[i]``.
     """
     found = sum(
         int(np.isin(np.frombuffer(acks, np.int64), offsets[partitions == number]).sum())

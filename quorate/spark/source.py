@@ -1,25 +1,24 @@
-"""The Spark data source: what Spark asks for by the format ``quorate``.
+"""The Spark data source of the format ``quorate``.
 
-`QuorateDataSource` lives on the driver and checks options and schema; what reads and what writes
-are objects of their own, which travel to the executors by pickle.
+`QuorateDataSource` lives on the driver, and checks options and schema. The readers and writers are
+objects of their own, which travel to the executors by pickle.
 
 `pushFilters` is left out on purpose: pyspark 4.3 shares the pushed state between queries on one
-DataFrame and returns wrong rows. Cut by offsets instead.
+DataFrame, and returns wrong rows. Restrict a query by offsets instead.
 """
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from quorate.spark.options.declaration import Scope
-from quorate.spark.options.given import GivenOptions
-from quorate.spark.options.read_options import parse_read_options
-from quorate.spark.options.table import INCLUDE_HEADERS
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.option_declaration import Scope
+from quorate.spark.options.option_table import INCLUDE_HEADERS
+from quorate.spark.options.read_options import parse_read_options, parse_stream_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import check_projection, source_schema
-from quorate.spark.streaming.stream_options import parse_stream_options
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
+from quorate.spark.writing.data_writers import QuorateStreamWriter, QuorateWriter
 from quorate.spark.writing.write_options import parse_write_options
-from quorate.spark.writing.writers import QuorateStreamWriter, QuorateWriter
 
 
 class QuorateDataSource(DataSource):
@@ -27,31 +26,31 @@ class QuorateDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's short name."""
+        """Return the short name of the format."""
         return "quorate"
 
     def schema(self) -> StructType:
-        """All columns; ``headers`` only with ``includeHeaders``."""
-        # Spark does not say whether a batch or a streaming query asks.
+        """Return all columns; ``headers`` only with ``includeHeaders``."""
+        # Spark does not say whether this is for a batch query or a streaming query.
         given = GivenOptions(self.options, None)
         return source_schema(include_headers=given[INCLUDE_HEADERS])
 
     def reader(self, schema: StructType) -> QuorateReader:
-        """A reader of the columns in ``schema``."""
+        """Return a reader of the columns in ``schema``."""
         options = parse_read_options(self.options, Scope.BATCH)
         check_projection(schema, include_headers=options.include_headers)
         return QuorateReader(options, schema)
 
     def streamReader(self, schema: StructType) -> QuorateStreamReader:
-        """A reader of micro-batches of the columns in ``schema``."""
+        """Return a reader of micro-batches of the columns in ``schema``."""
         options = parse_stream_options(self.options)
         check_projection(schema, include_headers=options.reading.include_headers)
         return QuorateStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
-        """A writer of rows with these columns."""
+        """Return a writer of rows with these columns."""
         return QuorateWriter(parse_write_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QuorateStreamWriter:
-        """A writer of micro-batches; every output mode appends, as in Spark's Kafka sink."""
+        """Return a writer of micro-batches. Every output mode appends, as in Spark's Kafka sink."""
         return QuorateStreamWriter(parse_write_options(self.options), schema)

@@ -1,12 +1,12 @@
-"""A real cluster inside a test: 1 voter and 1 broker, unless asked otherwise, in about a second.
+"""A real cluster inside a test: by default one voter and one broker, in about a second.
 
-With pytest, installing ``quorate`` is enough:
+With pytest, it is enough to install ``quorate``:
 
     def test_orders(quorate_cluster):
         cluster = quorate_cluster(brokers=3)
         produce_with_any_kafka_client(cluster.bootstrap)
 
-Without: ``with running_cluster(brokers=3) as cluster: …``
+Without pytest: ``with running_cluster(brokers=3) as cluster: …``
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ __all__ = ["RunningCluster", "running_cluster"]
 
 
 def __getattr__(name: str) -> object:
-    """Loaded on first use: pytest imports this package in every run, also of other projects."""
+    """Load a name on first use: pytest imports this package in every run, also of other
+    projects."""
     if name in __all__:
         from quorate.testing import running
 

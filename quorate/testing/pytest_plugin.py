@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClusterFactory(Protocol):
-    """Starts a cluster that ends with the fixture; may be called more than once."""
+    """Starts a cluster that ends with the fixture; it may be called more than once."""
 
     def __call__(
         self,
@@ -29,13 +29,13 @@ class ClusterFactory(Protocol):
 
 @pytest.fixture
 def quorate_cluster() -> Iterator[ClusterFactory]:
-    """A factory of real clusters for one test: ``quorate_cluster(brokers=3, voters=3)``."""
+    """Give one test a factory of real clusters: ``quorate_cluster(brokers=3, voters=3)``."""
     yield from _factory()
 
 
 @pytest.fixture(scope="module")
 def module_quorate_cluster() -> Iterator[ClusterFactory]:
-    """The same for all tests of a module: ``module_quorate_cluster(brokers=3)``."""
+    """Give all tests of a module one factory of clusters: ``module_quorate_cluster(brokers=3)``."""
     yield from _factory()
 
 

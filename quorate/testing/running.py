@@ -1,4 +1,4 @@
-"""A running cluster of real processes in a temporary folder, and what tests do to it."""
+"""A running cluster of real processes in a temporary folder, and the operations that tests need."""
 
 import shutil
 import signal
@@ -14,12 +14,12 @@ from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus
 from quorate.cluster.certificates import admin_security
 from quorate.cluster.client_options import client_options_of
-from quorate.cluster.errors import LocalClusterError
-from quorate.cluster.layout import Kind, Node
+from quorate.cluster.layout import Node, NodeKind
 from quorate.cluster.local import START_TIMEOUT_MS, LocalCluster
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.processes import last_lines, send
 from quorate.cluster.settings import check_settings
-from quorum.security import Security
+from quorate.common.tls.identity import Security
 
 POLL_INTERVAL_S: Final = 0.02
 ADMIN_TIMEOUT_MS: Final = 15_000
@@ -28,19 +28,19 @@ NOT_REGISTERED: Final = -1
 
 
 class RunningCluster:
-    """Real voters and brokers; ids count from 1. Made by ``running_cluster``."""
+    """Real voters and brokers; ids count from 1. ``running_cluster`` makes it."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
 
     @property
     def bootstrap(self) -> str:
-        """``bootstrap.servers`` for any Kafka client: host:port,host:port."""
+        """Return ``bootstrap.servers`` for any Kafka client, as host:port,host:port."""
         return self._cluster.bootstrap
 
     @property
     def folder(self) -> Path:
-        """Where everything is: configuration, data, logs, cluster.json."""
+        """Return the folder with configuration, data, logs and cluster.json."""
         return self._cluster.folder
 
     @property
@@ -52,31 +52,31 @@ class RunningCluster:
         return [node.id for node in self._cluster.voters]
 
     def broker_address(self, broker_id: int) -> str:
-        """Kafka address of one broker: host:port."""
+        """Return the Kafka address of one broker, as host:port."""
         return self._cluster.node("broker", broker_id).kafka_address
 
     def broker_grpc_address(self, broker_id: int) -> str:
-        """gRPC address of one broker: host:port."""
+        """Return the gRPC address of one broker, as host:port."""
         return self._cluster.node("broker", broker_id).grpc_address
 
     def voter_grpc_address(self, voter_id: int) -> str:
-        """gRPC address of one voter: host:port."""
+        """Return the gRPC address of one voter, as host:port."""
         return self._cluster.node("quorum", voter_id).grpc_address
 
     def broker_pid(self, broker_id: int) -> int | None:
-        """Process id; None: it does not run."""
+        """Return the process id of a broker, or None if it does not run."""
         return self._cluster.pid(self._cluster.node("broker", broker_id))
 
     def voter_pid(self, voter_id: int) -> int | None:
-        """Process id; None: it does not run."""
+        """Return the process id of a voter, or None if it does not run."""
         return self._cluster.pid(self._cluster.node("quorum", voter_id))
 
     def quorum_security(self) -> Security | None:
-        """An administrator's certificates, for a ``QuorumClient``; None: plain text."""
+        """Return an administrator's certificates for a ``QuorumClient``, or None for plain text."""
         return admin_security(self.folder)
 
     def admin(self) -> AdminClient:
-        """An admin client; close it."""
+        """Return an admin client; the caller closes it."""
         live = [node.grpc_address for node in self._cluster.brokers if self._cluster.pid(node)]
         return AdminClient(
             grpc_addresses=live or [node.grpc_address for node in self._cluster.brokers],
@@ -86,38 +86,40 @@ class RunningCluster:
         )
 
     def status(self) -> ClusterStatus:
-        """The cluster as the first live broker knows it."""
+        """Return the cluster as the first live broker knows it."""
         with self.admin() as admin:
             return admin.cluster_status()
 
     def controller_id(self) -> int:
-        """The controller's broker id; -1: none."""
+        """Return the broker id of the controller, or -1 if there is none."""
         return self.status().controller_id
 
     def quorum_leader(self) -> int:
-        """The voter that leads; 0: unknown."""
+        """Return the id of the voter that leads, or 0 if it is unknown."""
         return self.status().quorum_leader
 
     def kill_broker(self, broker_id: int) -> None:
-        """kill -9."""
+        """Kill a broker by kill -9."""
         self._cluster.kill(self._cluster.node("broker", broker_id))
 
     def kill_voter(self, voter_id: int) -> None:
-        """kill -9."""
+        """Kill a voter by kill -9."""
         self._cluster.kill(self._cluster.node("quorum", voter_id))
 
     def stop_broker(self, broker_id: int) -> None:
-        """SIGTERM: a controlled shutdown; waits until the process is gone."""
+        """Stop a broker by SIGTERM, which is a controlled shutdown; wait until its process is
+        gone."""
         self._cluster.stop_node(self._cluster.node("broker", broker_id))
 
     def stop_voter(self, voter_id: int) -> None:
-        """SIGTERM: what it leads is handed over; waits until the process is gone."""
+        """Stop a voter by SIGTERM, so that it hands over its leadership; wait until its process is
+        gone."""
         self._cluster.stop_node(self._cluster.node("quorum", voter_id))
 
     def restart_broker(self, broker_id: int, *, wait: bool = True) -> None:
-        """Starts a broker again, killing it first if it runs; waits until it has registered.
+        """Start a broker again, after killing it if it runs; wait until it has registered.
 
-        Its earlier registration, which the cluster may still know, is not mistaken for that.
+        An earlier registration, which the cluster may still know, is not mistaken for the new one.
         """
         before = self._epoch(broker_id) if wait else NOT_REGISTERED
         node = self._restart("broker", broker_id)
@@ -129,24 +131,25 @@ class RunningCluster:
                 )
 
     def restart_voter(self, voter_id: int) -> None:
-        """Starts a voter again, killing it first if it runs; does not wait for it to catch up."""
+        """Start a voter again, after killing it if it runs; do not wait for it to catch up."""
         self._restart("quorum", voter_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """SIGSTOP: alive, but silent."""
+        """Stop a broker by SIGSTOP: it is alive, but silent."""
         self._signal("broker", broker_id, signal.SIGSTOP)
 
     def resume_broker(self, broker_id: int) -> None:
-        """SIGCONT."""
+        """Continue a paused broker by SIGCONT."""
         self._signal("broker", broker_id, signal.SIGCONT)
 
     def wait_until(
         self, condition: Callable[[], bool], what: str, *, timeout_ms: int = START_TIMEOUT_MS
     ) -> float:
-        """Waits until the condition holds; the seconds it took. Errors of the client count as no.
+        """Wait until the condition holds, and return the seconds it took. Errors of the client
+        count as no.
 
         Raises:
-            LocalClusterError: it did not hold in time.
+            LocalClusterError: the condition did not hold in time.
         """
         begin = time.monotonic()
         while (elapsed := time.monotonic() - begin) * 1000 < timeout_ms:
@@ -159,15 +162,16 @@ class RunningCluster:
         raise LocalClusterError(f"waited {timeout_ms} ms for {what}, in vain")
 
     def broker_log(self, broker_id: int, lines: int = 50) -> list[str]:
-        """The end of what a broker said."""
+        """Return the last lines of a broker's log."""
         return last_lines(self._cluster.node("broker", broker_id).log_path, lines)
 
     def voter_log(self, voter_id: int, lines: int = 50) -> list[str]:
-        """The end of what a voter said."""
+        """Return the last lines of a voter's log."""
         return last_lines(self._cluster.node("quorum", voter_id).log_path, lines)
 
     def _epoch(self, broker_id: int) -> int:
-        """Epoch of its registration as somebody else knows it, if somebody answers at once."""
+        """Return the epoch of a broker's registration as another broker knows it, if one answers at
+        once."""
         live = [
             node.grpc_address
             for node in self._cluster.brokers
@@ -188,14 +192,14 @@ class RunningCluster:
             options=client_options_of(self.folder),
         )
 
-    def _restart(self, kind: Kind, node_id: int) -> Node:
+    def _restart(self, kind: NodeKind, node_id: int) -> Node:
         node = self._cluster.node(kind, node_id)
         if self._cluster.pid(node) is not None:
             self._cluster.kill(node)
         self._cluster.start_node(node)
         return node
 
-    def _signal(self, kind: Kind, node_id: int, number: signal.Signals) -> None:
+    def _signal(self, kind: NodeKind, node_id: int, number: signal.Signals) -> None:
         node = self._cluster.node(kind, node_id)
         pid = self._cluster.pid(node)
         if pid is None:
@@ -219,16 +223,17 @@ def running_cluster(
     config: Mapping[str, object] | None = None,
     **more_config: object,
 ) -> Iterator[RunningCluster]:
-    """A cluster on free ports, whole when it is given out, gone without a trace afterwards.
+    """Run a cluster on free ports, complete when it is given out, and removed without a trace
+    afterwards.
 
-    ``folder``: where its files go, and stay; default: a temporary folder, removed at the end.
-    Configuration keys in ``config``, or as keywords with ``_`` for ``.``:
-    ``running_cluster(brokers=3, log_flush="os")``.
-    The processes end with the one that called this, however that one ends.
+    ``folder`` is where its files go and stay; by default a temporary folder, removed at the end.
+    Configuration keys are given in ``config``, or as keywords with ``_`` for ``.``:
+    ``running_cluster(brokers=3, log_flush="os")``. The processes end when the caller's process
+    ends, however it ends.
 
     Raises:
         ConfigError: a key is unknown or a value wrong.
-        LocalClusterError: it did not start; says which process, and shows its log.
+        LocalClusterError: the cluster did not start; says which process failed, and shows its log.
     """
     given = {**(config or {}), **more_config}
     settings = check_settings({key.replace("_", "."): value for key, value in given.items()})

@@ -1,20 +1,20 @@
-"""Who takes part in the quorum: wiped, new and removed voters. Pure: no sockets, no clock.
+"""Decides which voters take part in the quorum: wiped, new and removed ones. Pure: no sockets, no
+clock.
 
 Raft holds only while nobody forgets: a voter whose disk was wiped would vote a second time in a
 term and take back acknowledgements. So every data folder has a random directory id, and the
-committed voter set names the one of each voter. From that follow three rules:
+committed voter set names the one of each voter. Three rules follow:
 
 * A *fresh* voter, one that has never voted nor written an entry, takes no part until it knows that
-  it has nothing to remember: every other configured voter is fresh as well and configured with the
-  same ones, and nobody has heard of a quorum (the very first start of one), or another one expects
-  just this data folder. Who
-  expects it has it in its committed voter set; or it saw all of them fresh at the first start,
-  and remembers their data folders.
-* A voter with a committed voter set talks only to members of it, in the data folders it names. It
-  hears others that have a newer set: it may be behind itself, and one of them may lead.
+  it has nothing to remember. Either every other configured voter is fresh as well and configured
+  with the same ones, and nobody has heard of a quorum (its very first start); or another voter
+  expects just this data folder. That one has the folder in its committed voter set; or it saw all
+  of them fresh at the first start, and remembers their data folders.
+* A voter with a committed voter set talks only to members of it, in the data folders that it names.
+  It listens to others that have a newer set: it may be behind itself, and one of them may lead.
 * Only the members of its own committed set, in those folders, count in anyone's majority.
 
-What voters know of each other is in the hello of each connection, sent again when it changes.
+Voters learn of each other in the hello of each connection, which is sent again when it changes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ from typing import Final
 
 import msgspec
 
-from metadata_log.image import VoterSet
-from metadata_log.records import QuorumVoter
-from metadata_log.types import VoterId
+from quorate.common.types import VoterId
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.records import QuorumVoter
 from quorate_proto.v1.raft_pb2 import (
     RAFT_REFUSAL_NOT_A_VOTER,
     RAFT_REFUSAL_WIPED,
@@ -35,10 +35,12 @@ from quorate_proto.v1.raft_pb2 import (
 )
 
 REFUSAL_GRACE_S: Final = 1.0
-"""A refusal is believed after this long: who refused may be behind, and another one may not."""
+"""A refusal is final after this time: the voter that refused may be behind, and another one may
+not.
+"""
 
 _NOT_A_FIRST_ONE: Final = b""
-"""Remembered in place of its own directory id by a voter that joins a quorum that exists."""
+"""A voter that joins an existing quorum remembers this in place of its own directory id."""
 
 
 class LeavesQuorum(Exception):
@@ -46,15 +48,15 @@ class LeavesQuorum(Exception):
 
 
 class RemovedFromQuorum(LeavesQuorum):
-    """It was taken out by a committed change."""
+    """A committed change removed this voter."""
 
 
 class VoterWiped(LeavesQuorum):
-    """Its data folder is not the one that the quorum knows."""
+    """The voter's data folder is not the one that the quorum knows."""
 
 
 class Admission:
-    """What this voter knows about the membership of itself and of others."""
+    """The knowledge of this voter about its own membership and that of others."""
 
     def __init__(
         self,
@@ -64,10 +66,11 @@ class Admission:
         first_voters: Mapping[int, bytes] = MappingProxyType({}),
         remember_first_voters: Callable[[Mapping[int, bytes]], None] = lambda _directories: None,
     ) -> None:
-        """``own``: with its directory id; ``configured``: all of ``quorum.voters``, ``own`` too.
+        """Create it from the configuration.
 
-        ``first_voters``: the directory ids that ``remember_first_voters`` was given, by voter; it
-        has them on disk when it returns, which is before this voter votes.
+        ``own`` has its directory id; ``configured`` are all of ``quorum.voters``, with ``own``.
+        ``first_voters`` holds by voter the directory ids that ``remember_first_voters`` was given.
+        That function has them on disk when it returns, which is before this voter votes.
         """
         self.own = own
         self.voter_set = VoterSet()
@@ -79,20 +82,22 @@ class Admission:
         self._remember_first_voters = remember_first_voters
         self._joins = first_voters.get(own.voter_id) == _NOT_A_FIRST_ONE
         self._hellos: dict[int, RaftHello] = {}
-        self._expected_at = 0  # Newest voter set that is known to expect this data folder.
+        self._expected_at = 0  # The newest voter set that is known to expect this data folder.
         self._has_heard_of_a_set = False
         self._refusal: tuple[RaftRefusal, float] | None = None
 
     @property
     def takes_part(self) -> bool:
-        """Until it does, it neither votes nor acknowledges, and drops what others send."""
+        """Whether this voter takes part. Until then it neither votes nor acknowledges, and drops
+        all messages.
+        """
         return self._takes_part
 
     # -- members ---------------------------------------------------------------------------------
 
     @property
     def members(self) -> tuple[QuorumVoter, ...]:
-        """The committed set, observers included; the configured voters while there is none."""
+        """The committed set with its observers, or the configured voters while there is none."""
         return self.voter_set.voters if self.voter_set.version else (*self._configured.values(),)
 
     @property
@@ -104,20 +109,20 @@ class Admission:
         return self._is_in(self.voter_set) and member is not None and not member.observer
 
     def _is_in(self, voter_set: VoterSet) -> bool:
-        """Whether the set names this voter, in this data folder.
+        """Return whether the set names this voter, in this data folder.
 
-        A voter that was added again reads the log from before its time, with sets that name the
-        one it replaces: by those it has no vote, and leaving with that one is not its removal.
+        A voter that was added again reads the log from before its time, with sets that name the one
+        that it replaces: in those sets it has no vote, and the removal of that one is not its own.
         """
         member = voter_set.voter(self.own.voter_id)
         return member is not None and member.directory_id in (b"", self.own.directory_id)
 
     def follow(self, voter_set: VoterSet) -> None:
-        """Another set was applied.
+        """Use another set, which was applied.
 
         Raises:
             RemovedFromQuorum: it no longer names this voter, which was a member before, and no
-                newer set is known to name it again.
+            newer set is known to name it again.
         """
         before, self.voter_set = self.voter_set, voter_set
         is_removed = self._is_in(before) and not self._is_in(voter_set)
@@ -125,7 +130,9 @@ class Admission:
             raise self._removed(voter_set.version)
 
     def first_voter_set(self) -> tuple[QuorumVoter, ...] | None:
-        """The configured voters with their data folders; None while one was never heard of."""
+        """Return the configured voters with their data folders, or None while one was never heard
+        of.
+        """
         if self._unheard():
             return None
         return tuple(
@@ -134,14 +141,18 @@ class Admission:
         )
 
     def directory_of(self, voter_id: int) -> bytes:
-        """Directory id that the voter said it has; empty if it was never heard of."""
+        """Return the directory id that the voter named, or an empty one if it was never
+        heard of.
+        """
         if voter_id == self.own.voter_id:
             return self.own.directory_id
         hello = self._hellos.get(voter_id)
         return b"" if hello is None else hello.directory_id
 
     def waits_for(self) -> list[QuorumVoter]:
-        """Configured voters without which the quorum cannot begin; empty once it has."""
+        """Return the configured voters without which the quorum cannot begin; empty once it has
+        begun.
+        """
         if self.voter_set.version or self._joins:
             return []
         if self.takes_part:
@@ -155,9 +166,10 @@ class Admission:
         ]
 
     def disagreement(self, voter_id: int) -> str:
-        """Why no quorum can begin with that voter, if it would begin one of other voters.
+        """Return why no quorum can begin with that voter, if it would begin one of other voters.
 
-        Else, of voters whose configurations overlap, each part could begin a quorum of its own.
+        Without this check, voters whose configurations overlap could each begin a quorum of their
+        own.
         """
         hello = self._hellos.get(voter_id)
         if hello is None or set(hello.configured_voter_ids) == self._configured.keys():
@@ -175,7 +187,7 @@ class Admission:
     # -- hellos ----------------------------------------------------------------------------------
 
     def hello_to(self, voter_id: VoterId) -> RaftHello:
-        """What this voter says of itself, and of the receiver."""
+        """Return what this voter says of itself, and of the receiver."""
         expected = self._expected_directory(voter_id)
         return RaftHello(
             voter_id=self.own.voter_id,
@@ -189,18 +201,22 @@ class Admission:
         )
 
     def _may_begin(self) -> bool:
-        """Who knows of a quorum that exists must not help others, who do not, to begin another."""
+        """Return whether this voter may help to begin a quorum: not if it knows of one
+        that exists.
+        """
         return self._is_fresh() and not self.voter_set.version and not self._has_heard_of_a_set
 
     def _expected_directory(self, voter_id: int) -> bytes | None:
-        """In which data folder that voter is expected; empty: in any; None: not at all."""
+        """Return the data folder in which that voter is expected; empty means any, None means not
+        at all.
+        """
         if not self.voter_set.version:
             return self._first_voters.get(voter_id)
         member = self.voter_set.voter(voter_id)
         return None if member is None else member.directory_id
 
     def judge(self, hello: RaftHello) -> RaftRefusal | None:
-        """Why not to talk to the sender of ``hello``; None if it is welcome."""
+        """Return why not to talk to the sender of ``hello``, or None if it is welcome."""
         sender = VoterId(hello.voter_id)
         if not self.voter_set.version:
             return self._judge_before_the_first_set(hello)
@@ -237,9 +253,9 @@ class Admission:
         )
 
     def counts(self, voter_id: int) -> bool:
-        """Whether who speaks as that voter is the one that the applied set means, not a later one.
+        """Return whether this voter is the one that the applied set means, and not a later one.
 
-        What another one says is heard, but neither its votes nor its acknowledgements count.
+        Messages of a later one are heard, but neither its votes nor its acknowledgements count.
         """
         member, hello = self.voter_set.voter(voter_id), self._hellos.get(voter_id)
         if member is None or hello is None:
@@ -247,12 +263,14 @@ class Admission:
         return member.directory_id in (b"", hello.directory_id)
 
     def judge_again(self, voter_id: int) -> RaftRefusal | None:
-        """As ``judge``, of who was welcome before; the voter set may have changed since."""
+        """Judge a voter that was welcome before, as ``judge`` does: the voter set may have changed
+        since.
+        """
         hello = self._hellos.get(voter_id)
         return None if hello is None else self.judge(hello)
 
     def heard(self, hello: RaftHello) -> None:
-        """A welcome hello came; this may be what a fresh voter waited for."""
+        """Take in a welcome hello, for which a fresh voter may have waited."""
         self._hellos[hello.voter_id] = hello
         self._has_heard_of_a_set |= hello.voter_set_version > 0
         is_expected = hello.receiver_directory_id in (b"", self.own.directory_id)
@@ -261,14 +279,14 @@ class Admission:
             if not self._takes_part:
                 self._joins = hello.voter_set_version > 0
                 if self._joins:
-                    # It may adopt a term and restart before it has a set: it still has no vote.
+                    # It may adopt a term and restart before it has a set. It still has no vote.
                     self._remember_first_voters({self.own.voter_id: _NOT_A_FIRST_ONE})
                 self._takes_part = True
         elif not self._takes_part and self._may_begin() and not self.waits_for():
             self._begin()
 
     def _begin(self) -> None:
-        """All are fresh: nobody has promised anything to anybody yet."""
+        """Begin the quorum: all voters are fresh, so none has promised anything yet."""
         self._first_voters = {
             voter_id: self.directory_of(voter_id) for voter_id in self._configured
         }
@@ -278,21 +296,23 @@ class Admission:
     # -- refusals --------------------------------------------------------------------------------
 
     def refused(self, refusal: RaftRefusal, now_s: float) -> bool:
-        """Another voter does not talk to this one; False if that is of no account."""
+        """Note that another voter refuses to talk to this one; return False if that does not
+        matter.
+        """
         self._has_heard_of_a_set |= refusal.voter_set_version > 0
         known = max(self.voter_set.version, self._expected_at)
         is_member = self._is_in(self.voter_set)
         newer = refusal.voter_set_version > known
         if not newer and (is_member or refusal.voter_set_version < known):
-            return False  # The other one is behind.
+            return False  # The other voter is behind.
         if refusal.reason == RAFT_REFUSAL_NOT_A_VOTER and not self._takes_part:
-            return True  # It waits to be added.
+            return True  # This voter waits to be added.
         if self._refusal is None:
             self._refusal = (refusal, now_s)
         return True
 
     def check(self, now_s: float) -> None:
-        """Whether a refusal has become final. Call some times a second.
+        """Find out whether a refusal has become final. Call it a few times a second.
 
         Raises:
             RemovedFromQuorum, VoterWiped: it has.
@@ -317,7 +337,7 @@ class Admission:
         )
 
     def how_to_add(self) -> str:
-        """The command that makes this process a voter."""
+        """Return the command that makes this process a voter."""
         own = self.own
         return f"quorate quorum add-voter {own.voter_id}@{own.raft}/{own.grpc.port}"
 

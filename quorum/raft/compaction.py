@@ -1,58 +1,63 @@
-"""A voter's snapshots: at start, by size, to followers that lag, from the leader (P1, P3, P11).
+"""A voter's snapshots: loaded at start, written by size, sent to slow followers, received (P1, P3,
+P11).
 
-The journal is compacted only behind a snapshot that is on disk, and what it holds after a snapshot
-is never dropped. Whatever does not fit together ends the process.
+The journal is compacted only up to a snapshot that is on disk, and its entries after a snapshot are
+never dropped. Files that do not fit together end the process.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from metadata_log.image import VoterSet
-from quorum.data_folder import REPLACE
-from quorum.raft.admission import Admission
-from quorum.raft.clock import clock_s
-from quorum.raft.elections import ElectingVoter
-from quorum.raft.guards import SafetyViolation
-from quorum.raft.journal import Journal
-from quorum.raft.options import RaftOptions
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshot_file import SnapshotPosition
-from quorum.raft.snapshots import Received, SnapshotStore
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorate.common.files.data_folder import REPLACE
+from quorate.metadata_log.image import VoterSet
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.elections import PreVoteVoter
+from quorate.quorum.raft.guards import SafetyViolation
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.snapshot_store import Received, SnapshotStore
+from quorate.quorum.raft.storage.journal import RaftJournal
+from quorate.quorum.raft.storage.snapshot_file import SnapshotPosition
 
 log = logging.getLogger(__name__)
 
 
 class ReplicatedState(Protocol):
-    """The state machine. ``apply_run`` is deterministic; what it raises ends the process (P6)."""
+    """The state machine. ``apply_run`` is deterministic; an error that it raises ends the process
+    (P6).
+    """
 
     def apply_run(self, commands: Sequence[tuple[int, bytes]]) -> Sequence[object]:
-        """Apply (index, command) pairs, in order; the result of each."""
+        """Apply (index, command) pairs, in order; return the result of each."""
 
     def snapshot_chunks(self) -> Iterable[bytes]:
-        """Encodes the state of this moment; read later, in another thread."""
+        """Return the encoded state of this moment; it is read later, in another thread."""
 
     def decode(self, chunks: Iterable[bytes]) -> Any:  # noqa: ANN401 - a state of its own kind
-        """The state that a snapshot encodes. Changes nothing: called in another thread."""
+        """Return the state that a snapshot encodes. It changes nothing, and is called in another
+        thread.
+        """
 
     def install(self, index: int, state: Any) -> None:  # noqa: ANN401 - what ``decode`` returned
         """Replace the state by that of a snapshot of ``index``."""
 
     @property
     def voter_set(self) -> VoterSet:
-        """Who the voters are, as far as it is applied."""
+        """The voter set, as far as it is applied."""
 
 
-class CompactingVoter(ElectingVoter):
-    """A voter whose log does not grow for ever."""
+class CompactingVoter(PreVoteVoter):
+    """A voter whose log is compacted, so that it does not grow for ever."""
 
     def __init__(
         self,
         options: RaftOptions,
         own: VoterNode,
         others: list[VoterNode],
-        journal: Journal,
+        journal: RaftJournal,
         poller: DrivenPoller,
         transport: VoterTransport,
         snapshots: SnapshotStore,
@@ -66,7 +71,7 @@ class CompactingVoter(ElectingVoter):
         self._bytes_since_snapshot = 0
         self._waiting_for_pieces: dict[VoterNode, int] = {}
         self.verified_index: int | None = None
-        """Up to here the message being handled shows our log to be the leader's."""
+        """The index up to which the message being handled proves our log to be the leader's."""
         super().__init__(options, own, others, journal, poller, transport, admission)
         self.use_serializer(snapshots)
         snapshots.on_waiting = self._wait_for_piece
@@ -89,7 +94,7 @@ class CompactingVoter(ElectingVoter):
             self._adopt(Received(position, self._machine.decode(self._snapshots.chunks())))
 
     def _adopt(self, snapshot: Received) -> None:
-        """Make the snapshot in the folder our state; entries behind it stay (P1)."""
+        """Make the snapshot in the folder our state. Entries after it stay (P1)."""
         index, term = snapshot.position
         self._machine.install(index, snapshot.state)
         if self.journal.term_at(index) != term:
@@ -116,7 +121,9 @@ class CompactingVoter(ElectingVoter):
             self._write_snapshot()
 
     def _install(self, received: Received) -> None:
-        """A snapshot from the leader is whole; whoever leads now has everything in it as well."""
+        """Install a complete snapshot from the leader. Whoever leads now has everything in it as
+        well.
+        """
         position = received.position
         if position.last_index > self.last_applied:
             log.info("installing snapshot %d of the leader", position.last_index)
@@ -146,13 +153,14 @@ class CompactingVoter(ElectingVoter):
         )
 
     def _first_retained(self, snapshot_index: int) -> int:
-        """Position in the journal of the first entry kept before the snapshot's last one.
+        """Return the position in the journal of the first entry that is kept before the snapshot's
+        last one.
 
-        What is kept spares watchers and slow voters a snapshot, but lies in memory: by number and
-        by size.
+        Kept entries spare watchers and slow voters a snapshot, but take memory: both number and
+        size are limited.
         """
         position = snapshot_index - self.journal.first_index
-        # The library wants two entries at least.
+        # The library needs at least two entries.
         least = max(0, position - max(1, self.options.retained_entries))
         room = self.options.retained_bytes
         position -= 1
@@ -173,10 +181,10 @@ class CompactingVoter(ElectingVoter):
             self.next_index[node] = position.last_index + 1
 
     def _wait_for_piece(self, node: VoterNode) -> None:
-        """No piece of a snapshot goes to ``node`` now, for its connection is full.
+        """Send no piece of a snapshot to ``node`` now, for its connection is full.
 
         The library would ask again and again for as long as a heartbeat's period, and send a
-        message each time: it goes on to the next follower once this one seems to lack nothing.
+        message each time. It goes on to the next follower once this one seems to lack nothing.
         """
         self._waiting_for_pieces[node] = self.next_index[node]
         self.next_index[node] = self.journal.last_index + 1

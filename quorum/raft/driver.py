@@ -1,9 +1,9 @@
 """The thread that drives a voter: read, make durable, decide, send, make durable (P16, P17, P18).
 
-Per round: read the sockets; one fsync and the acknowledgements for what the leader sent; take the
-proposals; the library's tick commits, applies and appends; new entries go out to the followers and
-only then is our own log synced, in parallel with theirs. Nothing waits while there is work, and an
-arriving proposal ends the wait.
+Each round reads the sockets; makes one fsync and acknowledges what the leader sent; takes the
+proposals; lets the library's tick commit, apply and append. New entries go out to the followers,
+and only then is our own log synced, in parallel with theirs. Nothing waits while there is work, and
+an arriving proposal ends the wait.
 """
 
 import logging
@@ -16,36 +16,36 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from quorum.raft.admission import LeavesQuorum
-from quorum.raft.clock import clock_s
-from quorum.raft.journal import Entry
-from quorum.raft.lease import NEVER
-from quorum.raft.node import RaftNode
+from quorate.quorum.raft.admission import LeavesQuorum
+from quorate.quorum.raft.leadership import NEVER
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.storage.journal import RaftEntry
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUED: Final = 100_000
-"""Proposals without an outcome; more are refused at once."""
+"""The number of proposals without an outcome; more are refused at once."""
 
 _TEND_S: Final = 0.1
 _ROUND_BYTES: Final = 8 << 20
-"""About so much is appended per round at most: a sync of more would delay heartbeats."""
+"""About the most bytes that are appended per round: a sync of more would delay heartbeats."""
 
 
-class Outcome(IntEnum):
-    """What became of a proposal."""
+class ProposalOutcome(IntEnum):
+    """The outcome of a proposal."""
 
     COMMITTED = 1
     NOT_LEADER = 2
-    """Surely not applied."""
+    """The proposal was surely not applied."""
     UNKNOWN = 3
-    """This voter lost its leadership meanwhile."""
+    """This voter lost its leadership meanwhile, so the proposal may or may not be applied."""
 
 
 class ProposalOwner(Protocol):
-    """Who is told what became of proposals; not on the raft thread."""
+    """Gets the outcome of its proposals, outside of the raft thread."""
 
     def completed(self, settled: "Settled") -> None: ...
 
@@ -54,34 +54,47 @@ class ProposalRun(msgspec.Struct, eq=False):
     """Commands of one owner that go into the log together, one behind the other."""
 
     commands: Sequence[bytes | None]
-    """None: a no-op, as a barrier."""
+    """The commands; None is a no-op, as a barrier."""
     owner: ProposalOwner
     request_ids: Sequence[int] = ()
-    """By which the owner knows them."""
+    """The ids by which the owner knows the commands."""
     settled: int = 0
-    """So many from the front have an outcome."""
+    """The number of commands, from the front of the queue, that have an outcome."""
     first_index: int = 0
-    """Of the entry of the first, once they are in the log; in term ``term``."""
+    """The index of the first command's entry, once they are in the log; its term is ``term``."""
     term: int = 0
+
+    def appended(self, first_index: int, term: int) -> None:
+        """Note where the commands are in the log."""
+        assert not self.first_index, "a run is appended once"
+        self.first_index = first_index
+        self.term = term
+
+    def settle(self, results: Sequence[Any], outcome: ProposalOutcome) -> "Settled":
+        """Give the next commands, as many as there are results, their outcome."""
+        start = self.settled
+        self.settled += len(results)
+        assert self.settled <= len(self.commands), "more outcomes than commands"
+        return Settled(self, start, results, outcome)
 
 
 class Settled(NamedTuple):
-    """Proposals of a run, from its number ``start`` on, that now have an outcome, all the same."""
+    """Proposals of a run, from number ``start`` on, that now have an outcome, the same for all."""
 
     run: ProposalRun
     start: int
     results: Sequence[Any]
-    """One for each: what apply made of it. None for each that is not committed."""
-    outcome: Outcome
+    """The result of apply for each, or None for each that is not committed."""
+    outcome: ProposalOutcome
 
 
-class Leadership(NamedTuple):
-    """Who leads, as this voter knows it."""
+class RaftLeadership(NamedTuple):
+    """The leader, as this voter knows it."""
 
     leads: bool
-    """This voter leads and has applied everything that earlier leaders committed."""
+    """Whether this voter leads and has applied everything that earlier leaders committed."""
     leader_id: int
-    """0: unknown."""
+    """The leader's voter id, or 0 if it is unknown."""
     term: int
 
 
@@ -94,40 +107,47 @@ class RaftDriver:
     def __init__(
         self,
         node: RaftNode,
-        on_round: Callable[[list[Settled], Leadership], None],
+        on_round: Callable[[list[Settled], RaftLeadership], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """``on_round`` is called on the raft thread when a round changed something;
-        ``on_failed`` once, when the voter cannot go on: the process must end."""
+        """Create the driver. ``on_round`` is called on the raft thread when a round changed
+        something.
+
+        ``on_failed`` is called once, when the voter cannot go on: the process must end.
+        """
         self._node = node
         self._on_round = on_round
         self._on_failed = on_failed
         self._queue: deque[ProposalRun] = deque()
-        self._submitted = 0  # Counted by who submits.
+        self._submitted = 0  # Counted by the thread that submits.
         self._finished = 0  # Counted on the raft thread.
         self._calls: deque[tuple[Callable[[RaftNode], Any], Future[Any]]] = deque()
         self._in_log: deque[ProposalRun] = deque()  # In the order of their entries.
         self._completed: list[Settled] = []
-        self._leadership = Leadership(False, 0, 0)
+        self._leadership = RaftLeadership(False, 0, 0)
         self._applied = 0
         self._stopping = False
         self._tend_at = 0.0
         node.on_applied = self._take_applied
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
         self.sole_leader_until_s = NEVER
-        """Up to when this voter is known to have been the only leader. Read from any thread."""
+        """Up to this time this voter is known to have been the only leader. Read it from any
+        thread.
+        """
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; whatever is acknowledged is on disk. Blocks for one round."""
+        """End the thread; everything acknowledged is on disk. It blocks for one round."""
         self._stopping = True
         self._node.poller.wake()
         self._thread.join()
 
     def submit(self, run: ProposalRun) -> bool:
-        """Hand in proposals; False if too many are waiting. From one thread, any one."""
+        """Hand in proposals; return False if too many are waiting. Always call it from the same
+        thread.
+        """
         if self._submitted - self._finished > MAX_QUEUED or self._stopping:
             return False
         self._submitted += len(run.commands)
@@ -160,14 +180,16 @@ class RaftDriver:
             self._node.transport.destroy()
 
     def read(self) -> None:
-        """First half of a round: wait, read the sockets, make durable and acknowledge."""
+        """Do the first half of a round: wait, read the sockets, make durable and acknowledge."""
         node = self._node
         has_work = self._calls or (self._queue and not node.hands_over)
         node.poller.wait(0 if has_work else node.wait_s())
         node.settle()
 
     def decide(self) -> None:
-        """Second half: the library's tick, proposals, what goes out, the news, our own fsync."""
+        """Do the second half: the library's tick, proposals, sending, telling the event loop, our
+        own fsync.
+        """
         node = self._node
         node.tick()
         self._append()
@@ -181,20 +203,19 @@ class RaftDriver:
             node.transport.tend(now)
 
     def _append(self) -> None:
-        """All proposals that wait become entries, in the order in which they came."""
+        """Append all waiting proposals as entries, in the order in which they came."""
         size = 0
         while self._queue and size < _ROUND_BYTES and not self._node.hands_over:
             run = self._queue.popleft()
             first = self._node.append_run(run.commands)
             if first is None:
-                self._abandon(run, Outcome.NOT_LEADER)
+                self._abandon(run, ProposalOutcome.NOT_LEADER)
                 continue
-            run.first_index = first
-            run.term = self._node.term
+            run.appended(first, self._node.term)
             self._in_log.append(run)
             size += sum([len(command) for command in run.commands if command is not None])
 
-    def _take_applied(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
+    def _take_applied(self, entries: Sequence[RaftEntry], results: Sequence[object]) -> None:
         """Settle the proposals whose entries were applied; on a follower there are none."""
         first, end = entries[0][1], entries[-1][1] + 1
         while self._in_log:
@@ -204,34 +225,35 @@ class RaftDriver:
                 return
             at = start - first
             until = at + min(len(run.commands) - run.settled, end - start)
-            # Terms only grow along the log: the last entry tells of all.
+            # Terms only grow along the log, so the last entry's term answers for all.
             is_ours = entries[until - 1][2] == run.term
             if not is_ours:
                 until = at + sum(term == run.term for _, _, term in entries[at:until])
             if until > at:
-                self._settle(run, results[at:until], Outcome.COMMITTED)
+                self._settle(run, results[at:until], ProposalOutcome.COMMITTED)
             if not is_ours:
                 # Another leader's entry took the place of the next, so all behind it are gone.
-                self._abandon(run, Outcome.NOT_LEADER)
+                self._abandon(run, ProposalOutcome.NOT_LEADER)
             if run.settled == len(run.commands):
                 self._in_log.popleft()
 
-    def _abandon(self, run: ProposalRun, outcome: Outcome) -> None:
+    def _abandon(self, run: ProposalRun, outcome: ProposalOutcome) -> None:
         """Settle what is left of the run without results."""
         self._settle(run, [None] * (len(run.commands) - run.settled), outcome)
 
-    def _settle(self, run: ProposalRun, results: Sequence[object], outcome: Outcome) -> None:
-        self._completed.append(Settled(run, run.settled, results, outcome))
-        run.settled += len(results)
+    def _settle(
+        self, run: ProposalRun, results: Sequence[object], outcome: ProposalOutcome
+    ) -> None:
+        self._completed.append(run.settle(results, outcome))
         self._finished += len(results)
 
     def _publish(self) -> None:
         node = self._node
         if not node.is_leader:
             while self._in_log:
-                self._abandon(self._in_log.popleft(), Outcome.UNKNOWN)
+                self._abandon(self._in_log.popleft(), ProposalOutcome.UNKNOWN)
         leader = node.leader
-        leadership = Leadership(
+        leadership = RaftLeadership(
             node.leads_caught_up, 0 if leader is None else leader.voter_id, node.term
         )
         if node.is_leader:

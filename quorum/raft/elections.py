@@ -1,44 +1,46 @@
-"""When this voter stands for election: pre-vote, and who is believed about the leader (P8, P17).
+"""Elections: when this voter stands, after a pre-vote, and when it believes that a leader lives
+(P8, P17).
 
 The library stands as soon as its deadline has passed. Here it first asks who would vote for it,
-without spending a term; only with a majority of yes is the library let go ahead. So a voter that
-was cut off or restarted cannot unseat a healthy leader. Two rules keep that from going quiet for
-ever: a voter without a leader adopts a higher term it is asked in, and a leader that is answered in
-a higher term steps down.
+without spending a term; only with a majority of pre-votes may the library stand. So a voter that
+was cut off or restarted cannot unseat a healthy leader. Two rules keep the quorum from staying
+without a leader for ever: a voter without a leader adopts a higher term of a pre-vote request, and
+a leader that is answered in a higher term steps down.
 
-Only voters of this voter's own applied set count, and it does not stand before everything it knows
-to be committed is applied: so it counts by the newest committed set it can know of. It answers
-whoever asks, with or without a vote of its own: who asks may know a newer set, in which it has one.
+Only voters of this voter's own applied set count, and it does not stand before it has applied
+everything that it knows to be committed: so it counts by the newest committed set that it can know
+of. It answers every voter that asks, with or without a vote of its own: the other may know a newer
+set, in which it has one.
 
-A leader that hands over tells the next one to stand at once; then nobody is asked beforehand.
+In a leadership transfer the leader tells the next one to stand at once; then there is no pre-vote.
 """
 
 import logging
 import random
 
-from quorum.raft.admission import Admission
-from quorum.raft.clock import clock_s
-from quorum.raft.frames import Message
-from quorum.raft.guards import Vote, grants_pre_vote
-from quorum.raft.journal import Journal
-from quorum.raft.lease import Lease
-from quorum.raft.library import FOLLOWER, LibraryVoter
-from quorum.raft.options import RaftOptions
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.guards import Vote, grants_pre_vote
+from quorate.quorum.raft.leadership import LeaderLease
+from quorate.quorum.raft.library import FOLLOWER, LibraryVoter
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.storage.journal import RaftJournal
 
 log = logging.getLogger(__name__)
 
 
-class ElectingVoter(LibraryVoter):
-    """A library voter that asks before it stands."""
+class PreVoteVoter(LibraryVoter):
+    """A library voter with a pre-vote before each election."""
 
     def __init__(
         self,
         options: RaftOptions,
         own: VoterNode,
         others: list[VoterNode],
-        journal: Journal,
+        journal: RaftJournal,
         poller: DrivenPoller,
         transport: VoterTransport,
         admission: Admission,
@@ -49,35 +51,41 @@ class ElectingVoter(LibraryVoter):
         self._pre_votes: set[VoterNode] = set()
         self._pre_vote_term = 0
         self._leader_heard_s = float("-inf")
-        self.lease = Lease()
-        self._may_stand = False
-        self._told_to_stand = False
+        self.lease = LeaderLease()
+        self._pre_vote_won = False
+        self._transfer_requested = False
         super().__init__(own, others, options, journal, poller, transport)
 
     def start_election_clock(self) -> None:
-        """A lone voter stands at once, others when they have heard no leader for a while."""
+        """Start the clock: a lone voter stands at once, others when they have heard no leader for a
+        while.
+        """
         wait_s = self.random_election_timeout_s() if self.others else 0.0
         self.election_deadline_s = clock_s() + wait_s
 
     def majority_heard_s(self) -> float:
-        """When answers of a majority, this voter included, were last read; perhaps old ones."""
+        """Return when answers of a majority, this voter included, were last read; they
+        may be old.
+        """
         if not self.others:
             return clock_s()
         heard = sorted((self.last_response_s[node] for node in self.others), reverse=True)
         return heard[(len(self.others) + 1) // 2 - 1]
 
     def silence_is_over(self) -> bool:
-        """The leader has been silent for long enough to ask for pre-votes."""
+        """Return whether the leader has been silent for long enough to ask for pre-votes."""
         return (
             bool(self.others)
             and not self.is_leader
-            and not self._may_stand
+            and not self._pre_vote_won
             and self._is_candidate()
             and clock_s() > self.election_deadline_s
         )
 
     def _is_candidate(self) -> bool:
-        """Whether this voter could be elected at all, by the newest voter set it can know."""
+        """Return whether this voter could be elected at all, by the newest voter set that it can
+        know.
+        """
         return (
             self.admission.takes_part
             and self.admission.has_vote
@@ -86,19 +94,19 @@ class ElectingVoter(LibraryVoter):
 
     @property
     def may_stand(self) -> bool:
-        """A majority would vote for this voter, or there is nobody else to ask."""
-        return (self._may_stand or not self.others) and self._is_candidate()
+        """Whether a majority would vote for this voter, or there is no other voter to ask."""
+        return (self._pre_vote_won or not self.others) and self._is_candidate()
 
     @property
-    def is_about_to_stand(self) -> bool:
-        """A majority would vote for this voter, whether or not it can stand."""
-        return self._may_stand
+    def is_about_to_campaign(self) -> bool:
+        """Whether a majority would vote for this voter, even if it cannot stand now."""
+        return self._pre_vote_won
 
     def ask_pre_votes(self) -> None:
-        """Ask who would vote for us, before a term is spent on it."""
+        """Ask the others for pre-votes, before a term is spent on an election."""
         self.election_deadline_s = clock_s() + self.random_election_timeout_s()
         if self._leader_is_silent:
-            # Not at the first silence: on a busy machine that is mostly our own.
+            # Not at the first silence: on a busy machine the delay is mostly our own.
             self._SyncObj__raftLeader = None
         own = self._own_vote()
         self._pre_votes = set()
@@ -115,7 +123,9 @@ class ElectingVoter(LibraryVoter):
             )
 
     def forget_silent_leader(self) -> None:
-        """Who does not stand, as an observer, must not name a leader for ever that is not heard."""
+        """Forget a silent leader at a voter that does not stand, such as an observer: it would name
+        it for ever.
+        """
         if self._leader_is_silent and not self.is_leader and not self._is_candidate():
             self._SyncObj__raftLeader = None
 
@@ -124,18 +134,20 @@ class ElectingVoter(LibraryVoter):
         return clock_s() - self._leader_heard_s > 2 * self.options.election_timeout_max_s
 
     def heard_leader(self) -> None:
-        """A message of the present leader came."""
+        """Record that the current leader sent a message."""
         self._leader_heard_s = clock_s()
-        self._may_stand = self._told_to_stand
+        self._pre_vote_won = self._transfer_requested
 
     def stood(self) -> None:
-        """The library had its chance: another election needs another majority of pre-votes."""
-        self._may_stand = self._told_to_stand = False
+        """Note that the library could stand: another election needs another majority of
+        pre-votes.
+        """
+        self._pre_vote_won = self._transfer_requested = False
 
     # -- messages --------------------------------------------------------------------------------
 
     def on_election_message(self, node: VoterNode, message: Message) -> bool:
-        """Handle what is about elections; False if the library is to see the message."""
+        """Handle a message about elections; return False if the library is to see it."""
         match message["type"]:
             case "pre_vote":
                 self._on_pre_vote(node, message)
@@ -153,7 +165,7 @@ class ElectingVoter(LibraryVoter):
         return True
 
     def adopt_term(self, term: int) -> None:
-        """Follow nobody, in ``term``, which is higher than ours; no vote is given yet."""
+        """Follow no leader, in ``term``, which is higher than ours; no vote is given yet."""
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = None
@@ -163,7 +175,7 @@ class ElectingVoter(LibraryVoter):
         heard_s = self.majority_heard_s() if self.is_leader else self._leader_heard_s
         recently = clock_s() - heard_s < self.options.election_timeout_min_s
         if not recently and asked.term > self.term:
-            # Or two voters could refuse each other for ever: one for its log, one for its term.
+            # Else two voters could refuse each other for ever: one for its log, one for its term.
             self.adopt_term(asked.term)
         if grants_pre_vote(asked, self._own_vote(), leader_heard_recently=recently):
             self.transport.send(node, {"type": "response_pre_vote", "term": message["term"]})
@@ -178,10 +190,12 @@ class ElectingVoter(LibraryVoter):
             self._stand_now()
 
     def _on_timeout_now(self, node: VoterNode, message: Message) -> None:
-        """The leader hands over: only the present one can, in its term."""
+        """Stand at once in a leadership transfer: only the present leader can ask for it, in its
+        term.
+        """
         if node == self.leader and message["term"] == self.term:
             log.info("told by leader %d to stand for election", node.voter_id)
-            self._told_to_stand = True
+            self._transfer_requested = True
             self._stand_now()
 
     def _counts(self, node: VoterNode) -> bool:
@@ -190,7 +204,7 @@ class ElectingVoter(LibraryVoter):
     def _stand_now(self) -> None:
         self._pre_votes = set()
         self._votes = set()
-        self._may_stand = True
+        self._pre_vote_won = True
         self.poller.wake()
 
     def _own_vote(self) -> Vote:
@@ -200,13 +214,17 @@ class ElectingVoter(LibraryVoter):
     # -- connections -----------------------------------------------------------------------------
 
     def _SyncObj__onNodeConnected(self, node: VoterNode) -> None:
-        """Voters that start together need not sit out their timeouts."""
+        """Stand soon if there is no leader: voters that start together need not sit out their
+        timeouts.
+        """
         super()._SyncObj__onNodeConnected(node)
         if self.leader is None and not self.is_leader:
             self._stand_soon()
 
     def _SyncObj__onNodeDisconnected(self, node: VoterNode) -> None:
-        """A closed connection says that the leader is gone sooner than its silence does."""
+        """Stand soon if the leader's connection closed: that shows its end sooner than its silence
+        does.
+        """
         super()._SyncObj__onNodeDisconnected(node)
         if not self.is_leader and self.leader == node:
             self._leader_heard_s = float("-inf")

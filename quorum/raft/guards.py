@@ -1,4 +1,4 @@
-"""What must hold before the library's decisions are relied on, and the filter over its messages.
+"""The pinned version of the library, and the filter over the messages that reach it.
 
 The guards override private names of PySyncObj, so they fit one version only: start-up checks the
 version and the hash of ``syncobj.py``. The filter is pure: it says how an incoming message must be
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 import pysyncobj.syncobj
 
-from quorum.raft.frames import Message
-from quorum.raft.journal import Entry
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.storage.journal import RaftEntry
 
 LIBRARY_VERSION: Final = "0.3.17"
 LIBRARY_SHA256: Final = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
@@ -28,7 +28,7 @@ class SafetyViolation(RuntimeError):
 
 
 def check_library() -> None:
-    """Refuse to run over another PySyncObj than the pinned one.
+    """Refuse to run with another PySyncObj than the pinned one.
 
     Raises:
         LibraryMismatch: says what was found and what to do.
@@ -49,7 +49,7 @@ def check_library() -> None:
 
 
 class Log(Protocol):
-    """What the filter needs to know of the voter's log."""
+    """The part of the voter's log that the filter needs."""
 
     @property
     def first_index(self) -> int: ...
@@ -59,10 +59,11 @@ class Log(Protocol):
 
 
 class FilteredAppend(NamedTuple):
-    """An append_entries as the library may handle it.
+    """An append_entries message as the library may handle it.
 
-    ``verified_index``: up to here our log is now known to be the leader's; an acknowledgement and
-    the commit index must not go beyond. None: the previous entry does not match, nothing is known.
+    ``verified_index`` is the index up to which our log is now known to be the leader's; an
+    acknowledgement and the commit index must not go beyond. It is None if the previous entry does
+    not match: then nothing is known.
     """
 
     message: Message
@@ -81,7 +82,7 @@ def filter_append(message: Message, log: Log, commit_index: int) -> FilteredAppe
         SafetyViolation: the conflict is below the commit index.
     """
     previous: int = message["prevLogIdx"]
-    entries: list[Entry] = message["entries"]
+    entries: list[RaftEntry] = message["entries"]
     if log.term_at(previous) != message["prevLogTerm"]:
         if previous < log.first_index and entries and entries[-1][1] > log.first_index:
             return _without_compacted(message, log, commit_index)
@@ -95,7 +96,7 @@ def filter_append(message: Message, log: Log, commit_index: int) -> FilteredAppe
 
 
 def _trimmed(
-    message: Message, previous: int, entries: list[Entry], log: Log, commit_index: int
+    message: Message, previous: int, entries: list[RaftEntry], log: Log, commit_index: int
 ) -> FilteredAppend:
     known = 0
     for _, index, term in entries:
@@ -114,7 +115,7 @@ def _trimmed(
             )
         filtered["prevLogIdx"] = last_known
     else:
-        # Nothing is new: naming our own last entry as the previous one, nothing is truncated.
+        # Nothing is new. With our own last entry as the previous one, nothing is truncated.
         filtered["prevLogIdx"] = log.last_index
     filtered["prevLogTerm"] = log.term_at(filtered["prevLogIdx"])
     filtered["entries"] = new
@@ -122,8 +123,8 @@ def _trimmed(
 
 
 def _without_compacted(message: Message, log: Log, commit_index: int) -> FilteredAppend:
-    """Drop entries below our snapshot: they are committed, so they are the leader's too."""
-    entries: list[Entry] = message["entries"]
+    """Drop entries below our snapshot: they are committed, so the leader has the same ones."""
+    entries: list[RaftEntry] = message["entries"]
     first = log.first_index
     kept = [entry for entry in entries if entry[1] > first]
     previous_term = log.term_at(first)
@@ -132,9 +133,9 @@ def _without_compacted(message: Message, log: Log, commit_index: int) -> Filtere
 
 
 def conflict_index(log: Log, index: int, commit_index: int) -> int:
-    """Where the leader should try next after our entry at ``index`` had another term (P7).
+    """Return where the leader should try next, after our entry at ``index`` had another term (P7).
 
-    The whole term is skipped, not one entry per round, but never what is committed.
+    The whole term is skipped, and not one entry per round, but never what is committed.
     """
     term = log.term_at(index)
     while index - 1 > max(commit_index, log.first_index) and log.term_at(index - 1) == term:
@@ -143,7 +144,7 @@ def conflict_index(log: Log, index: int, commit_index: int) -> int:
 
 
 class Vote(NamedTuple):
-    """What decides a pre-vote."""
+    """The values that decide a pre-vote."""
 
     term: int
     last_log_term: int
@@ -151,9 +152,10 @@ class Vote(NamedTuple):
 
 
 def grants_pre_vote(asked: Vote, own: Vote, *, leader_heard_recently: bool) -> bool:
-    """Whether we would vote for the asker if it stood (P8).
+    """Return whether we would vote for the candidate if it stood (P8).
 
-    Not while we hear from a leader: a voter that was only cut off or restarted must not unseat it.
+    While we hear from a leader we would not: a voter that was only cut off or restarted must not
+    unseat it.
     """
     return (
         not leader_heard_recently

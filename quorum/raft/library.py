@@ -1,4 +1,4 @@
-"""PySyncObj's private state, typed and in one place: what the guards read and set.
+"""PySyncObj's private state, typed and in one place: everything that the guards read and set.
 
 Nothing here decides anything. Election, replication and commit are the library's (D4).
 """
@@ -11,14 +11,13 @@ from typing import Any, Final, cast
 import pysyncobj.syncobj as library
 from pysyncobj import SyncObj, SyncObjConf
 
-from quorum.raft.clock import clock_s
-from quorum.raft.journal import Entry, Journal
-from quorum.raft.options import RaftOptions
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.storage.journal import RaftEntry, RaftJournal
 
 FOLLOWER: Final = 0
-CANDIDATE: Final = 1
 LEADER: Final = 2
 
 _globals_lock = threading.Lock()
@@ -26,7 +25,9 @@ _globals_lock = threading.Lock()
 
 @contextmanager
 def _library_globals(**replacements: Callable[[Any], Any]) -> Iterator[None]:
-    """The library makes journal and poller by module globals: ours, while one is constructed."""
+    """Replace module globals of the library, by which it makes journal and poller, during a
+    construction.
+    """
     with _globals_lock:
         before = {name: getattr(library, name) for name in replacements}
         try:
@@ -46,7 +47,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         own: VoterNode,
         others: list[VoterNode],
         options: RaftOptions,
-        journal: Journal,
+        journal: RaftJournal,
         poller: DrivenPoller,
         transport: VoterTransport,
     ) -> None:
@@ -54,7 +55,9 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
         self.others = others
         """The other voters."""
         self.observers: list[VoterNode] = []
-        """They receive the log and are not counted: the library has them as read-only."""
+        """Members that receive the log and are not counted. The library has them as read-only
+        nodes.
+        """
         self.journal = journal
         self.poller = poller
         self.transport = transport
@@ -65,7 +68,7 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
             super().__init__(own, others, conf=_library_conf(options), transport=transport)
         self._SyncObj__needLoadDumpFile = False
 
-    # -- where it stands -------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------
 
     @property
     def state(self) -> int:
@@ -102,14 +105,16 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
 
     @property
     def noop_index(self) -> int:
-        """Index of the no-op with which this voter began its last leadership; 0: it never led."""
+        """The index of the no-op with which this voter began its last leadership, or 0 if it never
+        led.
+        """
         return int(self._SyncObj__noopIDx or 0)
 
     # -- what it knows of the others -------------------------------------------------------------
 
     @property
     def other_voters(self) -> set[VoterNode]:
-        """Those whose matches the library counts."""
+        """The voters whose match index the library counts."""
         return self._SyncObj__otherNodes
 
     @property
@@ -122,23 +127,23 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
 
     @property
     def last_response_s(self) -> dict[VoterNode, float]:
-        """When each voter last answered this leader; on the library's monotonic clock."""
+        """Return the time of each voter's last answer, on the library's monotonic clock."""
         return cast("dict[VoterNode, float]", self._SyncObj__lastResponseTime)
 
     def set_members(self, voters: list[VoterNode], observers: list[VoterNode]) -> None:
-        """Count these voters from now on, and send the log to all of these."""
+        """Count these voters from now on, and send the log to voters and observers."""
         self.others, self.observers = voters, observers
         self._SyncObj__otherNodes: set[VoterNode] = set(voters)
         self._SyncObj__readonlyNodes = set(observers)
 
     def meet(self, node: VoterNode) -> None:
-        """A new member: nothing is known of its log."""
+        """Add a new member: nothing is known of its log."""
         self.next_index[node] = self.journal.last_index + 1
         self.match_index[node] = 0
         self.last_response_s[node] = clock_s()
 
     def forget(self, node: VoterNode) -> None:
-        """A member that is gone. Its acknowledgements must not count for another of its id."""
+        """Remove a member. Its acknowledgements must not count for another one with its id."""
         self._SyncObj__connectedNodes.discard(node)
         for known in (self.next_index, self.match_index, self.last_response_s):
             known.pop(node, None)
@@ -160,17 +165,18 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
 
     @property
     def next_send_s(self) -> float:
-        """When the leader sends next without being told: a heartbeat."""
+        """Return the time at which the leader sends its next heartbeat."""
         return float(self._SyncObj__newAppendEntriesTime)
 
     @next_send_s.setter
     def next_send_s(self, at: float) -> None:
+        """Set the time at which the leader sends its next heartbeat."""
         self._SyncObj__newAppendEntriesTime = at
 
     # -- what it does when told ------------------------------------------------------------------
 
     def library_tick(self, *, may_stand: bool) -> None:
-        """One tick; without ``may_stand`` the library does not stand, whatever its deadline."""
+        """Run one tick. Without ``may_stand`` the library does not stand, whatever its deadline."""
         held = self.election_deadline_s
         self.election_deadline_s = 0.0 if may_stand else float("inf")
         self._onTick(0)
@@ -179,8 +185,10 @@ class LibraryVoter(SyncObj):  # type: ignore[misc]  # the library is untyped
 
     def _SyncObj__getEntries(
         self, fromIDx: int | None, count: int | None = None, maxSizeBytes: int | None = None
-    ) -> list[Entry]:
-        """As the library's, which goes through all of them one by one to see if they are few."""
+    ) -> list[RaftEntry]:
+        """Return entries as the library does, which visits all of them one by one to see if they
+        are few.
+        """
         first = self.journal.first_index
         if fromIDx is None or fromIDx < first:
             return []

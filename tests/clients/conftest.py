@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from metadata_log.types import Endpoint
+from quorate.common.types import Endpoint
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 import warnings
 from collections.abc import Iterator
 
@@ -17,11 +16,12 @@ from confluent_kafka.admin._acl import (
 )
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
 from quorate.cli.main import run
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.kafka_clients import PATIENCE_S, Confluent
+from tests.support.waiting import wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -70,12 +70,13 @@ def can_produce(bootstrap: str, topic: str) -> bool:
     return False
 
 
-def eventually(topic: str, bootstrap: str, *, allowed: bool) -> None:
+def wait_until_it_may(topic: str, bootstrap: str, *, allowed: bool) -> None:
     """Brokers learn of entries by watch: soon, not at once."""
-    deadline = time.monotonic() + PATIENCE_S
-    while can_produce(bootstrap, topic) is not allowed:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: can_produce(bootstrap, topic) is allowed,
+        f"records of {topic} to be {'allowed' if allowed else 'denied'}",
+        timeout_s=PATIENCE_S,
+    )
 
 
 def binding(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
@@ -94,7 +95,7 @@ def test_confluent_kafka_denies_lists_and_allows_again(
     allowance = binding("guarded", AclOperation.ALL, AclPermissionType.ALLOW)
     for future in admin.create_acls([denial, allowance]).values():
         assert future.result(PATIENCE_S) is None
-    eventually("guarded", cluster.bootstrap, allowed=False)
+    wait_until_it_may("guarded", cluster.bootstrap, allowed=False)
     meant = AclBindingFilter(
         ResourceType.TOPIC,
         "guarded",
@@ -116,7 +117,7 @@ def test_confluent_kafka_denies_lists_and_allows_again(
     )
     (deleted,) = admin.delete_acls([only_denial]).values()
     assert deleted.result(PATIENCE_S) == [denial]
-    eventually("guarded", cluster.bootstrap, allowed=True)
+    wait_until_it_may("guarded", cluster.bootstrap, allowed=True)
 
 
 @contextlib.contextmanager
@@ -151,12 +152,12 @@ def test_kafka_python_denies_lists_and_allows_again(cluster: RunningCluster, fol
     with python_admin(follower) as admin:
         made = admin.create_acls([entry])
         assert list(made["succeeded"]) == [entry]
-        eventually("pythonic-1", cluster.bootstrap, allowed=False)
+        wait_until_it_may("pythonic-1", cluster.bootstrap, allowed=False)
         found, _ = admin.describe_acls(meant)
         assert found == [entry]
         ((_, deleted, _),) = admin.delete_acls([meant])
         assert deleted == [entry]
-    eventually("pythonic-1", cluster.bootstrap, allowed=True)
+    wait_until_it_may("pythonic-1", cluster.bootstrap, allowed=True)
 
 
 def test_the_command_adds_lists_and_removes(
@@ -172,9 +173,10 @@ def test_the_command_adds_lists_and_removes(
     assert f"Adding ACLs for resource `{resource}`: \n" in added
     assert f"(principal={WHO}, host=*, operation=READ, permissionType=DENY)" in added
     listed = ("--list", "--topic", "by-command", "--json")
-    deadline = time.monotonic() + PATIENCE_S
-    while [one["operation"] for one in json.loads(acls(*listed))] != ["READ"]:
-        assert time.monotonic() < deadline
+
+    def operations() -> list[str]:
+        return [one["operation"] for one in json.loads(acls(*listed))]
+
+    wait_until(lambda: operations() == ["READ"], "the entry", timeout_s=PATIENCE_S)
     acls("--remove", *entry, "--force")
-    while json.loads(acls(*listed)):
-        assert time.monotonic() < deadline
+    wait_until(lambda: not operations(), "the entry to be gone", timeout_s=PATIENCE_S)

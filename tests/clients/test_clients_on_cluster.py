@@ -15,8 +15,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 import quorate.client
-from metadata_log.configuration import parse_endpoint
 from quorate.client.results import ConfigChange
+from quorate.common.configuration import parse_endpoint
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from quorate_proto.v1 import errors_pb2

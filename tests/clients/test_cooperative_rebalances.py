@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.kafka_clients import Confluent
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.clients,
@@ -140,12 +141,12 @@ class Crowd:
         self.members = [member for member in self.members if not member.has_left]
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
+        def is_so() -> bool:
             for each in self._work:
                 assert not each.done(), each.exception()
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-            time.sleep(0.02)
+            return holds()
+
+        wait_until(is_so, what, timeout_s=PATIENCE_S)
 
     def is_shared_out(self) -> bool:
         """Every partition has an owner, and nobody has two more than another."""
@@ -165,22 +166,20 @@ class Crowd:
             each.result()
 
     def _poll(self, number: int) -> None:
-        while not self._ended.is_set():
+        while not self._ended.wait(0.005):
             for member in self.members:
                 if member.number % POLLERS == number and not member.has_left:
                     member.poll()
-            time.sleep(0.005)
 
     def _produce(self) -> None:
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": self._cluster.bootstrap, "linger.ms": 20, "log_level": 0}
         )
-        while not self._ended.is_set():
+        while not self._ended.wait(0.1):
             for partition in range(self._partitions):
                 producer.produce(TOPIC, b"record", partition=partition)
             self.sent.update(range(self._partitions))
             assert producer.flush(PATIENCE_S) == 0
-            time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

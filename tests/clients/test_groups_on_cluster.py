@@ -1,7 +1,6 @@
 """Consumer groups of unmodified clients: partitions are shared, offsets kept, coordinators lost."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -9,11 +8,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, partition_of
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [
@@ -40,12 +40,6 @@ def topic(cluster: RunningCluster) -> str:
         "orders", {p: [b"%d-%d" % (p, n) for n in range(PER_PARTITION)] for p in range(PARTITIONS)}
     )
     return "orders"
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S} s: {what}"
 
 
 class Group:
@@ -87,7 +81,7 @@ class Group:
             self.poll()
             return holds()
 
-        until(polled, what)
+        wait_until(polled, what, timeout_s=PATIENCE_S)
 
     def close(self) -> None:
         for member in self.members:
@@ -145,7 +139,7 @@ def test_whoever_comes_later_goes_on_where_the_group_was(
                 seen.extend(record.offset for record in records if tp.partition == 0)
             return len(seen) >= PER_PARTITION - 20
 
-        until(all_seen, "the records after the committed offset")
+        wait_until(all_seen, "the records after the committed offset", timeout_s=PATIENCE_S)
     assert seen == list(range(20, PER_PARTITION))
 
 
@@ -205,7 +199,7 @@ def test_a_group_outlives_its_coordinator(
                 return False
             return [tp.offset for tp in found] == [PER_PARTITION] * PARTITIONS
 
-        until(committed, "the offsets at the new coordinator")
+        wait_until(committed, "the offsets at the new coordinator", timeout_s=PATIENCE_S)
         assert coordinator_of(cluster, "outlives") != killed
         # Another admin client: the first one goes on asking the coordinator that it knew.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -18,6 +18,7 @@ from tests.support.raw_members import (
     Timeouts,
     find_coordinator,
 )
+from tests.support.waiting import async_wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.integration]
 
@@ -69,9 +70,7 @@ class LargeGroup:
 
         tasks = [asyncio.create_task(live(member)) for member in self.members]
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not self._is_together():
-                    await asyncio.sleep(0.05)
+            await async_wait_until(self._is_together, "one generation of all", timeout_s=PATIENCE_S)
         finally:
             for task in tasks:
                 task.cancel()

@@ -12,20 +12,16 @@ import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.cimpl import NewTopic as ConfluentTopic
 
-from metadata_log.configuration import parse_endpoint
 from quorate.cli.main import run
 from quorate.client import ThrottlingQuotaExceededError
-from quorate.client.results import (
-    CreateTopicsOptions,
-    NewTopic,
-    QuotaAlteration,
-    QuotaEntity,
-)
+from quorate.client.results import CreateTopicsOptions, NewTopic, QuotaAlteration, QuotaEntity
+from quorate.common.configuration import parse_endpoint
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_clients import PATIENCE_S
 from tests.support.kafka_wire import WireClient
+from tests.support.waiting import let_time_pass
 
 pytestmark = [
     pytest.mark.clients,
@@ -91,7 +87,7 @@ def test_s4_q4_a_new_client_gets_one_of_two_topics_created_and_deleted(
     assert "new-b" not in topics_of(cluster)
     with cluster.admin() as admin:
         admin.create_topics([NewTopic(name="new-c", num_partitions=20, replication_factor=1)])
-    time.sleep(2.1)
+    let_time_pass(2.1, "the rate of creations comes down to its quota")
     deleted = new_client.delete_topics(["new-a", "new-c"], raise_errors=False)
     assert codes(deleted["topics"]) == [errors_pb2.NONE, OVER]
     assert "new-c" in topics_of(cluster)

@@ -17,7 +17,7 @@ import confluent_kafka
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.config.fetching import RACK_AWARE_SELECTOR
+from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
 from quorate.testing import RunningCluster

@@ -9,14 +9,14 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from metadata_log.types import Endpoint
 from quorate.cli.main import run
 from quorate.client.bootstrap import discover
+from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.layout import write_atomically
-from quorate.cluster.ports import PortReservation
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.types import Endpoint
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
-from quorum.certificate_authority import CertificateAuthority
 from tests.support import kafka_clients
 from tests.support.kafka_clients import PATIENCE_S
 from tests.support.kafka_wire import WireClient

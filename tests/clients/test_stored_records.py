@@ -5,10 +5,10 @@ import time
 import confluent_kafka
 import pytest
 
-from broker.config.topics import CODEC_OF_TYPE
-from broker.log.record_batch import iterate_batches
-from metadata_log.configuration import parse_endpoint
+from quorate.broker.config.topics import CODEC_OF_TYPE
+from quorate.broker.log.batches.record_batch import iterate_batches
 from quorate.client.results import NewTopic
+from quorate.common.configuration import parse_endpoint
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.kafka_clients import PATIENCE_S, AioKafka, Client, Confluent, KafkaPython

@@ -1,16 +1,16 @@
 """Transactions of unmodified clients: committed, aborted, fenced, timed out, coordinators lost."""
 
 import time
-from collections.abc import Callable
 
 import aiokafka
 import confluent_kafka
 import pytest
 
-from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.kafka_clients import PATIENCE_S, Confluent, KafkaPython
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [
@@ -99,12 +99,6 @@ def read(cluster: RunningCluster, topic: str, isolation: str = "read_committed")
     return set(values)
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S} s: {what}"
-
-
 def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
     cluster: RunningCluster, topic: str
 ) -> None:
@@ -116,9 +110,10 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
         if name == "first":
             assert read(cluster, topic) == set(), "not before it is committed"
         (found.commit_transaction if commit else found.abort_transaction)(PATIENCE_S)
-    until(
+    wait_until(
         lambda: read(cluster, topic) == written["first"] | written["third"],
         "markers in all partitions",
+        timeout_s=PATIENCE_S,
     )
     assert read(cluster, topic, "read_uncommitted") == set().union(*written.values())
 
@@ -136,7 +131,9 @@ def test_a_newer_producer_shuts_the_older_one_out(cluster: RunningCluster, topic
     new.begin_transaction()
     values = write(new, topic, "new")
     new.commit_transaction(PATIENCE_S)
-    until(lambda: read(cluster, topic) == values, "the newer one's alone")
+    wait_until(
+        lambda: read(cluster, topic) == values, "the newer one's alone", timeout_s=PATIENCE_S
+    )
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(cluster: RunningCluster, topic: str) -> None:
@@ -145,7 +142,11 @@ def test_a_transaction_that_takes_too_long_is_aborted(cluster: RunningCluster, t
     write(found, topic, "late")
     after = Confluent(cluster.bootstrap)
     after.produce(topic, {partition: [b"%d" % partition] for partition in range(PARTITIONS)})
-    until(lambda: read(cluster, topic) == {b"0", b"1", b"2"}, "nobody waits for it any more")
+    wait_until(
+        lambda: read(cluster, topic) == {b"0", b"1", b"2"},
+        "nobody waits for it any more",
+        timeout_s=PATIENCE_S,
+    )
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         found.commit_transaction(PATIENCE_S)
     assert refused.value.args[0].code() in (
@@ -165,7 +166,11 @@ def test_a_lost_coordinator_loses_no_transaction(cluster: RunningCluster, topic:
     try:
         found.commit_transaction(PATIENCE_S)
         assert coordinator_of(cluster, "survivor") != killed
-        until(lambda: read(cluster, topic) == written, "committed by the next coordinator")
+        wait_until(
+            lambda: read(cluster, topic) == written,
+            "committed by the next coordinator",
+            timeout_s=PATIENCE_S,
+        )
     finally:
         cluster.restart_broker(killed)
         wait_until_whole(cluster)
@@ -183,11 +188,19 @@ def test_a_deleted_topic_does_not_hold_its_transaction_up(
     with cluster.admin() as admin:
         admin.delete_topics(["deleted"])
     found.commit_transaction(PATIENCE_S)
-    until(lambda: read(cluster, topic) == written, "the others have their markers")
+    wait_until(
+        lambda: read(cluster, topic) == written,
+        "the others have their markers",
+        timeout_s=PATIENCE_S,
+    )
     found.begin_transaction()
     written |= write(found, topic, "next")
     found.commit_transaction(PATIENCE_S)
-    until(lambda: read(cluster, topic) == written, "nothing is left to be completed")
+    wait_until(
+        lambda: read(cluster, topic) == written,
+        "nothing is left to be completed",
+        timeout_s=PATIENCE_S,
+    )
 
 
 @pytest.mark.slow
@@ -204,12 +217,14 @@ def test_transactions_outlive_the_whole_cluster(cluster: RunningCluster, topic: 
         cluster.restart_broker(broker_id, wait=False)
     wait_until_whole(cluster)
     going_on.commit_transaction(PATIENCE_S)
-    until(lambda: read(cluster, topic) == written, "both are committed")
+    wait_until(lambda: read(cluster, topic) == written, "both are committed", timeout_s=PATIENCE_S)
     for found in (going_on, decided):
         found.begin_transaction()
         write(found, topic, "aborted")
         found.abort_transaction(PATIENCE_S)
-    until(lambda: read(cluster, topic) == written, "what is aborted is not seen")
+    wait_until(
+        lambda: read(cluster, topic) == written, "what is aborted is not seen", timeout_s=PATIENCE_S
+    )
 
 
 def coordinator_of(cluster: RunningCluster, transactional_id: str) -> int:
@@ -229,7 +244,11 @@ async def test_transactions_of_aiokafka(cluster: RunningCluster, topic: str) -> 
         await found.abort_transaction()
     finally:
         await found.stop()
-    until(lambda: read(cluster, topic) == {b"committed"}, "what was committed alone")
+    wait_until(
+        lambda: read(cluster, topic) == {b"committed"},
+        "what was committed alone",
+        timeout_s=PATIENCE_S,
+    )
 
 
 def test_transactions_of_kafka_python(cluster: RunningCluster, topic: str) -> None:
@@ -246,7 +265,11 @@ def test_transactions_of_kafka_python(cluster: RunningCluster, topic: str) -> No
             end()
     finally:
         found.close()
-    until(lambda: read(cluster, topic) == {b"committed", b"also"}, "what was committed alone")
+    wait_until(
+        lambda: read(cluster, topic) == {b"committed", b"also"},
+        "what was committed alone",
+        timeout_s=PATIENCE_S,
+    )
 
 
 def test_what_is_consumed_counts_with_what_was_made_of_it(
@@ -286,7 +309,7 @@ def test_what_is_consumed_counts_with_what_was_made_of_it(
             found.abort_transaction(PATIENCE_S)
         consumer.close()
     assert made == [b"A", b"B", b"C", b"D"], "what was aborted was consumed again"
-    until(lambda: read(cluster, topic) == set(made), "each once")
+    wait_until(lambda: read(cluster, topic) == set(made), "each once", timeout_s=PATIENCE_S)
 
 
 def _take(consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:

@@ -3,12 +3,13 @@
 import asyncio
 import os
 
-from metadata_log.apply import apply
-from metadata_log.image import Image
-from metadata_log.records import Operation, SessionOpened
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
-from quorum.errors import QuorumError
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import Operation, SessionOpened
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded, TransactionsApplied
+from quorate.quorum.quorum_errors import QuorumError
+from tests.support.waiting import TIMEOUT_S, async_let_time_pass, async_wait_until
 
 AN_HOUR_MS = 3_600_000
 
@@ -44,6 +45,13 @@ class Writer:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def wait_for_more(self, count: int = 20, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until so many more were acknowledged."""
+        wanted = len(self.acknowledged) + count
+        await async_wait_until(
+            lambda: len(self.acknowledged) >= wanted, f"{wanted} writes", timeout_s=timeout_s
+        )
+
     def reset_gap(self) -> None:
         self._last_s = asyncio.get_running_loop().time()
         self.longest_gap_s = 0.0
@@ -57,7 +65,7 @@ class Writer:
                 result = await self._client.transact([opening(key)])
             except QuorumError:
                 self.uncertain += 1
-                await asyncio.sleep(0.01)
+                await async_let_time_pass(0.01, "nobody leads yet")
                 continue
             assert result.ok
             self.acknowledged[key] = result.offset

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.examination import examine
-from metadata_log.types import TopicId, TopicIdPartition
+from quorate.broker.log.recovery.examination import examine
 from quorate.client.results import NewTopic
+from quorate.common.types import TopicId, TopicIdPartition
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import (
     AckedLoad,

@@ -3,13 +3,12 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import (
@@ -21,6 +20,7 @@ from tests.support.cli import (
     quorate_json,
     running,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -39,14 +39,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cluster(module_quorate_cluster: ClusterFactory) -> RunningCluster:
     return module_quorate_cluster()
-
-
-def wait_for(condition: object, timeout_s: float = 30.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_a_cluster_from_up_to_down_and_up_again(folder: Path) -> None:
@@ -97,7 +89,7 @@ def test_up_starts_what_was_killed(folder: Path) -> None:
     quorate("up", *data, *SMALL, "--detach")
     voter, broker = cluster_pids(folder)
     os.kill(broker, signal.SIGKILL)
-    wait_for(lambda: not alive([broker]))
+    wait_until(lambda: not alive([broker]), "the end of the broker")
     quorate("up", *data, "--detach")
     assert cluster_pids(folder)[0] == voter
     assert cluster_pids(folder)[1] != broker
@@ -123,7 +115,7 @@ def test_a_killed_foreground_leaves_no_process(folder: Path) -> None:
         process.stdout.readline()
         pids = cluster_pids(folder)
         process.kill()
-    wait_for(lambda: not alive(pids))
+    wait_until(lambda: not alive(pids), "the end of all processes")
 
 
 def test_a_process_that_dies_while_starting_is_shown_with_its_log(folder: Path) -> None:

@@ -5,7 +5,6 @@ import resource
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.integration.test_metrics import scrape
 from tests.support.kafka_wire import fetching, request_frame, sized
+from tests.support.waiting import let_time_pass
 from tests.support.whole_cluster import wait_until_known
 
 pytestmark = pytest.mark.integration
@@ -119,7 +119,7 @@ class Peers:
                 data = data[peer.send(data) :]
             except BlockingIOError:
                 tries += 1
-                time.sleep(0.02)
+                let_time_pass(0.02, "the broker may take more")
         return peer
 
     def slowly_reading(self, done: threading.Event) -> threading.Thread:

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from metadata_log.types import TopicId, TopicIdPartition
 from quorate.client.results import ElectionType, NewTopic
+from quorate.common.types import TopicId, TopicIdPartition
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.disk_faults import cut, flip
 from tests.support.raw_client import RawClient, fetch
 from tests.support.stored_logs import stored_bytes
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -107,7 +108,7 @@ async def test_a_damaged_leader_is_replaced_and_fetches_its_log_again(
     wait_until_whole(cluster)
     with cluster.admin() as admin:
         admin.elect_leaders(ElectionType.PREFERRED)
-    cluster.wait_until(lambda: leader(cluster) == victim, f"broker {victim} to lead")
+    wait_until(lambda: leader(cluster) == victim, f"broker {victim} to lead")
     assert consume(cluster, 0, RECORDS) == [value(number) for number in range(RECORDS)]
     wait_until_whole(cluster)
     said = cluster.broker_log(victim, lines=500)

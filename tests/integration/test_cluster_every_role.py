@@ -3,7 +3,6 @@
 Nothing acknowledged is lost, and order is kept: the load has one request in flight per broker.
 """
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,7 +15,8 @@ from tests.support.acked_load import (
     assert_order_kept,
     consume_all,
 )
-from tests.support.whole_cluster import RECOVERY_TIMEOUT_MS, wait_until_whole
+from tests.support.waiting import let_time_pass, wait_until
+from tests.support.whole_cluster import RECOVERY_TIMEOUT_S, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,7 +47,7 @@ class Roles:
         return self._cluster.controller_id()
 
     def quorum_leader(self) -> int:
-        self._cluster.wait_until(lambda: self._cluster.quorum_leader() > 0, "a quorum leader")
+        wait_until(lambda: self._cluster.quorum_leader() > 0, "a quorum leader")
         return -self._cluster.quorum_leader()
 
     def one_after_the_other(self) -> Iterator[set[int]]:
@@ -79,7 +79,7 @@ def kill(cluster: RunningCluster, victim: int) -> None:
     for other in others:
         cluster.pause_broker(other)
     try:
-        time.sleep(STILL_S)
+        let_time_pass(STILL_S, "what the broker acknowledges now, it alone has")
         cluster.kill_broker(victim)
     finally:
         for other in others:
@@ -105,7 +105,7 @@ def wait_until_registered_again(
 
     if victim > 0:
         what = f"broker {victim} to register again"
-        cluster.wait_until(has_newer_epoch, what, timeout_ms=RECOVERY_TIMEOUT_MS)
+        wait_until(has_newer_epoch, what, timeout_s=RECOVERY_TIMEOUT_S)
 
 
 Away = Callable[[RunningCluster, int], None]

@@ -16,6 +16,7 @@ from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.acked_load import Acknowledged, acked_load, assert_nothing_lost, consume_all
 from tests.support.raw_client import RawClient, receive_produced, record_batch, send_produce
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -100,15 +101,13 @@ def test_d1_scenario_18_killed_quorum_leader_is_succeeded_without_a_change_of_co
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
-    cluster.wait_until(lambda: cluster.quorum_leader() > 0, "a known quorum leader")
+    wait_until(lambda: cluster.quorum_leader() > 0, "a known quorum leader")
     victim = cluster.quorum_leader()
     with acked_load(cluster.bootstrap, topic, PARTITIONS) as load:
         load.wait_for_more(RECORDS_AROUND)
         cluster.kill_voter(victim)
         load.wait_for_more(RECORDS_AROUND)
-        cluster.wait_until(
-            lambda: cluster.quorum_leader() not in (0, victim), "another quorum leader"
-        )
+        wait_until(lambda: cluster.quorum_leader() not in (0, victim), "another quorum leader")
         with cluster.admin() as admin:
             admin.create_topics(
                 [NewTopic(name=f"{topic}-meanwhile", num_partitions=3, replication_factor=3)]
@@ -130,7 +129,7 @@ def test_scenario_18_killed_leader_controller_and_quorum_leader_at_once_lose_not
     cluster: RunningCluster, topic: str
 ) -> None:
     before = wait_until_whole(cluster)
-    cluster.wait_until(lambda: cluster.quorum_leader() > 0, "a known quorum leader")
+    wait_until(lambda: cluster.quorum_leader() > 0, "a known quorum leader")
     voter = cluster.quorum_leader()
     with acked_load(cluster.bootstrap, topic, PARTITIONS) as load:
         load.wait_for_more(RECORDS_AROUND)
@@ -253,7 +252,7 @@ def test_time_to_a_new_controller_is_within_the_limit(cluster: RunningCluster) -
     before = wait_until_whole(cluster)
     begin = time.monotonic()
     cluster.kill_broker(before.controller_id)
-    cluster.wait_until(
+    wait_until(
         lambda: cluster.status().controller_epoch > before.controller_epoch, "a new controller"
     )
     assert time.monotonic() - begin < RECOVERY_LIMIT_S

@@ -13,6 +13,7 @@ from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2 as errors
 from tests.support.acked_load import consume_all
 from tests.support.raw_client import RawClient, fetch, frame, produce, record_batch
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +40,7 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
         if name not in admin.list_topics():
             new = NewTopic(name=name, assignments=[[1, 2]])
             admin.create_topics([new])[0].raise_for_error()
-        cluster.wait_until(
+        wait_until(
             lambda: admin.describe_topics([name])[0].partitions[0].isr == (1, 2), "both in sync"
         )
     return str(name)
@@ -161,7 +162,7 @@ def test_c16_what_a_follower_lacks_is_not_shown_to_consumers(
         assert fetch(leader, topic, 0, 2).error_code == errors.OFFSET_OUT_OF_RANGE
     finally:
         cluster.resume_broker(2)
-    cluster.wait_until(lambda: fetch(leader, topic, 0, 0).high_watermark == 1, "the follower")
+    wait_until(lambda: fetch(leader, topic, 0, 0).high_watermark == 1, "the follower")
 
 
 # --- topics -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -59,14 +60,12 @@ def test_scenario_20_a_leader_whose_disk_is_full_stays_and_loses_nothing(
     with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
         load.wait_for_more(RECORDS_AROUND)
         limit_files(pid, FILE_BYTES_MAX)
-        cluster.wait_until(
-            lambda: has_said(cluster, victim, " is full ("), f"broker {victim} to be full"
-        )
+        wait_until(lambda: has_said(cluster, victim, " is full ("), f"broker {victim} to be full")
         load.wait_for_more(RECORDS_AROUND)
         assert victim not in leaders(cluster)
         assert all(victim not in isr for isr in isrs(cluster))
         limit_files(pid, resource.RLIM_INFINITY)
-        cluster.wait_until(
+        wait_until(
             lambda: has_said(cluster, victim, "has room again"), f"broker {victim} to resume"
         )
         load.wait_for_more(RECORDS_AROUND)
@@ -89,7 +88,7 @@ def test_a_sole_replica_whose_disk_is_full_serves_reads_and_resumes() -> None:
         with acked_load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
             load.wait_for_more(RECORDS_AROUND)
             limit_files(pid, FILE_BYTES_MAX)
-            cluster.wait_until(lambda: has_said(cluster, broker_id, " is full ("), "a full disk")
+            wait_until(lambda: has_said(cluster, broker_id, " is full ("), "a full disk")
             assert len(consume_all(cluster.bootstrap, TOPIC, PARTITIONS)) >= RECORDS_AROUND
             with cluster.admin() as admin:
                 admin.create_topics(

@@ -1,7 +1,6 @@
 """Brokers prove who they are, clients too: strangers at the ports of a real cluster."""
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from quorate.client.results import NewTopic
+from quorate.common.configuration import read_toml
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.keystore import load_security
+from quorate.common.tls.renewable import LOOK_INTERVAL_S
 from quorate.testing.running import RunningCluster
 from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2
-from quorum.certificate_authority import CertificateAuthority
-from quorum.config_file import read_toml
-from quorum.keystore import load_security
-from quorum.renewable import LOOK_INTERVAL_S
-from quorum.security import Role, Security
 from tests.support.cli import quorate, quorate_error
+from tests.support.waiting import let_time_pass, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -29,6 +29,7 @@ REFUSED = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 TOPIC = "orders"
+LOOKS = "a process looks at its files at a handshake, and then not for a while"
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +194,7 @@ def test_the_authority_of_a_running_cluster_is_replaced_without_a_restart(
     new = CertificateAuthority.open(tmp_path / "new")
     old_truststore = (certs / "truststore.pem").read_bytes()
     _replace(certs / "truststore.pem", old_truststore + new.truststore.read_bytes())
-    time.sleep(2 * LOOK_INTERVAL_S)
+    let_time_pass(2 * LOOK_INTERVAL_S, LOOKS)
     cluster.restart_broker(3)  # Makes everybody look: each handshake is made with what is there.
     for role, ids in ((Role.VOTER, cluster.voter_ids), (Role.BROKER, cluster.broker_ids)):
         for node_id in ids:
@@ -202,16 +203,16 @@ def test_the_authority_of_a_running_cluster_is_replaced_without_a_restart(
                 certs / f"{role}-{node_id}.pem",
                 (new.folder / f"{role}-{node_id}.pem").read_bytes(),
             )
-    time.sleep(2 * LOOK_INTERVAL_S)
+    let_time_pass(2 * LOOK_INTERVAL_S, LOOKS)
     cluster.restart_broker(3)
     _replace(certs / "truststore.pem", new.truststore.read_bytes())
-    time.sleep(2 * LOOK_INTERVAL_S)
+    let_time_pass(2 * LOOK_INTERVAL_S, LOOKS)
     cluster.restart_broker(2)
     cluster.restart_voter(2)
     with cluster.admin() as admin:
         (created,) = admin.create_topics([NewTopic(name="new", assignments=[(2, 1, 3)])])
     assert created.ok, created.message
-    cluster.wait_until(lambda: _in_sync(cluster, "new") == {1, 2, 3}, "replication at broker 2")
+    wait_until(lambda: _in_sync(cluster, "new") == {1, 2, 3}, "replication at broker 2")
 
 
 def _in_sync(cluster: RunningCluster, topic: str) -> set[int]:

@@ -5,6 +5,7 @@ import pytest
 from quorate.client.results import NewTopic
 from quorate.testing import running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -24,12 +25,12 @@ def test_rule_6_leaders_go_on_while_the_quorum_is_away_and_status_says_so() -> N
             load.wait_for_more(10)
             (voter,) = cluster.voter_ids
             cluster.kill_voter(voter)
-            cluster.wait_until(
+            wait_until(
                 lambda: "frozen" in " ".join(cluster.status().alerts), "an alert of the broker"
             )
             load.wait_for_more(30)
             cluster.restart_voter(voter)
-            cluster.wait_until(lambda: not cluster.status().alerts, "the end of the alert")
+            wait_until(lambda: not cluster.status().alerts, "the end of the alert")
             load.wait_for_more(10)
             acknowledged = load.stop()
         after = wait_until_whole(cluster)

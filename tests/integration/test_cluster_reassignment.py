@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.types import TopicId, TopicIdPartition
 from quorate.client.results import NewTopic, PartitionName, TopicInfo
+from quorate.common.types import TopicId, TopicIdPartition
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.stored_logs import stored_bytes
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -79,7 +80,7 @@ async def test_c11_s19_a_controller_dies_while_leaders_move_under_load(
         ongoing = admin.list_partition_reassignments()
         assert {one.partition for one in ongoing} == set(range(PARTITIONS)), "one of each is away"
         cluster.restart_broker(controller)
-        cluster.wait_until(lambda: not admin.list_partition_reassignments(), "the moves")
+        wait_until(lambda: not admin.list_partition_reassignments(), "the moves")
         load.wait_for_more(RECORDS_AROUND)
         acknowledged = load.stop()
     assert not acknowledged.failures
@@ -102,12 +103,12 @@ async def test_c11_a_broker_that_was_away_finds_out_at_its_start(cluster: Runnin
     name = PartitionName(topic=topic.name, partition=0)
     with cluster.admin() as admin:
         assert admin.alter_partition_reassignments({name: (comes, stays)})[0].ok
-        cluster.wait_until(lambda: not admin.list_partition_reassignments(), "the move")
+        wait_until(lambda: not admin.list_partition_reassignments(), "the move")
     tip = TopicIdPartition(TopicId(topic.topic_id), 0)
     assert tip in await stored_bytes(cluster.folder / f"broker-{leaves}")
     cluster.restart_broker(leaves)
     wait_until_whole(cluster)
-    cluster.wait_until(
+    wait_until(
         lambda: any("deleted the replica" in line for line in cluster.broker_log(leaves, 500)),
         "the replica to be deleted",
     )

@@ -7,13 +7,13 @@ order of events (not their timing: these are real processes).
 import os
 import random
 import secrets
-import time
 
 import pytest
 
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.waiting import let_time_pass
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1_500)]
@@ -38,20 +38,20 @@ class Chaos:
             (self.kill_broker, self.kill_voter, self.bounce, self.pause, self.kill_several)
         )
         action()
-        time.sleep(self._random.uniform(0.0, 2.5))
+        let_time_pass(self._random.uniform(0.0, 2.5), "events come at any moment")
 
     def kill_broker(self) -> None:
         victim = self._random.choice(self._cluster.broker_ids)
         self._note(f"kill broker {victim}")
         self._cluster.kill_broker(victim)
-        time.sleep(self._random.uniform(0.0, 3.0))
+        let_time_pass(self._random.uniform(0.0, 3.0), "some are back before others notice")
         self._cluster.restart_broker(victim, wait=False)
 
     def kill_voter(self) -> None:
         victim = self._random.choice(self._cluster.voter_ids)
         self._note(f"kill voter {victim}")
         self._cluster.kill_voter(victim)
-        time.sleep(self._random.uniform(0.0, 2.0))
+        let_time_pass(self._random.uniform(0.0, 2.0), "some are back before others notice")
         self._cluster.restart_voter(victim)
 
     def bounce(self) -> None:
@@ -65,7 +65,7 @@ class Chaos:
         pause_s = self._random.uniform(0.2, PAUSE_LONGEST_S)
         self._note(f"pause broker {victim} for {pause_s:.1f} s")
         self._cluster.pause_broker(victim)
-        time.sleep(pause_s)
+        let_time_pass(pause_s, "some pauses outlast a session, others do not")
         self._cluster.resume_broker(victim)
 
     def kill_several(self) -> None:
@@ -76,7 +76,7 @@ class Chaos:
             self._cluster.kill_broker(broker_id)
         for voter_id in voters:
             self._cluster.kill_voter(voter_id)
-        time.sleep(self._random.uniform(0.0, 2.0))
+        let_time_pass(self._random.uniform(0.0, 2.0), "some are back before others notice")
         for voter_id in voters:
             self._cluster.restart_voter(voter_id)
         for broker_id in brokers:

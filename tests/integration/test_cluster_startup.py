@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from quorate.common.configuration import read_toml
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role
 from quorate.testing import RunningCluster, running_cluster
-from quorum.certificate_authority import CertificateAuthority
-from quorum.config_file import read_toml
-from quorum.security import Role
 from tests.support.disk_faults import without_privileges
 
 pytestmark = pytest.mark.integration

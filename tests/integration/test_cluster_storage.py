@@ -6,14 +6,15 @@ from itertools import count
 import pytest
 from confluent_kafka import Producer
 
-from metadata_log.apply import apply
-from metadata_log.image import Image
-from metadata_log.types import MetadataOffset, TopicId, TopicIdPartition, TopicPartition
 from quorate.client.results import NewTopic, TopicInfo
+from quorate.common.types import MetadataOffset, TopicId, TopicIdPartition, TopicPartition
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.image import Image
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded, TransactionsApplied
 from quorate.testing import RunningCluster, running_cluster
-from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
 from tests.support.acked_load import consume_all
 from tests.support.stored_logs import stored_bytes
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -88,7 +89,7 @@ async def test_c5_scenario_19_deleted_topic_leaves_no_data_also_on_a_broker_that
     cluster.stop_broker(3)
     with cluster.admin() as admin:
         admin.delete_topics([topic.name])[0].raise_for_error()
-        cluster.wait_until(lambda: topic.name not in admin.list_topics(), "the topic to be gone")
+        wait_until(lambda: topic.name not in admin.list_topics(), "the topic to be gone")
     assert topic.topic_id in _topic_ids(await stored_bytes(cluster.folder / "broker-3"))
 
     again = create_on_two(cluster, topic.name)

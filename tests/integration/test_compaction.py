@@ -11,10 +11,11 @@ from confluent_kafka import Consumer, Producer
 from quorate.client.results import NewTopic, PartitionName
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.kafka_clients import CLIENTS, Confluent, Kcat
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_MS: Final = 60_000
+PATIENCE_S: Final = 60.0
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -68,7 +69,7 @@ class Writer:
             self.put(key, b"%d of %d " % (number, key) * 20)
 
     def flush(self) -> None:
-        assert self._producer.flush(PATIENCE_MS / 1000) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def _delivered(self, error: object, message: object) -> None:
         assert error is None, error
@@ -91,7 +92,7 @@ def read_all(cluster: RunningCluster, topic: str) -> list[tuple[int, bytes, byte
     )
     consumer.assign([partition])
     found: list[tuple[int, bytes, bytes | None]] = []
-    deadline = time.monotonic() + PATIENCE_MS / 1000
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(1)
@@ -112,10 +113,10 @@ def read_all(cluster: RunningCluster, topic: str) -> list[tuple[int, bytes, byte
 
 def until_compacted(cluster: RunningCluster, topic: str, records: int) -> None:
     """Wait until no more than so many records are left of it."""
-    cluster.wait_until(
+    wait_until(
         lambda: len(read_all(cluster, topic)) <= records,
         f"{topic} to have {records} records",
-        timeout_ms=PATIENCE_MS,
+        timeout_s=PATIENCE_S,
     )
 
 
@@ -159,7 +160,7 @@ def test_a_record_without_a_key_is_refused(cluster: RunningCluster) -> None:
     errors: list[confluent_kafka.KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce("keyed", b"value", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(PATIENCE_MS / 1000) == 0
+    assert producer.flush(PATIENCE_S) == 0
     (error,) = errors
     assert error is not None
     assert error.code() == confluent_kafka.KafkaError.INVALID_RECORD
@@ -198,7 +199,7 @@ def test_a_new_replica_takes_what_is_left_and_leads_with_it(cluster: RunningClus
     name = PartitionName(topic="moved", partition=0)
     with cluster.admin() as admin:
         assert admin.alter_partition_reassignments({name: (third,)})[0].ok
-        cluster.wait_until(lambda: not admin.list_partition_reassignments(), "the move")
+        wait_until(lambda: not admin.list_partition_reassignments(), "the move")
     check(read_all(cluster, "moved"), writer.live)
     writer.round(20, 99)
     writer.flush()

@@ -9,10 +9,11 @@ from confluent_kafka import Producer
 from quorate.client.admin import AdminClient
 from quorate.client.results import NewTopic, PartitionInfo
 from quorate.testing.running import RunningCluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-FAILOVER_LIMIT_MS = 6_000
+FAILOVER_LIMIT_S = 6.0
 """Well under a session timeout: a broken connection is noticed after a second."""
 
 
@@ -52,18 +53,18 @@ def test_c2_e1_e2_c9_the_controllers_broker_dies_and_all_it_held_moves(
     create(cluster, "orders", *[(first.controller_id, *others)] * 4)
     assert leaders(cluster, "orders") == [first.controller_id] * 4
     cluster.kill_broker(first.controller_id)
-    cluster.wait_until(
+    wait_until(
         lambda: (
             cluster.controller_id() in others and set(leaders(cluster, "orders")) <= set(others)
         ),
         "another controller, and leaders among the living",
-        timeout_ms=FAILOVER_LIMIT_MS,
+        timeout_s=FAILOVER_LIMIT_S,
     )
     after = cluster.status()
     assert after.controller_epoch == first.controller_epoch + 1
     assert not after.offline_partitions
     cluster.restart_broker(first.controller_id)
-    cluster.wait_until(
+    wait_until(
         lambda: not cluster.status().under_replicated_partitions, "the ISRs to be whole again"
     )
     assert cluster.controller_id() == after.controller_id, "who comes back stands behind"
@@ -73,7 +74,7 @@ def test_e5_the_controller_resigns_and_another_broker_follows(cluster: RunningCl
     before = cluster.status()
     with cluster.admin() as admin:
         admin.resign_controller()
-    cluster.wait_until(
+    wait_until(
         lambda: cluster.controller_id() not in (-1, before.controller_id), "another controller"
     )
     assert cluster.status().controller_epoch == before.controller_epoch + 1
@@ -96,16 +97,14 @@ def test_b3_a_bounced_broker_is_noticed_and_rejoins(cluster: RunningCluster) -> 
     create(cluster, "alone", (2,))
     before = partitions(cluster, "alone")[0].leader_epoch
     cluster.restart_broker(2)
-    cluster.wait_until(
+    wait_until(
         lambda: (
             partitions(cluster, "alone")[0].leader == 2
             and partitions(cluster, "alone")[0].leader_epoch > before
         ),
         "a new leader epoch for what it alone has",
     )
-    cluster.wait_until(
-        lambda: len(partitions(cluster, "orders")[0].isr) == 2, "the ISR to be whole again"
-    )
+    wait_until(lambda: len(partitions(cluster, "orders")[0].isr) == 2, "the ISR to be whole again")
 
 
 def test_c5_a_topic_deleted_while_a_broker_is_down_is_gone_there_too(
@@ -114,17 +113,17 @@ def test_c5_a_topic_deleted_while_a_broker_is_down_is_gone_there_too(
     create(cluster, "orders", (1, 2, 3))
     write_one(cluster, "orders")
     cluster.kill_broker(3)
-    cluster.wait_until(lambda: len(cluster.status().brokers) == 2, "broker 3 to be missed")
+    wait_until(lambda: len(cluster.status().brokers) == 2, "broker 3 to be missed")
     with cluster.admin() as admin:
         (result,) = admin.delete_topics(["orders"])
         assert result.error == "NONE", result.message
         assert "orders" not in admin.list_topics()
     create(cluster, "orders", (1, 2))
     cluster.restart_broker(3)
-    cluster.wait_until(
+    wait_until(
         lambda: any("deleted the replicas of orders-0" in line for line in cluster.broker_log(3)),
         "broker 3 to find that the first topic is gone",
-        timeout_ms=20_000,
+        timeout_s=20,
     )
     assert partitions(cluster, "orders")[0].isr == (1, 2)
 

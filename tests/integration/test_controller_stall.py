@@ -10,6 +10,7 @@ from quorate.client.errors import QuorateError
 from quorate.client.results import ClusterStatus, NewTopic
 from quorate.testing.running import RunningCluster
 from tests.support.cli import quorate
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -56,10 +57,10 @@ def test_e4_a_controller_that_was_stopped_does_not_act_when_it_goes_on(
     before = wait_until_whole(cluster)
     creating = Creating(cluster)
     creating.start()
-    cluster.wait_until(lambda: len(creating.acknowledged) > 3, "topics to be created")
+    wait_until(lambda: len(creating.acknowledged) > 3, "topics to be created")
     cluster.pause_broker(before.controller_id)
     try:
-        cluster.wait_until(
+        wait_until(
             lambda: (
                 as_others_see_it(cluster, before.controller_id).controller_epoch
                 > before.controller_epoch
@@ -69,7 +70,7 @@ def test_e4_a_controller_that_was_stopped_does_not_act_when_it_goes_on(
     finally:
         cluster.resume_broker(before.controller_id)
     count = len(creating.acknowledged)
-    cluster.wait_until(lambda: len(creating.acknowledged) > count + 3, "topics to be created again")
+    wait_until(lambda: len(creating.acknowledged) > count + 3, "topics to be created again")
     creating.stop()
     after = wait_until_whole(cluster)
     assert after.controller_epoch == before.controller_epoch + 1
@@ -96,10 +97,10 @@ def test_c18_an_unanswered_leader_and_isr_is_told_by_status_wherever_it_is_asked
             new = NewTopic(name="orders", assignments=[(controller, silent)])
             admin.create_topics([new])[0].raise_for_error()
         at = ("--bootstrap-server", cluster.broker_address(other))
-        cluster.wait_until(
+        wait_until(
             lambda: f"LeaderAndIsr to broker {silent} got no answer" in quorate("status", *at),
             "an alert",
         )
     finally:
         cluster.resume_broker(silent)
-    cluster.wait_until(lambda: "got no answer" not in quorate("status", *at), "no alert any more")
+    wait_until(lambda: "got no answer" not in quorate("status", *at), "no alert any more")

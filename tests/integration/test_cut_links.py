@@ -3,7 +3,6 @@
 Real voters in network namespaces, as ``docs/DEPLOY.md`` sets them up. Cuts lose packets silently.
 """
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from tests.support.deployment import Deployment, deployment
 from tests.support.network_lab import NetworkLab, why_not
 from tests.support.quorum_console import start_writer, stop_writer, wait_for_writes, written
 from tests.support.three_hosts import HOSTS
+from tests.support.waiting import let_time_pass
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -118,17 +118,17 @@ def test_p8_a_cut_costs_no_more_elections_than_it_must(quorum: Deployment, cut: 
     others = [host for host in HOSTS if host != leader]
     try:
         cut(quorum.lab, leader, others)
-        assert quorum.console.call(wait_for_writes, 20), "a majority is connected"
+        quorum.console.call(wait_for_writes, 20)  # A majority is connected.
         settled = quorum.term_among(HOSTS)
         assert settled == term + CUTS[cut]
-        time.sleep(3)
-        assert quorum.console.call(wait_for_writes, 20)
+        let_time_pass(3, "who cannot hear the leader stands for election meanwhile")
+        quorum.console.call(wait_for_writes, 20)
         assert quorum.term_among(HOSTS) == settled, "the leader stays, whoever cannot hear it"
     finally:
         quorum.lab.heal()
     successor = quorum.wait_until_whole()
     assert (successor == leader) == (CUTS[cut] == 0)
-    time.sleep(1)
+    let_time_pass(1, "who comes back might stand for election meanwhile")
     assert quorum.term() == settled, "who comes back disturbs nobody"
     assert quorum.console.call(written).sessions_lost == 0
 
@@ -138,8 +138,8 @@ def test_a_slow_and_lossy_network_deposes_nobody(quorum: Deployment) -> None:
     if reason := quorum.lab.impair("delay", "10ms", "5ms", "loss", "1%"):
         pytest.skip(reason)
     try:
-        assert quorum.console.call(wait_for_writes, 100)
-        time.sleep(5)
+        quorum.console.call(wait_for_writes, 100)
+        let_time_pass(5, "who hears too little of the leader would stand for election")
         assert (quorum.wait_until_whole(), quorum.term()) == (leader, term)
     finally:
         quorum.lab.heal()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from metadata_log.configuration import parse_endpoint
 from quorate.client.admin import AdminClient
 from quorate.client.results import ScramUpsertion
+from quorate.common.configuration import parse_endpoint
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_wire import WireClient

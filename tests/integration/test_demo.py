@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,17 @@ import pytest
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder with a short path: Spark binds Unix sockets below it, whose paths are limited."""
+    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.timeout(400)
-def test_the_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    source, scratch = tmp_path / "source", tmp_path / "scratch"
+def test_the_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
+    source = tmp_path / "source"
     source.mkdir()
-    scratch.mkdir()
     (source / "a.txt").write_text("line\n" * 3_000)
     (source / "b.md").write_text("\n" * 1_000)
     done = subprocess.run(

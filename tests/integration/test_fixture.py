@@ -7,11 +7,12 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from metadata_log.configuration import ConfigError
-from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.local_cluster_errors import LocalClusterError
+from quorate.common.configuration import ConfigError
 from quorate.testing import running_cluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from tests.support.cli import alive
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -94,8 +95,5 @@ def test_processes_end_with_a_killed_test_run() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     broker, voter, folder = done.stdout.split()
-    deadline = time.monotonic() + 20
-    while alive([int(broker), int(voter)]):
-        assert time.monotonic() < deadline, f"processes of {folder} live on"
-        time.sleep(0.05)
+    wait_until(lambda: not alive([int(broker), int(voter)]), f"the end of {folder}", timeout_s=20)
     subprocess.run(["rm", "-rf", folder], check=True)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.kafka.apis import api_table
+from quorate.broker.kafka.api_table import api_table
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
@@ -22,6 +22,7 @@ from tests.support.forwarded_changes import (
     written,
 )
 from tests.support.kafka_wire import Values, WireClient, read_answer, request_frame, sized
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -169,7 +170,7 @@ def test_f3_a_broker_that_was_away_learns_of_changes_made_by_two_controllers(
     assert asyncio.run(set_one(controller, "min_insync_replicas", "2")) == [0]
     with cluster.admin() as admin:
         admin.resign_controller()
-    cluster.wait_until(
+    wait_until(
         lambda: cluster.controller_id() not in (-1, controller, away), "the other controller"
     )
     assert asyncio.run(set_one(controller, "max_message_bytes", "54321")) == [0]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
-from metadata_log.types import Endpoint
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
 from quorate.cli.main import run
 from quorate.client.results import NewTopic, ScramUpsertion
+from quorate.common.types import Endpoint
 from quorate.testing import RunningCluster
 from quorate.testing.pytest_plugin import ClusterFactory
 from quorate_proto.v1 import errors_pb2
@@ -251,11 +251,11 @@ def test_f5_who_lacks_the_right_is_refused_by_its_own_name_through_another_broke
     assert asyncio.run(codes()) == expected
     log = written(cluster, "by-")
     assert set(log) == {f"by-{USERS[0]}-{number}" for number in changes}
-    trail: dict[str, tuple[Any, ...]] = {
+    audit_log: dict[str, tuple[Any, ...]] = {
         entry["client_id"]: (entry["principal"], entry["result"], entry["forwarded_by"])
         for entry in audited(cluster, "by-")
     }
-    assert trail == {
+    assert audit_log == {
         f"by-{user}-{number}": (f"User:{user}", errors_pb2.ErrorCode.Name(code), forwarding)
         for user, answers in expected.items()
         for number, code in zip(changes, answers, strict=True)

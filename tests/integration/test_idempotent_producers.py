@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from quorate.client.results import NewTopic
-from quorate.spark.options.connection import Connection
+from quorate.spark.options.connection_options import ConnectionOptions
 from quorate.spark.writing.write_options import WriteOptions
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
@@ -24,6 +24,7 @@ from tests.support.acked_load import (
 )
 from tests.support.raw_client import ProduceAnswer, RawClient, fetch, produce, send_produce
 from tests.support.record_batches import Record, encode_batch
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -75,7 +76,7 @@ def send(cluster: RunningCluster, topic: str, batch: bytes) -> ProduceAnswer:
             return False
         return answers[-1].error_code != errors_pb2.NOT_LEADER_OR_FOLLOWER
 
-    cluster.wait_until(is_answered, f"an answer from the leader of {topic}")
+    wait_until(is_answered, f"an answer from the leader of {topic}")
     return answers[-1]
 
 
@@ -103,7 +104,7 @@ def test_kip_98_an_answer_that_was_lost_is_given_by_whoever_leads_then(
     leader = leader_of(cluster, topic)
     with RawClient(cluster.broker_address(leader)) as client:
         send_produce(client, topic, 0, numbered(2))
-        cluster.wait_until(lambda: end_offset(cluster, topic, leader) == 4, "the append")
+        wait_until(lambda: end_offset(cluster, topic, leader) == 4, "the append")
     happens(cluster, leader)
     assert send(cluster, topic, numbered(2)) == (errors_pb2.NONE, 2)
     assert send(cluster, topic, numbered(6)).error_code == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -162,7 +163,7 @@ def test_kip_98_a_leader_killed_under_a_spark_task_loses_nothing_and_doubles_not
             keys = [b"%08d" % number for number in range(first, first + rows.step)]
             yield pa.record_batch({"key": keys, "value": keys})
 
-    connection = Connection(cluster.bootstrap, retries_max=50)
+    connection = ConnectionOptions(cluster.bootstrap, retries_max=50)
     options = WriteOptions(connection, topic=topic, batch_bytes=4_000)
     assert write_rows(options, batches(), task=0) == rows.stop
     consumed = consume_all(cluster.bootstrap, topic, PARTITIONS)

@@ -35,7 +35,7 @@ def test_no_request_of_very_many_brings_a_handler_down(tmp_path: Path, seed: int
 def test_no_stranger_of_very_many_gets_in(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.kafka.sasl._PASSWORDS", NoThreads())
+    monkeypatch.setattr("quorate.broker.kafka.connection.sasl_apis._PASSWORDS", NoThreads())
 
     async def talking() -> int:
         inside, door = guarded_broker(tmp_path)

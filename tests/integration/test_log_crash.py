@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import LogOptions, LogStore
-from broker.log.options import Flush
-from broker.log.record_batch import patched
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions
+from quorate.broker.log.batches.record_batch import patched
+from quorate.broker.log.options import Flush
+from quorate.common.types import LeaderEpoch, TopicIdPartition
 from tests.support.log_appender import TOPIC_ID, payload
 
 pytestmark = pytest.mark.integration
@@ -44,7 +44,7 @@ def acknowledged(lines: list[str]) -> dict[int, int]:
 async def check(directory: Path, flush: Flush, expected: dict[int, int]) -> None:
     """Every log holds its acknowledged batches, and every batch it holds is the right one."""
     options = LogOptions(flush=flush, segment_bytes=SEGMENT_BYTES, tail_bytes=0)
-    store = await LogStore.open(directory, options, lambda _: None, lambda _: None)
+    store = await LogManager.open(directory, options, LogCallbacks(lambda _: None, lambda _: None))
     try:
         for partition, offset in expected.items():
             log = store.logs[TopicIdPartition(TOPIC_ID, partition)]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log import PartitionLog
-from broker.log.options import Flush
-from broker.log.room import Reserve
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.options import Flush
+from quorate.broker.log.writing.disk_space import DiskReserve
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
+from tests.support.waiting import async_wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -57,27 +58,28 @@ def counted_looks(
 ) -> Callable[[int], Awaitable[None]]:
     """Waits until the store has looked for room so often."""
     looked = threading.Semaphore(0)
-    regain = Reserve.regain
+    regain = DiskReserve.regain
 
-    def noting(reserve: Reserve) -> bool:
+    def noting(reserve: DiskReserve) -> bool:
         found = regain(reserve)
         looked.release()
         return found
 
-    monkeypatch.setattr(Reserve, "regain", noting)
+    monkeypatch.setattr(DiskReserve, "regain", noting)
+
+    def has_looked() -> bool:
+        assert store.store.failure is None
+        return looked.acquire(blocking=False)
 
     async def wait(times: int) -> None:
         for _ in range(times):
-            while not looked.acquire(blocking=False):
-                assert store.store.failure is None
-                await asyncio.sleep(0.01)
+            await async_wait_until(has_looked, "a look for room")
 
     return wait
 
 
 async def room(store: OpenStore) -> None:
-    while store.store.is_full:
-        await asyncio.sleep(0.01)
+    await async_wait_until(lambda: not store.store.is_full, "room")
 
 
 @pytest.mark.parametrize("flush", ["sync", "os"])
@@ -94,7 +96,7 @@ async def test_a_store_that_fills_its_disk_lives_on(
         assert len(everything(doomed)) > 0, "every batch can be read"
         looks = counted_looks(store, monkeypatch)
         turns: list[bool] = []
-        store.store.fullness.on_room = turns.append
+        store.on_room = turns.append
         await looks(3)
         assert turns == [], "the blocks of its own reserve are no room"
         await store.store.delete(doomed.tip)

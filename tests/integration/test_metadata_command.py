@@ -10,6 +10,7 @@ import pytest
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.cli import command, quorate, quorate_error, quorate_json
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -102,7 +103,7 @@ def test_e5_tail_shows_an_election_as_it_happens(cluster: RunningCluster) -> Non
                 line = process.stdout.readline()
                 if "controller" in line or "session_opened" in line:
                     break
-            cluster.wait_until(
+            wait_until(
                 lambda: cluster.status().controller_epoch > before.controller_epoch,
                 "another controller",
             )
@@ -113,12 +114,12 @@ def test_e5_tail_shows_an_election_as_it_happens(cluster: RunningCluster) -> Non
 def test_e5_removing_controller_forces_an_election(
     cluster: RunningCluster, at: tuple[str, str]
 ) -> None:
-    cluster.wait_until(lambda: cluster.controller_id() >= 0, "a controller")
+    wait_until(lambda: cluster.controller_id() >= 0, "a controller")
     before = cluster.status()
     assert f"epoch {before.controller_epoch} is over" in quorate(
         "metadata", "rm", "/controller", *at
     )
-    cluster.wait_until(
+    wait_until(
         lambda: (
             cluster.status().controller_epoch > before.controller_epoch
             and cluster.controller_id() >= 0
@@ -130,14 +131,14 @@ def test_e5_removing_controller_forces_an_election(
 def test_e5_another_brokers_id_in_controller_hands_the_office_over(
     cluster: RunningCluster, at: tuple[str, str]
 ) -> None:
-    cluster.wait_until(lambda: cluster.controller_id() >= 0, "a controller")
+    wait_until(lambda: cluster.controller_id() >= 0, "a controller")
     before = cluster.status()
     other = 3 - before.controller_id
     content = json.dumps({"version": 1, "brokerid": other, "timestamp": "0"})
     epoch = before.controller_epoch + 1
     said = quorate("metadata", "set", "/controller", content, *at)
     assert said == f"broker {other} is the controller, epoch {epoch}\n"
-    cluster.wait_until(lambda: cluster.controller_id() == other, "the other broker in office")
+    wait_until(lambda: cluster.controller_id() == other, "the other broker in office")
     assert cluster.status().controller_epoch == epoch
     assert quorate_json("metadata", "get", "/controller", *at)["brokerid"] == other
     with cluster.admin() as admin:

@@ -11,6 +11,7 @@ from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load
 from tests.support.cli import quorate_json
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known
 
 pytestmark = pytest.mark.integration
@@ -71,7 +72,7 @@ def test_figures_follow_what_happens(cluster: RunningCluster) -> None:
     assert before["quorum-1", "process_resident_memory_bytes"][0][1] > 10e6
     victim = next(broker for broker in (1, 2, 3) if broker != cluster.controller_id())
     cluster.kill_broker(victim)
-    cluster.wait_until(
+    wait_until(
         lambda: total(scrape(cluster), "quorate_under_replicated_partitions") == 3,
         "the survivors to show their partitions as under-replicated",
     )

@@ -12,22 +12,24 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.coordinator.groups import log_format
-from broker.coordinator.groups.log_format import OffsetKey
-from broker.coordinator.topics import OFFSETS_TOPIC
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.group_log_format import OffsetKey
 from quorate.client.results import NewTopic
-from quorate.spark import ranges
-from quorate.spark.cluster import ClusterClient
-from quorate.spark.committing.group_offsets import GroupOffsets, Reached
-from quorate.spark.options.group_commits import GroupCommits
-from quorate.spark.retries import Retries
+from quorate.common import topic_partition
+from quorate.spark.cluster_client import ClusterClient
+from quorate.spark.committing.group_offset_committer import GroupOffsetCommitter, ReachedOffset
+from quorate.spark.options.read_options import GroupCommits
+from quorate.spark.retries import RetryPolicy
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 TOPIC, GROUP = "orders", "lake"
-ORDERS = ranges.TopicPartition(TOPIC, 0)
+ORDERS = topic_partition.TopicPartition(TOPIC, 0)
+RETRY_POLICY = RetryPolicy(40, 50)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ class Drivers:
     def wait_for_more(self) -> None:
         """Until some more commits were acknowledged."""
         wanted = self.acknowledged + 20
-        self._cluster.wait_until(
+        wait_until(
             lambda: self.acknowledged >= wanted or bool(self._failures), f"a commit of {wanted}"
         )
 
@@ -76,21 +78,17 @@ class Drivers:
         chance = random.Random(3)
         bootstrap = self._cluster.bootstrap
         try:
-            with ClusterClient(bootstrap, self._retries) as client:
-                group = GroupOffsets(client, GroupCommits(GROUP), self._retries)
+            with ClusterClient(bootstrap, RETRY_POLICY) as client:
+                group = GroupOffsetCommitter(client, GroupCommits(GROUP), RETRY_POLICY)
                 while not self._stop.is_set():
                     offset = self.acknowledged + 1
                     if is_zombie:
                         offset = chance.randrange(offset)
-                    group.commit([Reached(ORDERS, b"", offset)])
+                    group.commit([ReachedOffset(ORDERS, b"", offset)])
                     if not is_zombie:
                         self.acknowledged = offset
         except Exception as error:  # noqa: BLE001 - raised at the end
             self._failures.append(error)
-
-    @staticmethod
-    def _retries() -> Retries:
-        return Retries(40, 50)
 
 
 def coordinator(cluster: RunningCluster) -> int:

@@ -20,6 +20,7 @@ from quorate.testing.pytest_plugin import ClusterFactory
 from quorate_proto.v1 import errors_pb2
 from tests.support.cli import quorate
 from tests.support.kafka_clients import PATIENCE_S, Confluent
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [
@@ -147,7 +148,7 @@ def silent_broker_3(cluster: RunningCluster) -> Iterator[Callable[[], None]]:
     """Silences it, as one that is not the controller; running again afterwards, come what may."""
     with cluster.admin() as admin:
         admin.move_controller(1)
-    cluster.wait_until(lambda: cluster.controller_id() == 1, "broker 1 in office")
+    wait_until(lambda: cluster.controller_id() == 1, "broker 1 in office")
     yield lambda: cluster.pause_broker(3)
     cluster.restart_broker(3)
     wait_until_whole(cluster)

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, partition_of
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import errors_pb2
 from tests.support.raw_client import RawClient, string
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -47,7 +48,7 @@ def commit(cluster: RunningCluster, offset: int) -> None:
         return True
 
     try:
-        cluster.wait_until(is_committed, f"the commit of {offset}")
+        wait_until(is_committed, f"the commit of {offset}")
     finally:
         consumer.close()
 

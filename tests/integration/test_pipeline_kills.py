@@ -6,12 +6,13 @@ fenced. Nothing is lost, nothing is there twice, order is kept, committed offset
 readers of committed records are never shown an aborted one.
 """
 
+import math
 import os
 import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ from tests.support.pipeline.watchers import (
     are_transactions_over,
     read_copies,
 )
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = pytest.mark.integration
@@ -67,13 +69,6 @@ def create_topics(cluster: RunningCluster) -> None:
         for name in (INPUT, OUTPUT):
             new = NewTopic(name=name, num_partitions=PARTITIONS, replication_factor=3)
             admin.create_topics([new])[0].raise_for_error()
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + CATCH_UP_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {CATCH_UP_S} s: {what}"
-        time.sleep(0.05)
 
 
 class Pipeline:
@@ -162,21 +157,28 @@ class Pipeline:
         """For as long as it comes nearer."""
         last: Sequence[Mapping[int, int]] = ()
         moved_at_s = time.monotonic()
-        while not group.has_come_to(ends):
+
+        def has_come() -> bool:
+            nonlocal last, moved_at_s
+            if group.has_come_to(ends):
+                return True
             self._crew.fill()
             if group.samples[-1:] != last:
                 last, moved_at_s = group.samples[-1:], time.monotonic()
             stuck_s = time.monotonic() - moved_at_s
             assert stuck_s < CATCH_UP_S, f"{group.name} is at {last}, on its way to {ends}"
-            time.sleep(0.05)
+            return False
+
+        wait_until(has_come, f"{group.name} to come to {ends}", timeout_s=math.inf)
 
     def _wait_for_transactions(self) -> None:
         """Whoever was stopped in one leaves it open: its coordinator ends it when its time is up,
         and until then it holds back what others have committed behind it."""
         bootstrap = self._cluster.bootstrap
-        until(
+        wait_until(
             lambda: are_transactions_over(bootstrap, OUTPUT, PARTITIONS),
             f"the end of all transactions in {OUTPUT}",
+            timeout_s=CATCH_UP_S,
         )
 
     def _wait_for_progress(self) -> None:
@@ -187,7 +189,7 @@ class Pipeline:
             self._crew.fill()
             return all(self._crew.count(p, kind) > before[p] for p, kind in done.items())
 
-        until(is_made, f"progress beyond {before}")
+        wait_until(is_made, f"progress beyond {before}", timeout_s=CATCH_UP_S)
 
 
 def behind_the_last(acknowledged: Acknowledged) -> dict[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.options import Flush
+from quorate.broker.log.options import Flush
 from tests.support.power_loss.events import Recording, compiler
 from tests.support.power_loss.explore import continue_after
 from tests.support.power_loss.mutants import MUTANTS

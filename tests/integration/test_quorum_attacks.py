@@ -12,16 +12,17 @@ from pathlib import Path
 import grpc
 import pytest
 
+from quorate.common.grpc_support.grpc_log import GONE_AT_ONCE
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.quorum_errors import QuorumUnavailable
+from quorate.quorum.voter_channels import SERVER_OPTIONS, bind_server, open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.certificate_authority import CertificateAuthority
-from quorum.client import QuorumClient
-from quorum.errors import QuorumUnavailable
-from quorum.grpc_log import GONE_AT_ONCE
-from quorum.peers import SERVER_OPTIONS, bind_server, open_channel, stub_of
-from quorum.security import Role, Security
 from tests.integration.quorum_writes import Writer, write
 from tests.support.attacks import ON_BOTH_PORTS, ON_THE_RAFT_PORT, Attack, Stranger
 from tests.support.quorum_cluster import QuorumCluster, connected, security_in
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -97,12 +98,11 @@ async def undisturbed_writing(quorum: QuorumCluster) -> AsyncIterator[Writer]:
 
 async def said(quorum: QuorumCluster, voter_id: int, words: str) -> list[str]:
     """Lines of the voter's log with these words, once there is one."""
-    for _ in range(200):
-        found = [line for line in quorum.log_text(voter_id).splitlines() if words in line]
-        if found:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{words!r} is not in:\n{quorum.log_text(voter_id)}")
+    return await async_wait_until(
+        lambda: [line for line in quorum.log_text(voter_id).splitlines() if words in line],
+        lambda: f"{words!r} in:\n{quorum.log_text(voter_id)}",
+        timeout_s=10,
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.image import Image
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.client import QuorumClient, SnapshotLoaded
-from quorum.restore import OFFSET_GAP
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.image import Image
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded
+from quorate.quorum.operations.restore import OFFSET_GAP
 from tests.integration.quorum_writes import image_now, write
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -31,9 +32,7 @@ class Watcher:
                 self.snapshots.append(event.image)
 
     async def next_snapshot(self) -> Image:
-        async with asyncio.timeout(30):
-            while not self.snapshots:
-                await asyncio.sleep(0.02)
+        await async_wait_until(lambda: self.snapshots, "a snapshot", timeout_s=30)
         return self.snapshots.pop(0)
 
     async def stop(self) -> None:
@@ -111,9 +110,11 @@ async def test_rule_9_a_session_of_the_backup_expires_if_nobody_keeps_it(tmp_pat
         await asyncio.to_thread(restore_first, quorum, backup)
         async with connected(quorum) as client:
             assert gone in (await image_now(client)).sessions
-            async with asyncio.timeout(10):
-                while gone in (await image_now(client)).sessions:
-                    await asyncio.sleep(0.1)
+
+            async def is_gone() -> bool:
+                return gone not in (await image_now(client)).sessions
+
+            await async_wait_until(is_gone, "the session to expire", timeout_s=10)
 
 
 @pytest.mark.slow

@@ -8,14 +8,13 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from quorum.raft.lmdb_journal import JOURNAL_FILE
-from quorum.raft.snapshots import SNAPSHOT_FILE
+from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE
+from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE
 from tests.integration.quorum_writes import Writer, image_now, write
 from tests.support.disk_faults import cut, flip, without_privileges
 from tests.support.quorum_cluster import QuorumCluster, connected
@@ -31,7 +30,7 @@ COMPACTING = {
 def run_voter(config: Path, under: Sequence[str] = ()) -> tuple[int, str]:
     """Exit code, and the line for people, of a voter that is expected to refuse."""
     done = subprocess.run(
-        [*under, sys.executable, "-m", "quorum", str(config)],
+        [*under, sys.executable, "-m", "quorate.quorum", str(config)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -65,7 +64,7 @@ async def test_p10_full_disk_stops_the_voter_and_loses_nothing(tmp_path: Path, l
             said = complaint(quorum.log_text(victim))
             assert f"cannot write journal {journal}" in said
             assert "Free space" in said
-            await asyncio.sleep(0.3)
+            await writers[0].wait_for_more()
             for writer in writers:
                 await writer.stop()
             acknowledged = {key for writer in writers for key in writer.acknowledged}
@@ -74,20 +73,11 @@ async def test_p10_full_disk_stops_the_voter_and_loses_nothing(tmp_path: Path, l
             # With space again it is as good as before: another may go instead.
             quorum.start(victim)
             other = next(v for v in quorum.voter_ids if v != victim)
-            await asyncio.to_thread(wait_until_applied, quorum, victim, await client.read_offset())
+            offset = await client.read_offset()
+            await asyncio.to_thread(quorum.wait_until_applied, victim, offset)
             quorum.kill(other)
             acknowledged |= set(await write(client, 20))
             assert acknowledged <= set((await image_now(client)).sessions)
-
-
-def wait_until_applied(quorum: QuorumCluster, voter_id: int, offset: int) -> None:
-    for _ in range(1_500):
-        status = quorum.status(voter_id)
-        if status is not None and status.applied_offset >= offset:
-            return
-        quorum.check_running()
-        time.sleep(0.02)
-    raise TimeoutError(f"voter {voter_id} has not applied {offset}")
 
 
 async def test_p11_snapshot_that_cannot_be_written_stops_the_voter(tmp_path: Path) -> None:
@@ -130,7 +120,8 @@ async def test_p10_p11_damaged_voter_is_refused_and_the_others_go_on(tmp_path: P
             victim = next(v for v in quorum.voter_ids if v != leader)
             acknowledged = dict(await write(client, 250))
             newest = next(iter(await write(client)))
-            await asyncio.to_thread(wait_until_applied, quorum, victim, await client.read_offset())
+            offset = await client.read_offset()
+            await asyncio.to_thread(quorum.wait_until_applied, victim, offset)
             quorum.stop(victim)
             config = quorum.write_config(victim)
             folder = quorum.data_dir(victim)
@@ -154,5 +145,6 @@ async def test_p10_p11_damaged_voter_is_refused_and_the_others_go_on(tmp_path: P
                 shutil.rmtree(folder)
             whole.rename(folder)
             quorum.start(victim)
-            await asyncio.to_thread(wait_until_applied, quorum, victim, await client.read_offset())
+            offset = await client.read_offset()
+            await asyncio.to_thread(quorum.wait_until_applied, victim, offset)
             assert set(acknowledged) <= set((await image_now(client)).sessions)

@@ -6,14 +6,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metadata_log.codec import encode_transaction, result_from_proto, result_to_proto
-from metadata_log.records import Operation, ResultCode, Transaction, TransactionResult
-from metadata_log.types import SessionId
+from quorate.common.types import SessionId
+from quorate.metadata_log.codec import encode_transaction, result_from_proto, result_to_proto
+from quorate.metadata_log.records import Operation, ResultCode, Transaction, TransactionResult
+from quorate.quorum.client.pending_transactions import read_columns
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.quorum_errors import TransactionTooLarge
+from quorate.quorum.voter_channels import open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client import QuorumClient
-from quorum.errors import TransactionTooLarge
-from quorum.peers import open_channel, stub_of
-from quorum.reply_columns import read_columns
 from tests.integration.quorum_writes import Writer, image_now, new_key, opening, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 
@@ -106,10 +106,11 @@ async def test_writes_under_leader_changes_are_applied_once(tmp_path: Path) -> N
         async with connected(quorum) as client:
             writers = [Writer(client) for _ in range(20)]
             for _ in range(3):
-                await asyncio.sleep(0.4)
+                await writers[0].wait_for_more()
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.kill(killed)
-                await asyncio.sleep(0.8)
+                await asyncio.to_thread(quorum.wait_for_leader)
+                await writers[0].wait_for_more()
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
             for writer in writers:

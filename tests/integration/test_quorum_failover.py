@@ -1,11 +1,12 @@
 """Three real voters, and the loss of some or all of them (D1, D4)."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from metadata_log.types import MetadataOffset, SessionId
+from quorate.common.types import MetadataOffset, SessionId
 from tests.integration.quorum_writes import Writer, applied_from, image_now, write
 from tests.support.quorum_cluster import QuorumCluster, connected
 
@@ -15,22 +16,25 @@ FAILOVER_S = 10.0
 """Half a second where nothing else runs (``bench/quorum_writes.py``), longer on a busy machine."""
 
 
+async def more_of_each(writers: Sequence[Writer]) -> None:
+    """Until each of them has had 20 more writes acknowledged."""
+    async with asyncio.TaskGroup() as group:
+        for writer in writers:
+            group.create_task(writer.wait_for_more(20, timeout_s=FAILOVER_S))
+
+
 async def test_d1_leader_killed_writes_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
     with QuorumCluster(tmp_path) as quorum:
         async with connected(quorum) as one, connected(quorum) as two:
             writers = [Writer(one), Writer(two)]
             for _ in range(2):
-                await asyncio.sleep(0.3)
+                await more_of_each(writers)
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.kill(killed)
-                await asyncio.sleep(0.1)  # Answers of the killed one have come.
-                before = [len(writer.acknowledged) for writer in writers]
                 async with asyncio.timeout(FAILOVER_S):
-                    while not all(
-                        len(writer.acknowledged) > count + 20
-                        for writer, count in zip(writers, before, strict=True)
-                    ):
-                        await asyncio.sleep(0.01)
+                    # By the time of its successor, answers of the killed one have come.
+                    await asyncio.to_thread(quorum.wait_for_leader)
+                    await more_of_each(writers)
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
             for writer in writers:
@@ -47,11 +51,11 @@ async def test_d1_all_voters_killed_nothing_acknowledged_is_lost(tmp_path: Path)
         async with connected(quorum) as client:
             acknowledged = dict(await write(client, 300))
             writers = [Writer(client) for _ in range(8)]
-            await asyncio.sleep(0.5)
+            await more_of_each(writers)
             for voter_id in quorum.voter_ids:
                 quorum.kill(voter_id)
             await asyncio.to_thread(quorum.start_all)
-            await asyncio.sleep(1)
+            await more_of_each(writers)
             for writer in writers:
                 await writer.stop()
                 acknowledged |= writer.acknowledged
@@ -115,12 +119,7 @@ async def test_p11_voter_that_lags_behind_compaction_gets_a_snapshot(tmp_path: P
             acknowledged = await write(client, 1_000)
             quorum.start(late)
             offset = await client.read_offset()
-            async with asyncio.timeout(20):
-                while True:
-                    status = await asyncio.to_thread(quorum.status, late)
-                    if status is not None and status.applied_offset >= offset:
-                        break
-                    await asyncio.sleep(0.05)
+            await asyncio.to_thread(quorum.wait_until_applied, late, offset)
             assert "installing snapshot" in quorum.log_text(late)
             # It votes and serves what it got: the others' leader goes, and nothing is missing.
             quorum.kill(quorum.wait_for_leader())

@@ -20,17 +20,18 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.image import Image
-from metadata_log.snapshot import decode_snapshot
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot
+from quorate.quorum.voter_channels import open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.peers import open_channel, stub_of
 from tests.support.history import Kind, Op, check_against_log, check_watch
 from tests.support.linearizability import is_linearizable
 from tests.support.quorum_chaos import QuorumChaos
 from tests.support.quorum_cluster import QuorumCluster, connected
 from tests.support.quorum_load import QuorumLoad, prepare
 from tests.support.quorum_watchers import Watcher, replay
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -137,14 +138,16 @@ async def check(
 
 async def image_at(quorum: QuorumCluster, address: str, offset: MetadataOffset) -> Image:
     """The voter's image once it has everything up to ``offset``."""
-    async with open_channel(address, quorum.security) as channel, asyncio.timeout(30):
-        while True:
-            request = pb.ReadRequest(include_image=True)
+    async with open_channel(address, quorum.security) as channel:
+
+        async def has_applied() -> bool:
             status = await stub_of(channel).QuorumStatus(pb.QuorumStatusRequest(), timeout=10)
-            if status.applied_offset >= offset:
-                answer = await stub_of(channel).Read(request, timeout=10)
-                return decode_snapshot([answer.snapshot])
-            await asyncio.sleep(0.05)
+            return status.applied_offset >= offset
+
+        await async_wait_until(has_applied, f"{address} to apply {offset}", timeout_s=30)
+        request = pb.ReadRequest(include_image=True)
+        answer = await stub_of(channel).Read(request, timeout=10)
+        return decode_snapshot([answer.snapshot])
 
 
 def not_linearizable(ops: list[Op]) -> list[str]:

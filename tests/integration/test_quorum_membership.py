@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.records import Operation, QuorumVoterSet, ResultCode
-from metadata_log.types import SessionId
+from quorate.common.types import SessionId
+from quorate.metadata_log.records import Operation, QuorumVoterSet, ResultCode
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.operations.admin import QuorumAdmin
+from quorate.quorum.quorum_config import parse_voters
+from quorate.quorum.quorum_errors import ChangeNotMade, QuorumUnavailable
+from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.admin import QuorumAdmin
-from quorum.client import QuorumClient
-from quorum.client_directory import VoterDirectory
-from quorum.config import parse_voters
-from quorum.errors import ChangeNotMade, QuorumUnavailable
-from quorum.raft.lmdb_journal import JOURNAL_FILE
 from tests.integration.quorum_writes import Writer, image_now, write
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -53,9 +54,11 @@ async def voters(admin: QuorumAdmin) -> dict[int, pb.VoterStatus]:
 
 
 async def log_says(quorum: QuorumCluster, voter_id: int, text: str) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while text not in quorum.log_text(voter_id):
-            await asyncio.sleep(0.05)
+    await async_wait_until(
+        lambda: text in quorum.log_text(voter_id),
+        lambda: f"{text!r} in:\n{quorum.log_text(voter_id)}",
+        timeout_s=TIMEOUT_S,
+    )
 
 
 async def gone(quorum: QuorumCluster, voter_id: int) -> int:
@@ -110,8 +113,8 @@ async def test_a_quorum_grows_and_shrinks_under_load_and_nothing_is_lost(tmp_pat
             for voter_id in quorum.voter_ids:
                 assert quorum.stop(voter_id) == 0
             await asyncio.to_thread(quorum.start_all)
-            async with load(client):
-                await asyncio.sleep(0.3)
+            async with load(client) as writers:
+                await writers[0].wait_for_more()
             assert sorted(await voters(admin)) == quorum.voter_ids
             for voter_id in quorum.voter_ids:
                 assert "differs from the committed voter set" in quorum.log_text(voter_id)
@@ -224,7 +227,7 @@ async def test_the_leadership_is_handed_over_under_load(tmp_path: Path) -> None:
     with QuorumCluster(tmp_path) as quorum:
         async with connected(quorum) as client, administration(quorum) as admin:
             async with load(client) as writers:
-                await asyncio.sleep(0.2)
+                await writers[0].wait_for_more()
                 for target in (1, 2, 3, 1):
                     for writer in writers:
                         writer.reset_gap()

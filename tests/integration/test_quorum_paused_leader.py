@@ -7,12 +7,13 @@ from typing import Any
 import grpc
 import pytest
 
-from metadata_log.codec import encode_transaction
-from metadata_log.records import Transaction
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.records import Transaction
+from quorate.quorum.voter_channels import open_channel, stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.peers import open_channel, stub_of
 from tests.integration.quorum_writes import Writer, image_now, new_key, opening, write
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +28,7 @@ async def test_p14_clients_read_and_write_again_soon_after_the_leader_is_stopped
     with QuorumCluster(tmp_path) as quorum:
         async with connected(quorum) as client:
             writer = Writer(client)
-            await asyncio.sleep(0.5)
+            await writer.wait_for_more()
             leader = await asyncio.to_thread(quorum.wait_for_leader)
             writer.reset_gap()
             quorum.pause(leader)
@@ -35,9 +36,9 @@ async def test_p14_clients_read_and_write_again_soon_after_the_leader_is_stopped
             reading_s = asyncio.get_running_loop().time()
             await client.read_offset()
             assert asyncio.get_running_loop().time() - reading_s < PATIENCE_S
-            async with asyncio.timeout(PATIENCE_S):
-                while len(writer.acknowledged) < before + 20:
-                    await asyncio.sleep(0.02)
+            await async_wait_until(
+                lambda: len(writer.acknowledged) >= before + 20, "20 writes", timeout_s=PATIENCE_S
+            )
             assert writer.longest_gap_s < PATIENCE_S
             quorum.resume(leader)
             await writer.stop()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from quorum.client import QuorumClient
-from quorum.errors import QuorumUnavailable
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from tests.integration.quorum_writes import write
 from tests.support.quorum_cluster import QuorumCluster, connected, free_ports
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 def run_voter(config: Path) -> tuple[int, str]:
     """Exit code and standard error of a voter that is expected to refuse."""
     done = subprocess.run(
-        [sys.executable, "-m", "quorum", str(config)],
+        [sys.executable, "-m", "quorate.quorum", str(config)],
         capture_output=True,
         text=True,
         timeout=60,

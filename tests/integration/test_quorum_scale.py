@@ -1,19 +1,19 @@
 """Snapshots of very many partitions: written, sent and installed under a load of writes."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from metadata_log.types import MetadataOffset
-from quorum.admin import QuorumAdmin
-from quorum.client import SnapshotLoaded
-from quorum.client_directory import VoterDirectory
-from quorum.client_watch import follow
-from quorum.config import parse_voters
+from quorate.common.types import MetadataOffset
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.quorum_client import SnapshotLoaded
+from quorate.quorum.client.watch import follow
+from quorate.quorum.operations.admin import QuorumAdmin
+from quorate.quorum.quorum_config import parse_voters
 from tests.support.many_partitions import Load, ManyPartitions
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_wait_until, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -25,12 +25,6 @@ SETTINGS = {
     "raft.election.timeout.min.ms": 1_500,
     "raft.election.timeout.max.ms": 3_000,
 }
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not await asyncio.to_thread(holds):
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +52,12 @@ async def test_p11_lagging_and_empty_voters_get_snapshots_and_nobody_stalls(
                 status = quorum.status(leader)
                 return status is not None and status.log_start_offset > before.commit_offset + 1_000
 
-            await until(compacted)
+            await asyncio.to_thread(wait_until, compacted, "the leader to compact its log")
             quorum.start(late)
-            await until(lambda: "installing snapshot" in quorum.log_text(late))
+            await async_wait_until(
+                lambda: "installing snapshot" in quorum.log_text(late),
+                "a snapshot",
+            )
             empty = quorum.start_new()
             directory = VoterDirectory(quorum.addresses)
             (voter,) = parse_voters(quorum.as_voter(empty))
@@ -83,7 +80,7 @@ async def partitions_at(quorum: QuorumCluster, voter_id: int, offset: MetadataOf
         status = quorum.status(voter_id)
         return status is not None and status.applied_offset >= offset
 
-    await until(applied)
+    await asyncio.to_thread(wait_until, applied, f"voter {voter_id} to apply {offset}")
     directory = VoterDirectory([quorum.address(voter_id)])
     try:
         first = await anext(follow(directory, MetadataOffset(0)))

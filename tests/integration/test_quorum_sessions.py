@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import BrokerRegistration, ControllerClaim, Operation, ResultCode
-from metadata_log.types import NO_SESSION, BrokerId, ControllerEpoch, Endpoint, SessionId
-from quorum.client import QuorumClient
-from quorum.errors import SessionLost
+from quorate.common.types import NO_SESSION, BrokerId, ControllerEpoch, Endpoint, SessionId
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import BrokerRegistration, ControllerClaim, Operation, ResultCode
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.quorum_errors import SessionLost
 from tests.integration.quorum_writes import image_now, write
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_let_time_pass, async_wait_until
 
 pytestmark = pytest.mark.integration
 
 HOLD_A_SESSION = """
 import asyncio, sys
-from quorum.client import QuorumClient
+from quorate.quorum.client.quorum_client import QuorumClient
 
 async def main():
     client = QuorumClient(sys.argv[1].split(","), description="victim", session_timeout_ms=30000)
@@ -47,9 +48,11 @@ def registration(session_id: SessionId) -> BrokerRegistration:
 async def wait_until_gone(client: QuorumClient, session_id: SessionId, timeout_s: float) -> float:
     """Seconds until the session is closed."""
     started = time.monotonic()
-    async with asyncio.timeout(timeout_s):
-        while session_id in (await image_now(client)).sessions:
-            await asyncio.sleep(0.05)
+
+    async def is_gone() -> bool:
+        return session_id not in (await image_now(client)).sessions
+
+    await async_wait_until(is_gone, "the session to end", timeout_s=timeout_s)
     return time.monotonic() - started
 
 
@@ -66,7 +69,7 @@ async def test_rule9_killed_client_is_gone_in_about_a_second(tmp_path: Path) -> 
         session_id = SessionId(bytes.fromhex((await victim.stdout.readline()).decode()))
         async with connected(quorum) as client:
             assert session_id in (await image_now(client)).sessions
-            await asyncio.sleep(0.3)
+            await async_let_time_pass(0.3, "the session is kept for a while")
             victim.kill()
             await victim.wait()
             assert await wait_until_gone(client, session_id, 10) < 3.0
@@ -108,10 +111,10 @@ async def test_rule9_sessions_outlive_leader_changes(tmp_path: Path) -> None:
             for _ in range(3):
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.kill(killed)
-                await asyncio.sleep(1.5)
+                await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
-            await asyncio.sleep(3.2)
+            await async_let_time_pass(3.2, "a session that nobody keeps would end meanwhile")
             assert not lost.is_set()
             await write(client)
 
@@ -130,7 +133,7 @@ async def test_rule9_dead_client_expires_through_repeated_leader_changes(tmp_pat
             while session_id in (await image_now(watcher)).sessions:
                 assert time.monotonic() - started < 20
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
-                await asyncio.sleep(1.0)
+                await async_let_time_pass(1, "each leader lives shorter than the timeout")
                 quorum.kill(killed)
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
@@ -149,9 +152,7 @@ async def test_lost_session_is_told_once_and_can_be_renewed(tmp_path: Path) -> N
             async with connected(quorum) as watcher:
                 await wait_until_gone(watcher, first, 10)
             client._task = asyncio.create_task(client._work_with_leaders(first, 300))
-            async with asyncio.timeout(10):
-                while not losses:
-                    await asyncio.sleep(0.02)
+            await async_wait_until(lambda: losses, "word of the lost session", timeout_s=10)
             with pytest.raises(SessionLost):
                 await write(client)
             await client.renew_session()

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.records import Operation, SessionOpened
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.records import Operation, SessionOpened
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded, TransactionsApplied
+from quorate.quorum.client.watch import read_events
+from quorate.quorum.voter_channels import stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client import QuorumClient, SnapshotLoaded, TransactionsApplied
-from quorum.client_directory import VoterDirectory
-from quorum.client_watch import read_events
-from quorum.peers import stub_of
 from tests.integration.quorum_writes import Writer, applied_from, new_key, write
 from tests.support.quorum_cluster import QuorumCluster, connected
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -78,11 +79,15 @@ async def test_e5_a_linearizable_watch_begins_with_all_that_was_acknowledged(
 async def settled_log_start(client: QuorumClient) -> MetadataOffset:
     """The first offset behind the log's start, once nothing more is compacted away."""
     start, since = -1, time.monotonic()
-    while time.monotonic() - since < 1:
+
+    async def is_settled() -> bool:
+        nonlocal start, since
         found = (await client.status()).log_start_offset
         if found != start:
             start, since = found, time.monotonic()
-        await asyncio.sleep(0.1)
+        return time.monotonic() - since >= 1
+
+    await async_wait_until(is_settled, "the end of compaction")
     return MetadataOffset(start + 1)
 
 
@@ -121,17 +126,18 @@ async def test_watch_goes_on_at_another_voter_without_gap_or_repetition(tmp_path
             following = asyncio.create_task(follow())
             writer = Writer(client)
             for _ in range(3):
-                await asyncio.sleep(0.5)
+                await writer.wait_for_more()
                 killed = await asyncio.to_thread(quorum.wait_for_leader)
                 quorum.kill(killed)
-                await asyncio.sleep(1)
+                await asyncio.to_thread(quorum.wait_for_leader)
+                await writer.wait_for_more()
                 quorum.start(killed)
                 await asyncio.to_thread(quorum.wait_for_leader)
             await writer.stop()
             last = max(writer.acknowledged.values())
-            async with asyncio.timeout(10):
-                while not offsets or offsets[-1] < last:
-                    await asyncio.sleep(0.02)
+            await async_wait_until(
+                lambda: offsets and offsets[-1] >= last, f"the event of {last}", timeout_s=10
+            )
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
             assert offsets == sorted(set(offsets))
@@ -153,9 +159,9 @@ async def test_a_hundred_watchers_see_everything_in_order(tmp_path: Path) -> Non
             watchers = [asyncio.create_task(watch(number)) for number in range(100)]
             for _ in range(20):
                 last = max((await write(client, 20)).values())
-            async with asyncio.timeout(20):
-                while min(seen) < last:
-                    await asyncio.sleep(0.02)
+            await async_wait_until(
+                lambda: min(seen) >= last, f"all watchers to see {last}", timeout_s=20
+            )
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)

@@ -14,12 +14,14 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from quorate.client.results import NewTopic
-from quorate.spark.cluster import ClusterClient, OffsetQuestion
-from quorate.spark.ranges import LATEST, OffsetRange, TopicPartition
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import ClusterClient
+from quorate.spark.offset_ranges import LATEST, OffsetQuestion, OffsetRange
 from quorate.spark.reading.range_reader import RangePolicy, RangeReader
-from quorate.spark.retries import Retries
+from quorate.spark.retries import RetryPolicy
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.broker_kills import Kills
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -29,6 +31,7 @@ RECORDS = 12
 """Of each transaction, in all partitions."""
 ATTEMPT_S, PATIENCE_S = 5.0, 60.0
 VALUES = pa.schema([("value", pa.binary())])
+RETRY_POLICY = RetryPolicy(60, 50)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def cluster() -> Iterator[RunningCluster]:
         yield cluster
 
 
-class Outcome(Enum):
+class BatchOutcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
@@ -53,7 +56,7 @@ class Sender:
     """Transactions one after the other, in a thread; the number is every record's value."""
 
     def __init__(self, cluster: RunningCluster) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[BatchOutcome] = []
         self._cluster = cluster
         self._stop = threading.Event()
         self._failure: Exception | None = None
@@ -70,15 +73,15 @@ class Sender:
             raise self._failure
 
     def committed(self) -> int:
-        return self.outcomes.count(Outcome.COMMITTED)
+        return self.outcomes.count(BatchOutcome.COMMITTED)
 
     def wait_for_more(self, count: int) -> None:
         """Until so many more were committed."""
         wanted = self.committed() + count
-        self._cluster.wait_until(
+        wait_until(
             lambda: self.committed() >= wanted or self._failure is not None,
             f"{wanted} committed transactions",
-            timeout_ms=round(PATIENCE_S * 1000),
+            timeout_s=PATIENCE_S,
         )
 
     def _run(self) -> None:
@@ -90,7 +93,7 @@ class Sender:
                 except KafkaException:
                     # Whoever begins anew with this id has what is open taken back, or ended as
                     # it was decided.
-                    self.outcomes.append(Outcome.UNKNOWN)
+                    self.outcomes.append(BatchOutcome.UNKNOWN)
                     producer = self._open()
             # Nothing is left open.
             self._open()
@@ -110,7 +113,7 @@ class Sender:
         self._retried(lambda: producer.init_transactions(ATTEMPT_S))
         return producer
 
-    def _transaction(self, producer: Producer) -> Outcome:
+    def _transaction(self, producer: Producer) -> BatchOutcome:
         number = len(self.outcomes)
         producer.begin_transaction()
         for place in range(RECORDS):
@@ -118,9 +121,9 @@ class Sender:
         producer.flush(PATIENCE_S)
         if number % 3 == 2:
             self._retried(lambda: producer.abort_transaction(ATTEMPT_S))
-            return Outcome.ABORTED
+            return BatchOutcome.ABORTED
         self._retried(lambda: producer.commit_transaction(ATTEMPT_S))
-        return Outcome.COMMITTED
+        return BatchOutcome.COMMITTED
 
     def _retried(self, attempt: Callable[[], None]) -> None:
         """As librdkafka asks for it: the same call again."""
@@ -140,7 +143,7 @@ class Reader:
 
     def __init__(self, cluster: RunningCluster) -> None:
         self.transactions: Counter[int] = Counter()
-        self._client = ClusterClient(cluster.bootstrap, self._retries)
+        self._client = ClusterClient(cluster.bootstrap, RETRY_POLICY)
         self._next = {TopicPartition(TOPIC, number): 0 for number in range(PARTITIONS)}
 
     def read_on(self) -> None:
@@ -158,13 +161,9 @@ class Reader:
         self._client.close()
 
     def _read(self, offsets: OffsetRange) -> None:
-        policy = RangePolicy(True, 10_000, self._retries)
+        policy = RangePolicy(True, 10_000, RETRY_POLICY)
         for rows in RangeReader(self._client, offsets, VALUES, policy).batches():
             self.transactions.update(int(value) for value in rows.column("value").to_pylist())
-
-    @staticmethod
-    def _retries() -> Retries:
-        return Retries(60, 50)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
@@ -184,10 +183,10 @@ def test_d2_each_committed_transaction_is_read_once_while_brokers_die(
     reader.read_on()
     reader.close()
     assert set(reader.transactions.values()) == {RECORDS}, "of each all, or none"
-    by_outcome: dict[Outcome, set[int]] = {outcome: set() for outcome in Outcome}
+    by_outcome: dict[BatchOutcome, set[int]] = {outcome: set() for outcome in BatchOutcome}
     for number, outcome in enumerate(sender.outcomes):
         by_outcome[outcome].add(number)
     seen = set(reader.transactions)
-    assert seen >= by_outcome[Outcome.COMMITTED], "a committed transaction is lost"
-    assert not seen & by_outcome[Outcome.ABORTED], "an aborted transaction was read"
-    assert by_outcome[Outcome.ABORTED]
+    assert seen >= by_outcome[BatchOutcome.COMMITTED], "a committed transaction is lost"
+    assert not seen & by_outcome[BatchOutcome.ABORTED], "an aborted transaction was read"
+    assert by_outcome[BatchOutcome.ABORTED]

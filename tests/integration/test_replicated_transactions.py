@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.replication.api import MarkerEntry, ProduceEntry
-from metadata_log.types import TopicPartition
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.api import MarkerEntry, ProduceEntry
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.committed_reader import committed_batches
 from tests.support.log_stores import batch
 from tests.support.record_batches import TRANSACTIONAL
-from tests.support.replica_cluster import ReplicaCluster, ReplicaNode, eventually
+from tests.support.replica_cluster import ReplicaCluster, ReplicaNode
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +32,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ReplicaCluster]:
 
 async def write(node: ReplicaNode, producer_id: int, sequence: int, *, acks: int = -1) -> None:
     data = batch(producer=(producer_id, 0, sequence), attributes=TRANSACTIONAL)
-    entry = ProduceEntry(ORDERS, data, Origin.TRANSACTIONAL_CLIENT)
+    entry = ProduceEntry(ORDERS, data, AppendOrigin.TRANSACTIONAL_CLIENT)
     (outcome,) = await node.manager.produce([entry], acks, 10_000)
     assert outcome.error_code == errors_pb2.NONE, outcome
 
@@ -66,7 +67,9 @@ async def test_kip_98_a_marker_that_was_never_committed_has_not_ended_anything(
     assert dict(deposed.log.transactions.ongoing) == {OTHER: 1}
     assert deposed.last_stable_offset == 0, "nobody may read what the marker ended"
     await cluster.tell("orders", to=[1])
-    await eventually(lambda: deposed.log.log_end_offset == 2)
+    await async_wait_until(
+        lambda: deposed.log.log_end_offset == 2, "both transactions at the deposed leader"
+    )
     assert dict(deposed.log.transactions.ongoing) == {ME: 0, OTHER: 1}
     assert await end(cluster.nodes[2], ME, committed=False) == errors_pb2.NONE
     assert await end(cluster.nodes[2], OTHER, committed=True) == errors_pb2.NONE

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import Appended, LogRead, Records, Retention
-from broker.replication.api import DeleteWant, ProduceEntry
-from broker.replication.fetch_session import FetchSession
-from broker.replication.frames import unpack_frame
-from broker.replication.partition.effects import Role
-from metadata_log.types import TopicPartition
+from quorate.broker.log import LogAppendInfo, LogRead, Records, Retention
+from quorate.broker.replication.api import DeleteRecordsPartition, ProduceEntry
+from quorate.broker.replication.frames import unpack_frame
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.broker.replication.serving.replica_fetch_session import ReplicaFetchSession
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2, replication_pb2
-from tests.support.replica_cluster import ReplicaCluster, batch, batches, eventually
+from tests.support.replica_cluster import ReplicaCluster, batch, batches
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -44,17 +45,19 @@ async def test_c12_acks_all_is_answered_when_every_isr_member_has_the_records(
 async def test_c12_a_follower_acknowledges_and_asks_for_more_in_one_request(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.replication.follower_session.ASK_WITH_ACK_MAX_S", 60.0)
+    monkeypatch.setattr(
+        "quorate.broker.replication.fetching.fetch_session_handler.ASK_WITH_ACK_MAX_S", 60.0
+    )
     await cluster.create_topic("orders", (1, 2, 3))
     await cluster.nodes[1].produce("orders", batch("first"))
     asked: list[replication_pb2.ReplicaFetchRequest] = []
-    take_in = FetchSession.on_request
+    take_in = ReplicaFetchSession.on_request
 
-    def counted(session: FetchSession, frame: bytes) -> None:
+    def counted(session: ReplicaFetchSession, frame: bytes) -> None:
         asked.append(replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0]))
         take_in(session, frame)
 
-    monkeypatch.setattr(FetchSession, "on_request", counted)
+    monkeypatch.setattr(ReplicaFetchSession, "on_request", counted)
     for number in range(20):
         await cluster.nodes[1].produce("orders", batch(f"record {number}"))
     acknowledged = [request for request in asked if request.positions]
@@ -80,7 +83,7 @@ async def test_d3_a_follower_that_was_down_catches_up_after_its_restart(
     await cluster.start(3)
     assert cluster.nodes[3].hosted("orders").log.log_end_offset == 20
     await cluster.tell("orders", to=[3])
-    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+    await cluster.isr_is("orders", 1, 2, 3)
     await cluster.settled("orders", 1, 2, 3)
     await cluster.nodes[1].produce("orders", *batches("after", 5))
     await cluster.settled("orders", 1, 2, 3)
@@ -105,7 +108,7 @@ async def test_kip101_a_divergent_follower_is_cut_by_epoch_and_loses_nothing_com
     await cluster.settled("orders", 1, 2, 3)
     assert cluster.nodes[1].log_bytes("orders", up_to=10) == committed
     assert cluster.nodes[1].hosted("orders").log.log_end_offset == 14
-    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+    await cluster.isr_is("orders", 1, 2, 3)
 
 
 async def test_kip101_having_led_without_writing_spoils_no_history(
@@ -121,7 +124,7 @@ async def test_kip101_having_led_without_writing_spoils_no_history(
     await cluster.elect("orders", 2, isr=(1, 2, 3), tell=[2])
     await cluster.nodes[1].produce("orders", batch("on 1 and 3"), acks=1)
     third = cluster.nodes[3].hosted("orders").log
-    await eventually(lambda: third.log_end_offset == 2)
+    await async_wait_until(lambda: third.log_end_offset == 2, "two records at broker 3")
     await cluster.elect("orders", 3, isr=(1, 2, 3))
     await cluster.nodes[3].produce("orders", batch("by the successor"))
     await cluster.settled("orders", 1, 2, 3)
@@ -133,7 +136,7 @@ async def test_c12_a_failed_partition_does_not_stop_its_fetcher(
     cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What arrives of one of two partitions is corrupt, and then makes the follower's code fail."""
-    caplog.set_level(logging.INFO, "broker.replication")
+    caplog.set_level(logging.INFO, "quorate.broker.replication")
     for topic in ("good", "bad"):
         await cluster.create_topic(topic, (1, 2))
         await cluster.nodes[1].produce(topic, batch("before"))
@@ -145,16 +148,18 @@ async def test_c12_a_failed_partition_does_not_stop_its_fetcher(
         chunks = [bytes(chunk)[:-1] + bytes([bytes(chunk)[-1] ^ 1]) for chunk in read.chunks]
         return LogRead(chunks, read.next_offset, read.size)
 
-    def failing(records: Records) -> Appended:
+    def failing(records: Records) -> LogAppendInfo:
         raise ZeroDivisionError(f"a mistake of ours, met with {len(records)} bytes")
 
     bad.read = damaged  # type: ignore[assignment, method-assign]
     await cluster.nodes[1].produce("bad", batch("damaged on its way"), acks=1)
     await cluster.nodes[1].produce("good", *batches("meanwhile", 5))
-    await eventually(lambda: "header says" in caplog.text)
+    await async_wait_until(lambda: "header says" in caplog.text, "a complaint about the batch")
     bad.read, follower.append_as_follower = whole, failing  # type: ignore[method-assign]
     await cluster.nodes[1].produce("good", *batches("meanwhile", 5))
-    await eventually(lambda: "ZeroDivisionError" in caplog.text)
+    await async_wait_until(
+        lambda: "ZeroDivisionError" in caplog.text, "a complaint about the append"
+    )
     follower.append_as_follower = append  # type: ignore[method-assign]
     await cluster.settled("bad", 1, 2)
     assert "fetching from broker 1" not in caplog.text, "the stream went on all the time"
@@ -171,7 +176,7 @@ async def test_c15_a_deposed_leader_cannot_commit_and_steps_down(
     assert outcome.error_code != errors_pb2.NONE
     assert cluster.nodes[1].hosted("orders").replica.high_watermark == 1
     await cluster.tell("orders", to=[1])
-    assert cluster.nodes[1].hosted("orders").replica.role is Role.FOLLOWER
+    assert cluster.nodes[1].hosted("orders").replica.role is ReplicaRole.FOLLOWER
     (outcome,) = await cluster.nodes[1].produce("orders", batch("refused"))
     assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
     await cluster.nodes[2].produce("orders", batch("by the successor"))
@@ -187,7 +192,7 @@ async def test_scenario_16_demotion_answers_waiting_produces(cluster: ReplicaClu
         )
     waiting = asyncio.ensure_future(cluster.nodes[1].produce("orders", batch("waits")))
     leader = cluster.nodes[1].hosted("orders")
-    await eventually(lambda: leader.log.flushed_offset == 2)
+    await async_wait_until(lambda: leader.log.flushed_offset == 2, "the flush of both")
     above = await cluster.nodes[1].fetch("orders", 1)
     assert above.error_code == errors_pb2.NONE
     assert above.size == 0, "a consumer gets nothing above the high watermark"
@@ -209,7 +214,7 @@ async def test_c13_a_dead_follower_leaves_the_isr_and_the_produce_is_answered(
         assert cluster.isr("orders") == {1}
         await cluster.start(2)
         await cluster.tell("orders", to=[2])
-        await eventually(lambda: cluster.isr("orders") == {1, 2})
+        await cluster.isr_is("orders", 1, 2)
 
 
 async def test_c1_a_lost_answer_to_an_isr_change_is_settled(tmp_path: Path) -> None:
@@ -217,9 +222,12 @@ async def test_c1_a_lost_answer_to_an_isr_change_is_settled(tmp_path: Path) -> N
         await cluster.start(1, 2)
         cluster.quorum.lose_answers(cluster.nodes[1].client, 1)
         await cluster.create_topic("orders", (1, 2), isr=(1,))
-        await eventually(lambda: cluster.isr("orders") == {1, 2})
+        await cluster.isr_is("orders", 1, 2)
         leader = cluster.nodes[1].hosted("orders").replica
-        await eventually(lambda: not leader.isr.unsettled and set(leader.isr.committed) == {1, 2})
+        await async_wait_until(
+            lambda: not leader.isr.unsettled and set(leader.isr.committed) == {1, 2},
+            "the leader to know its ISR",
+        )
 
 
 async def test_rule_6_losing_sight_of_the_quorum_freezes_the_isr_but_not_the_leader(
@@ -255,13 +263,15 @@ async def test_b3_a_follower_that_starts_before_it_is_registered_rejoins_the_isr
     async with ReplicaCluster(tmp_path) as cluster:
         await cluster.start(1, 2)
         follower = cluster.nodes[2]
-        registered, follower.broker_epoch = follower.broker_epoch, None
+        epoch = follower.identity.epoch
+        assert epoch is not None
+        follower.identity.unregister()
         await cluster.create_topic("orders", (1, 2), isr=(1,))
         (outcome,) = await cluster.nodes[1].produce("orders", batch("alone"))
         assert outcome.error_code == errors_pb2.NONE
         assert follower.hosted("orders").log.log_end_offset == 0
-        follower.broker_epoch = registered
-        await eventually(lambda: cluster.isr("orders") == {1, 2})
+        follower.identity.register(epoch)
+        await cluster.isr_is("orders", 1, 2)
 
 
 async def test_b3_a_follower_that_registers_again_tells_its_positions_again(
@@ -275,13 +285,13 @@ async def test_b3_a_follower_that_registers_again_tells_its_positions_again(
         cluster.quorum.expire(cluster.nodes[2].client.session_id)
         await cluster.elect("orders", 1, isr=(1,))
         await cluster.nodes[2].register_again()
-        await eventually(lambda: cluster.isr("orders") == {1, 2})
+        await cluster.isr_is("orders", 1, 2)
 
 
 async def test_d3_deleted_records_are_gone_from_every_replica(cluster: ReplicaCluster) -> None:
     await cluster.create_topic("orders", (1, 2, 3))
     await cluster.nodes[1].produce("orders", *batches("record", 20))
-    want = DeleteWant(TopicPartition("orders", 0), 15)
+    want = DeleteRecordsPartition(TopicPartition("orders", 0), 15)
     (outcome,) = await cluster.nodes[1].manager.delete_records([want], 10_000)
     assert (outcome.error_code, outcome.low_watermark) == (errors_pb2.NONE, 15)
     for node in cluster.nodes.values():
@@ -309,16 +319,19 @@ async def test_d3_followers_begin_where_retention_took_their_leader(tmp_path: Pa
         def starts() -> set[int]:
             return {node.hosted("orders").log.log_start_offset for node in cluster.nodes.values()}
 
-        await eventually(lambda: starts() == {17})
+        await async_wait_until(lambda: starts() == {17}, "the logs to begin at 17")
         await cluster.stop(1)
         await cluster.elect("orders", 2, isr=(2, 3))
         (produced,) = await cluster.nodes[2].produce("orders", record)
         assert (produced.base_offset, produced.log_start_offset) == (20, 17)
-        await eventually(lambda: cluster.nodes[3].hosted("orders").log.log_start_offset == 18)
+        await async_wait_until(
+            lambda: cluster.nodes[3].hosted("orders").log.log_start_offset == 18,
+            "the log of broker 3 to begin at 18",
+        )
         await cluster.start(1)
         await cluster.tell("orders", to=[1])
         await cluster.settled("orders", 1, 2, 3)
-        await eventually(lambda: starts() == {18})
+        await async_wait_until(lambda: starts() == {18}, "the logs to begin at 18")
 
 
 async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_does(
@@ -329,13 +342,13 @@ async def test_d3_a_replica_that_lacks_what_was_deleted_begins_where_its_leader_
     await cluster.stop(3)
     await cluster.elect("orders", 1, isr=(1, 2))
     await cluster.nodes[1].produce("orders", *batches("meanwhile", 10))
-    want = DeleteWant(TopicPartition("orders", 0), -1)
+    want = DeleteRecordsPartition(TopicPartition("orders", 0), -1)
     (outcome,) = await cluster.nodes[1].manager.delete_records([want], 10_000)
     assert outcome.low_watermark == 15
     await cluster.nodes[1].produce("orders", batch("after"))
     await cluster.start(3)
     await cluster.tell("orders", to=[3])
-    await eventually(lambda: cluster.isr("orders") == {1, 2, 3})
+    await cluster.isr_is("orders", 1, 2, 3)
     log = cluster.nodes[3].hosted("orders").log
     assert (log.log_start_offset, log.log_end_offset) == (15, 16)
 
@@ -350,6 +363,8 @@ async def test_who_has_no_records_begins_where_its_unclean_leader_does(tmp_path:
         await log.start_at(1)
         await cluster.start(2)
         await cluster.elect("orders", 2, isr=(2,))
-        await eventually(lambda: (log.log_start_offset, log.log_end_offset) == (0, 0))
+        await async_wait_until(
+            lambda: (log.log_start_offset, log.log_end_offset) == (0, 0), "an empty log"
+        )
         await cluster.nodes[2].produce("orders", batch("new"), acks=1)
         await cluster.settled("orders", 1, 2)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.options import Flush
-from broker.log.record_batch import read_header
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.options import Flush
 from quorate_proto.v1 import errors_pb2
-from tests.support.replica_cluster import ReplicaCluster, batch, eventually
+from tests.support.replica_cluster import ReplicaCluster, batch
+from tests.support.waiting import async_let_time_pass
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +38,7 @@ class Load:
                 if outcome.error_code == errors_pb2.NONE:
                     assert outcome.base_offset not in self.acknowledged, "one offset, two records"
                     self.acknowledged[outcome.base_offset] = value
-            await asyncio.sleep(0.001)
+            await async_let_time_pass(0.001, "others have their turn")
 
 
 async def move_leader(cluster: ReplicaCluster, chance: random.Random) -> None:
@@ -47,7 +48,7 @@ async def move_leader(cluster: ReplicaCluster, chance: random.Random) -> None:
     chance.shuffle(told)
     late = told.pop() if chance.random() < 0.5 else None
     await cluster.elect(TOPIC, chance.choice(isr), isr=isr, tell=told)
-    await asyncio.sleep(chance.uniform(0, 0.05))
+    await async_let_time_pass(chance.uniform(0, 0.05), "one is told late")
     if late is not None:
         await cluster.tell(TOPIC, to=[late])
 
@@ -61,7 +62,7 @@ async def bounce(cluster: ReplicaCluster, chance: random.Random) -> None:
     await cluster.stop(victim)
     survivors = sorted(cluster.isr(TOPIC) - {victim})
     await cluster.elect(TOPIC, chance.choice(survivors), isr=survivors)
-    await asyncio.sleep(chance.uniform(0, 0.05))
+    await async_let_time_pass(chance.uniform(0, 0.05), "it is away for a while")
     await cluster.start(victim)
     await cluster.tell(TOPIC)
 
@@ -79,12 +80,12 @@ async def test_c12_c15_everything_acknowledged_is_on_every_later_leader(
         load = Load(cluster)
         producers = [asyncio.ensure_future(load.run()) for _ in range(4)]
         for _ in range(EVENTS):
-            await asyncio.sleep(chance.uniform(0, 0.05))
+            await async_let_time_pass(chance.uniform(0, 0.05), "events come at any moment")
             await chance.choice([move_leader, move_leader, bounce])(cluster, chance)
         load.running = False
         await asyncio.gather(*producers)
         await cluster.tell(TOPIC)
-        await eventually(lambda: cluster.isr(TOPIC) == set(BROKERS), timeout_s=20)
+        await cluster.isr_is(TOPIC, *BROKERS)
         await cluster.settled(TOPIC, *BROKERS)
         leader = cluster.nodes[cluster.partition(TOPIC).leader]
         found = stored(leader.log_bytes(TOPIC))

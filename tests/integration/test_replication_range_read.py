@@ -7,16 +7,16 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from broker.grpc_options import GRPC_OPTIONS
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.replication.api import ACKS_ALL, MarkerEntry, ProduceEntry
-from broker.replication.frames import unpack_frame
-from metadata_log.types import TopicPartition
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.api import ACKS_ALL, MarkerEntry, ProduceEntry
+from quorate.broker.replication.frames import unpack_frame
+from quorate.broker.rpc.peer_channels import GRPC_OPTIONS
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2, replication_pb2
 from tests.support.record_batches import TRANSACTIONAL, Record, encode_batch
 from tests.support.replica_cluster import RANGE_BYTES, ReplicaCluster, batch
-from tests.support.virtual_time import until
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -135,20 +135,20 @@ async def test_frames_of_ranges_hold_memory_until_they_are_sent(reader: RangeRea
     memory = reader.cluster.nodes[1].range_memory
     memory.change(RANGE_BYTES)
     reading = asyncio.ensure_future(reader.read(0, 10, frame=1))
-    await until(lambda: memory.is_waited_for)
+    await async_wait_until(lambda: memory.is_waited_for, "somebody to wait for memory")
     assert not reading.done()
     memory.change(-RANGE_BYTES)
     assert len(await reading) == 10
-    await until(lambda: not memory.held_bytes)
+    await async_wait_until(lambda: not memory.held_bytes, "all memory to be free")
 
 
 async def test_a_reader_that_leaves_holds_nothing(reader: RangeReader) -> None:
     memory = reader.cluster.nodes[1].range_memory
     memory.change(RANGE_BYTES)
     reading = asyncio.ensure_future(reader.read(0, 10, frame=1))
-    await until(lambda: memory.is_waited_for)
+    await async_wait_until(lambda: memory.is_waited_for, "somebody to wait for memory")
     reading.cancel()
-    await until(lambda: not memory.is_waited_for)
+    await async_wait_until(lambda: not memory.is_waited_for, "nobody to wait for memory")
     assert memory.held_bytes == RANGE_BYTES
 
 
@@ -183,7 +183,7 @@ async def test_d2_what_was_aborted_is_told_and_what_is_open_is_not_read(
     aborted, still_open = 7, 8
     for producer_id in (aborted, still_open):
         sent = encode_batch([Record(0)], attributes=TRANSACTIONAL, producer=(producer_id, 0, 0))
-        entry = ProduceEntry(ORDERS, sent, Origin.TRANSACTIONAL_CLIENT)
+        entry = ProduceEntry(ORDERS, sent, AppendOrigin.TRANSACTIONAL_CLIENT)
         (outcome,) = await node.manager.produce([entry], ACKS_ALL, 10_000)
         assert outcome.error_code == errors_pb2.NONE
     marker = EndMarker(aborted, 0, committed=False, coordinator_epoch=0)

@@ -7,9 +7,9 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from broker.grpc_options import GRPC_OPTIONS
-from broker.replication import range_write
-from broker.replication.frames import pack_frame
+from quorate.broker.replication.frames import pack_frame
+from quorate.broker.replication.services import range_write_service as range_write
+from quorate.broker.rpc.peer_channels import GRPC_OPTIONS
 from quorate_proto.v1 import errors_pb2
 from quorate_proto.v1.replication_pb2 import (
     InitProducerIdRequest,
@@ -20,7 +20,8 @@ from quorate_proto.v1.replication_pb2 import (
     WrittenPartition,
 )
 from tests.support.log_stores import batch as numbered_batch
-from tests.support.replica_cluster import ReplicaCluster, batch, eventually
+from tests.support.replica_cluster import ReplicaCluster, batch
+from tests.support.waiting import async_wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -111,7 +112,7 @@ async def test_kip_98_what_is_sent_again_after_a_cut_is_stored_once(writer: Writ
     first, second = (numbered_batch(2, producer=(7, 0, sequence)) for sequence in (0, 2))
     call = writer.open()
     await call.write(frame(1, ("orders", first)))
-    await eventually(lambda: log.log_end_offset == 2)
+    await async_wait_until(lambda: log.log_end_offset == 2, "both records in the log")
     call.cancel()
     await writer.write(frame(2, ("orders", batch("somebody else's"))))
     answers = await writer.write(frame(3, ("orders", first + second)), frame(4, ("orders", second)))

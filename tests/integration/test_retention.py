@@ -12,10 +12,11 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_MS: Final = 30_000
+PATIENCE_S: Final = 30.0
 DAY_MS: Final = 86_400_000
 
 
@@ -38,15 +39,15 @@ def produce(cluster: RunningCluster, topic: str, *ages_days: float) -> None:
     for number, age_days in enumerate(ages_days):
         timestamp_ms = int(now_ms - age_days * DAY_MS)
         producer.produce(topic, b"%d" % number, partition=0, timestamp=timestamp_ms)
-    assert producer.flush(PATIENCE_MS / 1000) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def begins_at(cluster: RunningCluster, topic: str, offset: int) -> None:
     """Wait until the log begins there for consumers."""
-    cluster.wait_until(
+    wait_until(
         lambda: _low(cluster, topic) == offset,
         f"{topic} to begin at {offset}",
-        timeout_ms=PATIENCE_MS,
+        timeout_s=PATIENCE_S,
     )
 
 

@@ -9,6 +9,7 @@ from quorate.client.results import NewTopic
 from quorate.cluster.layout import load_nodes, write_config
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load, assert_nothing_lost, consume_all
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -81,10 +82,10 @@ def test_b4_scenario_21_a_broker_left_behind_holds_the_upgrade_up_and_cannot_com
         (refused,) = admin.update_features({"inter_broker_protocol": 2})
         assert "broker 3 (1 at most)" in refused.message
         cluster.stop_broker(3)
-        cluster.wait_until(lambda: len(cluster.status().brokers) == 2, "broker 3 to be gone")
+        wait_until(lambda: len(cluster.status().brokers) == 2, "broker 3 to be gone")
         admin.update_features({"inter_broker_protocol": 2})[0].raise_for_error()
     cluster.restart_broker(3, wait=False)
-    cluster.wait_until(
+    wait_until(
         lambda: any("inter_broker_protocol is at level 2" in line for line in last_words(cluster)),
         "broker 3 to say why it cannot join",
     )

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from quorate.client.results import NewTopic
 from quorate.spark.errors import RecordTooLarge, RowError, WriteRefused
-from quorate.spark.options.connection import Connection
+from quorate.spark.options.connection_options import ConnectionOptions
 from quorate.spark.writing.write_options import WriteOptions
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
@@ -35,7 +35,7 @@ def create(cluster: RunningCluster, name: str, partitions: int = 1, **config: st
 def write(
     cluster: RunningCluster, *batches: pa.RecordBatch, topic: str | None = None, **options: object
 ) -> int:
-    connection = Connection(cluster.bootstrap, retries_max=50)
+    connection = ConnectionOptions(cluster.bootstrap, retries_max=50)
     return write_rows(
         WriteOptions(connection, topic=topic, **options),  # type: ignore[arg-type]
         iter(batches),
@@ -133,7 +133,7 @@ def test_rows_say_topic_and_partition(cluster: RunningCluster) -> None:
 
 
 def test_nothing_to_write_asks_nobody() -> None:
-    options = WriteOptions(Connection("127.0.0.1:1"), topic="t")
+    options = WriteOptions(ConnectionOptions("127.0.0.1:1"), topic="t")
     empty = pa.record_batch({"value": pa.array([], pa.binary())})
     assert write_rows(options, iter([empty]), task=0) == 0
 

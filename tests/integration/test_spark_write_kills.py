@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from quorate.client.results import NewTopic
 from quorate.spark.errors import ClusterUnavailable
-from quorate.spark.options.connection import Connection
+from quorate.spark.options.connection_options import ConnectionOptions
 from quorate.spark.writing.write_options import WriteOptions
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
@@ -64,7 +64,7 @@ def rows(batches: int, before: Callable[[int], None]) -> Iterator[pa.RecordBatch
 def write(
     cluster: RunningCluster, topic: str, batches: Iterator[pa.RecordBatch], **options: int
 ) -> int:
-    connection = Connection(cluster.bootstrap, retries_max=60)
+    connection = ConnectionOptions(cluster.bootstrap, retries_max=60)
     settings = WriteOptions(connection, topic, batch_bytes=50_000, **options)  # type: ignore[arg-type]
     return write_rows(settings, batches, task=0)
 

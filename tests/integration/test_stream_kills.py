@@ -3,7 +3,6 @@
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.acked_load import acked_load
 from tests.support.stream_loop import committed_rows
+from tests.support.waiting import let_time_pass, wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -59,7 +59,7 @@ def test_d2_each_offset_once_whoever_is_killed(tmp_path: Path, starting: str, ki
                     wait_for_batches(running, tmp_path, moments.randrange(4))
                     if kill % 2:
                         kill_a_leader(cluster, kill % PARTITIONS)
-                    time.sleep(moments.uniform(0, 0.3))
+                    let_time_pass(moments.uniform(0, 0.3), "a kill comes at any moment")
                 wait_until_whole(cluster)
             acknowledged = load.stop()
         with driver(cluster, tmp_path, starting, "--to-the-end") as running:
@@ -87,11 +87,12 @@ def check_rows(folder: Path, acknowledged: dict[bytes, tuple[int, int]], startin
 def wait_for_batches(running: subprocess.Popen[bytes], folder: Path, more: int) -> None:
     """Wait until so many more batches were begun."""
     before = begun(folder)
-    deadline = time.monotonic() + PROGRESS_TIMEOUT_SECONDS
-    while begun(folder) < before + more:
+
+    def are_begun() -> bool:
         assert running.poll() is None, "the driver ended"
-        assert time.monotonic() < deadline, f"no {more} batches after {before}"
-        time.sleep(0.01)
+        return begun(folder) >= before + more
+
+    wait_until(are_begun, f"{more} batches after {before}", timeout_s=PROGRESS_TIMEOUT_SECONDS)
 
 
 def begun(folder: Path) -> int:

@@ -10,17 +10,18 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
 
-from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
-from metadata_log.types import TopicPartition
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from quorate.cli.main import run
-from quorate.client.calls.cluster import cluster_status
+from quorate.client.call_steps import Steps, ToAllBrokers
+from quorate.client.calls.cluster_calls import cluster_status
 from quorate.client.results import ConfigChange, NewTopic
-from quorate.client.steps import Steps, ToEachBroker
+from quorate.common.types import TopicPartition
 from quorate.testing import RunningCluster, running_cluster
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_clients import KafkaPython
 from tests.support.raw_client import RawClient, produce, string
 from tests.support.record_batches import TRANSACTIONAL, Record, encode_batch
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -108,7 +109,7 @@ def committed_values(
         return len(values) >= count
 
     try:
-        cluster.wait_until(all_there, f"{count} committed records of {topic}")
+        wait_until(all_there, f"{count} committed records of {topic}")
     finally:
         consumer.close()
     return values
@@ -136,17 +137,17 @@ def test_a_decision_survives_its_coordinator_and_the_leaders_it_was_to_reach(
     committing = threading.Thread(target=producer.commit_transaction, args=(PATIENCE_S,))
     committing.start()
     try:
-        cluster.wait_until(lambda: state(cluster, name) == "PrepareCommit", "the decision")
+        wait_until(lambda: state(cluster, name) == "PrepareCommit", "the decision")
         assert committed_values(cluster, topic, 1, moving) == [b"moves"], "its next leader has it"
         cluster.kill_broker(coordinator)
-        cluster.wait_until(lambda: state(cluster, name) == "PrepareCommit", "the next coordinator")
+        wait_until(lambda: state(cluster, name) == "PrepareCommit", "the next coordinator")
     finally:
         cluster.restart_broker(lost)
         cluster.restart_broker(coordinator)
         committing.join(2 * PATIENCE_S)
     assert not committing.is_alive()
     assert committed_values(cluster, alone, 1) == [b"waits"]
-    cluster.wait_until(lambda: state(cluster, name) == "CompleteCommit", "all markers")
+    wait_until(lambda: state(cluster, name) == "CompleteCommit", "all markers")
     wait_until_whole(cluster)
 
 
@@ -157,7 +158,7 @@ def state(cluster: RunningCluster, name: str) -> str:
         status = yield from cluster_status()
         addresses = [broker.grpc for broker in status.brokers]
         request = admin_pb2.ListTransactionsRequest(transactional_ids=[name])
-        answers = yield ToEachBroker(addresses, "ListTransactions", request)
+        answers = yield ToAllBrokers(addresses, "ListTransactions", request)
         found = [one.state for answer in answers.values() if answer for one in answer.transactions]
         return "".join(found)
 
@@ -239,7 +240,7 @@ def hang(cluster: RunningCluster, topic: str, owner: Owner) -> int:
 
     verification(cluster, enabled=False)
     try:
-        cluster.wait_until(is_written, "the leader to ask nobody any more")
+        wait_until(is_written, "the leader to ask nobody any more")
     finally:
         verification(cluster, enabled=True)
     return outcome[1]

@@ -1,6 +1,6 @@
 """What followers say they have, and what leaders believe of it (P4, P5)."""
 
-from quorum.raft.frames import Message
+from quorate.quorum.raft.network.raft_frames import Message
 from tests.sim.host import Host
 from tests.sim.process import Process
 from tests.sim.world import Violation

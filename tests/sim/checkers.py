@@ -8,11 +8,11 @@ voters apply, what snapshots hold, what clients were told, what watchers saw.
 import io
 from pathlib import Path
 
-from metadata_log.image import Image
-from quorum.raft.frames import Message
-from quorum.raft.journal import Change, Entry
-from quorum.raft.snapshot_file import read_head
-from quorum.raft.snapshots import SNAPSHOT_FILE
+from quorate.metadata_log.image import Image
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE
+from quorate.quorum.raft.storage.journal import JournalWrite, RaftEntry
+from quorate.quorum.raft.storage.snapshot_file import read_head
 from tests.sim.acknowledgements import Acknowledgements
 from tests.sim.elections import Elections
 from tests.sim.going_back import GoingBack
@@ -83,7 +83,7 @@ class SafetyChecker(HostObserver):
             self._is_committed(host, entry)
         self._checked_commit[host.voter_id] = commit_index
 
-    def _is_committed(self, host: Host, entry: Entry) -> None:
+    def _is_committed(self, host: Host, entry: RaftEntry) -> None:
         command, index, term = entry
         recorded = self.record.entries.get(index)
         if recorded is not None:
@@ -131,7 +131,7 @@ class SafetyChecker(HostObserver):
             if not self.is_enough_to_keep(holders):
                 raise Violation(f"committed entry {index} is left on the disks of {holders} alone")
 
-    def _written(self, host: Host, change: Change) -> None:
+    def _written(self, host: Host, change: JournalWrite) -> None:
         """Log matching, by induction: same index and term, same command and same entry before."""
         for command, index, term in change.appended:
             before = host.disk.entries.get(index - 1)

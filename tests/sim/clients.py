@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Final
 
-from metadata_log.codec import encode_transaction
-from metadata_log.image import Image
-from metadata_log.records import Operation, ResultCode, Transaction
-from metadata_log.types import BrokerId, SessionId
+from quorate.common.types import BrokerId, SessionId
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import Operation, ResultCode, Transaction
+from quorate.quorum.raft.driver import ProposalOutcome
+from quorate.quorum.voter.sessions import KeepAlive
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.raft.driver import Outcome
-from quorum.sessions import KeepAlive
 from tests.sim.history import History
 from tests.sim.operations import claim, write
 from tests.sim.process import Process
@@ -193,7 +193,7 @@ class Client:
     def _told(self, session: SessionId, pending: PendingWrite, answer: object) -> None:
         if session != self._session or self._writes.get(pending.sequence) is not pending:
             return
-        if not isinstance(answer, Transacted) or answer.outcome is not Outcome.COMMITTED:
+        if not isinstance(answer, Transacted) or answer.outcome is not ProposalOutcome.COMMITTED:
             hint = answer.leader_id if isinstance(answer, Transacted) else 0
             self._leader = hint or self._any_voter()
             self._send_after(min(0.3, 0.03 * pending.attempts), session, pending)

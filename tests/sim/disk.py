@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from quorum.raft.journal import Change, Entry, JournalCorrupt, JournalError, Meta, Stored
+from quorate.quorum.raft.storage.journal import (
+    JournalCorrupt,
+    JournalError,
+    JournalWrite,
+    Meta,
+    RaftEntry,
+    Stored,
+)
 from tests.sim.world import World
 
 if TYPE_CHECKING:
@@ -31,12 +38,12 @@ class SimulatedDisk:
         self.stall_s = 0.0
         """The next sync takes so much longer, once."""
         self.meta: Meta | None = None
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, RaftEntry] = {}
         self.files: dict[str, SimulatedFile] = {}
         self._durable_files: dict[str, SimulatedFile] = {}
         self._renames: list[Callable[[dict[str, SimulatedFile]], None]] = []
         self.on_named: Callable[[str], None] = lambda _name: None
-        self.on_written: Callable[[Change], None] = lambda _change: None
+        self.on_written: Callable[[JournalWrite], None] = lambda _change: None
 
     # -- the journal: implements JournalStore ----------------------------------------------------
 
@@ -49,20 +56,20 @@ class SimulatedDisk:
             raise JournalCorrupt(f"journal begins at {self.meta.first} and has {indexes[:3]}…")
         return Stored(self.meta, [self.entries[index] for index in indexes], min(self.entries))
 
-    def write(self, change: Change) -> None:
+    def write(self, change: JournalWrite) -> None:
         kind = self.kind_of(change)
         self.effect(f"{kind} write")
         self.take_sync_time()
         self.apply(change)
         self.effect(f"{kind} written")
 
-    def kind_of(self, change: Change) -> str:
+    def kind_of(self, change: JournalWrite) -> str:
         """What kind of effect it is to write ``change``."""
         if change.meta.first > (1 if self.meta is None else self.meta.first):
             return "journal compaction"
         return "journal" if change.truncate_from is None else "journal truncation"
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: JournalWrite) -> None:
         """What ``write`` leaves behind."""
         if change.truncate_from is not None:
             for index in [index for index in self.entries if index >= change.truncate_from]:

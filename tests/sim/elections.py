@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from quorum.raft.frames import Message
+from quorate.quorum.raft.network.raft_frames import Message
 from tests.sim.host import Host
 from tests.sim.process import Process
 from tests.sim.record import Record

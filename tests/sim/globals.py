@@ -7,16 +7,16 @@ from unittest.mock import patch
 
 import pysyncobj.syncobj
 
-import quorum.journal_reading
-import quorum.raft.clock
-import quorum.raft.elections
-import quorum.raft.journal
-import quorum.raft.node
-import quorum.raft.snapshot_file
-import quorum.raft.snapshots
-import quorum.raft.transport
-import quorum.watch_stream
-from quorum.raft.transport import VoterNode
+import quorate.quorum.raft.elections
+import quorate.quorum.raft.network.transport
+import quorate.quorum.raft.raft_clock
+import quorate.quorum.raft.raft_node
+import quorate.quorum.raft.snapshot_store
+import quorate.quorum.raft.storage.journal
+import quorate.quorum.raft.storage.snapshot_file
+import quorate.quorum.voter.watch_sources
+import quorate.quorum.voter.watch_stream
+from quorate.quorum.raft.network.transport import VoterNode
 from tests.sim.disk import make_durable, sync_file, sync_folder
 from tests.sim.transport import SNAPSHOT_BACKLOG_BYTES
 from tests.sim.world import World
@@ -38,21 +38,25 @@ def simulated(world: World) -> Iterator[None]:
     replaced: list[tuple[Any, str, Any]] = [
         (pysyncobj.syncobj, "monotonicTime", clock),
         (pysyncobj.syncobj, "random", draw),
-        (quorum.raft.clock, "monotonic", clock),
-        (quorum.raft.clock, "time_ns", lambda: int(clock() * 1e9)),
-        (quorum.raft.elections, "random", draw),
-        (quorum.raft.snapshot_file, "_make_durable", make_durable),
-        (quorum.raft.snapshot_file, "sync_folder", sync_folder),
-        (quorum.raft.snapshots, "sync_file", sync_file),
-        (quorum.raft.transport, "SNAPSHOT_BACKLOG_BYTES", SNAPSHOT_BACKLOG_BYTES),
+        (quorate.quorum.raft.raft_clock, "monotonic", clock),
+        (quorate.quorum.raft.raft_clock, "time_ns", lambda: int(clock() * 1e9)),
+        (quorate.quorum.raft.elections, "random", draw),
+        (quorate.quorum.raft.storage.snapshot_file, "_make_durable", make_durable),
+        (quorate.quorum.raft.storage.snapshot_file, "sync_folder", sync_folder),
+        (quorate.quorum.raft.snapshot_store, "sync_file", sync_file),
+        (quorate.quorum.raft.network.transport, "SNAPSHOT_BACKLOG_BYTES", SNAPSHOT_BACKLOG_BYTES),
         (VoterNode, "__hash__", lambda node: int(node.voter_id)),
-        (quorum.raft.snapshots, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
-        (quorum.raft.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
-        (quorum.raft.node, "_APPLIED_PER_TICK", applied_per_tick := draw.choice([1, 7, 5_000])),
+        (quorate.quorum.raft.snapshot_store, "PIECE_BYTES", draw.choice([300, 1_000, 1 << 20])),
+        (quorate.quorum.raft.storage.journal, "_GARBAGE_PER_SYNC", draw.choice([1, 5, 2_000])),
+        (
+            quorate.quorum.raft.raft_node,
+            "_APPLIED_PER_TICK",
+            applied_per_tick := draw.choice([1, 7, 5_000]),
+        ),
         # As in the product a follower's rests, too, are bounded by what waits to be applied.
-        (quorum.raft.node, "_WORTH_A_RUN", min(500, 2 * applied_per_tick)),
-        (quorum.journal_reading, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
-        (quorum.watch_stream, "EVENT_BYTES", draw.choice([200, 2_000, 1 << 20])),
+        (quorate.quorum.raft.raft_node, "_WORTH_A_RUN", min(500, 2 * applied_per_tick)),
+        (quorate.quorum.voter.watch_sources, "_READ_ENTRIES", draw.choice([3, 50, 2_000])),
+        (quorate.quorum.voter.watch_stream, "EVENT_BYTES", draw.choice([200, 2_000, 1 << 20])),
     ]
     with ExitStack() as stack:
         for owner, name, value in replaced:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorum.raft.frames import Message
+from quorate.quorum.raft.network.raft_frames import Message
 from tests.sim.host import Host
 from tests.sim.world import Violation
 

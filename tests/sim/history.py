@@ -5,10 +5,10 @@ operation has an offset; what began after another had ended has no lower one; an
 what the record holds at that offset.
 """
 
-from metadata_log.image import Image
-from metadata_log.records import ResultCode
-from metadata_log.snapshot import decode_snapshot
-from metadata_log.types import SessionId
+from quorate.common.types import SessionId
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import ResultCode
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot
 from quorate_proto.v1 import quorum_pb2 as pb
 from tests.sim.record import Record
 from tests.sim.service import Transacted

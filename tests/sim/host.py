@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from metadata_log.types import ID_BYTES
-from quorum.config import QuorumConfig
-from quorum.raft.admission import LeavesQuorum
-from quorum.raft.frames import Message
-from quorum.raft.options import RaftOptions
+from quorate.common.types import ID_BYTES
+from quorate.quorum.quorum_config import QuorumConfig
+from quorate.quorum.raft.admission import LeavesQuorum
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.raft_options import RaftOptions
 from tests.sim.disk import SimulatedDisk
 from tests.sim.network import Link, Network
 from tests.sim.process import BackgroundWork, HostObserver, Process

@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from metadata_log.codec import encode_transaction
-from metadata_log.image import VoterSet
-from metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
-from metadata_log.types import ID_BYTES
-from quorum.config import QuorumConfig
-from quorum.raft.admission import LeavesQuorum, RemovedFromQuorum
-from quorum.raft.driver import ProposalRun, Settled
-from quorum.raft.node import RaftNode
-from quorum.raft.transfer import TransferRefused
+from quorate.common.types import ID_BYTES
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
+from quorate.quorum.quorum_config import QuorumConfig
+from quorate.quorum.raft.admission import LeavesQuorum, RemovedFromQuorum
+from quorate.quorum.raft.driver import ProposalRun, Settled
+from quorate.quorum.raft.leadership import TransferRefused
+from quorate.quorum.raft.raft_node import RaftNode
 from tests.sim.checkers import SafetyChecker
 from tests.sim.disk import SimulatedDisk
 from tests.sim.host import Host

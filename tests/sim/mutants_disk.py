@@ -3,16 +3,16 @@
 from typing import Any
 from unittest.mock import patch
 
-import quorum.raft.snapshot_file
-import quorum.raft.snapshots
-from metadata_log.draft import OpenResults
-from metadata_log.types import MetadataOffset
-from quorum.raft.compaction import CompactingVoter
-from quorum.raft.journal import Change, Journal
-from quorum.raft.membership import MemberVoter
-from quorum.raft.snapshot_file import SnapshotCorrupt, read_chunks
-from quorum.raft.snapshots import Received, SnapshotStore
-from quorum.voter import Voter
+import quorate.quorum.raft.snapshot_store
+import quorate.quorum.raft.storage.snapshot_file
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.draft_tables import DraftClientResults
+from quorate.quorum.raft.compaction import CompactingVoter
+from quorate.quorum.raft.member_voter import MemberVoter
+from quorate.quorum.raft.snapshot_store import Received, SnapshotStore
+from quorate.quorum.raft.storage.journal import JournalWrite, RaftJournal
+from quorate.quorum.raft.storage.snapshot_file import SnapshotCorrupt, read_chunks
+from quorate.quorum.voter.voter import Voter
 from tests.sim.disk import SimulatedDisk
 from tests.sim.mutants import Replacement, mutant, nothing
 
@@ -32,7 +32,7 @@ def _p1() -> list[Replacement]:
 
 @mutant("p2-atomic", "truncation, compaction and new entries reach the disk one after the other")
 def _p2() -> list[Replacement]:
-    def write(self: SimulatedDisk, change: Change) -> None:
+    def write(self: SimulatedDisk, change: JournalWrite) -> None:
         kind = self.kind_of(change)
         self.effect(f"{kind} write")
         self.take_sync_time()
@@ -52,13 +52,13 @@ def _p2() -> list[Replacement]:
 
 @mutant("truncation-kept", "a truncation does not reach the disk")
 def _truncation() -> list[Replacement]:
-    original = Journal.deleteEntriesFrom
+    original = RaftJournal.deleteEntriesFrom
 
-    def delete_from(self: Journal, position: int) -> None:
+    def delete_from(self: RaftJournal, position: int) -> None:
         original(self, position)
         self._truncate_from = None
 
-    return [(Journal, "deleteEntriesFrom", delete_from)]
+    return [(RaftJournal, "deleteEntriesFrom", delete_from)]
 
 
 @mutant("p11-checksums", "a snapshot from the leader is installed unchecked")
@@ -69,7 +69,7 @@ def _p11() -> list[Replacement]:
         except SnapshotCorrupt:
             return
 
-    return [(quorum.raft.snapshots, "read_chunks", unchecked)]
+    return [(quorate.quorum.raft.snapshot_store, "read_chunks", unchecked)]
 
 
 @mutant("compaction-first", "the journal is compacted before the snapshot is durable")
@@ -84,17 +84,17 @@ def _compaction() -> list[Replacement]:
 
 @mutant("snapshot-fsync", "a snapshot gets its name before its bytes are on disk")
 def _snapshot_fsync() -> list[Replacement]:
-    return [(quorum.raft.snapshot_file, "_make_durable", nothing)]
+    return [(quorate.quorum.raft.storage.snapshot_file, "_make_durable", nothing)]
 
 
 @mutant("snapshot-folder-fsync", "the journal is compacted before the snapshot's name is on disk")
 def _folder_fsync() -> list[Replacement]:
-    return [(quorum.raft.snapshot_file, "sync_folder", nothing)]
+    return [(quorate.quorum.raft.storage.snapshot_file, "sync_folder", nothing)]
 
 
 @mutant("received-fsync", "a received snapshot gets its name before its bytes are on disk")
 def _received_fsync() -> list[Replacement]:
-    return [(quorum.raft.snapshots, "sync_file", nothing)]
+    return [(quorate.quorum.raft.snapshot_store, "sync_file", nothing)]
 
 
 @mutant("older-snapshot-file", "an older snapshot from the leader replaces a newer one on disk")
@@ -124,7 +124,7 @@ def _p14() -> list[Replacement]:
 
 @mutant("p15-dedupe", "a retry is applied again")
 def _p15() -> list[Replacement]:
-    return [(OpenResults, "get", nothing)]
+    return [(DraftClientResults, "get", nothing)]
 
 
 @mutant("lead-caught-up", "a new leader answers before it has applied what is committed")

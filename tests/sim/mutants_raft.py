@@ -5,16 +5,16 @@ from unittest.mock import patch
 
 import pysyncobj.syncobj
 
-import quorum.raft.elections as elections
-import quorum.raft.node as node_module
-from quorum.raft.driver import RaftDriver
-from quorum.raft.elections import ElectingVoter
-from quorum.raft.frames import Message
-from quorum.raft.guards import FilteredAppend, Log, Vote, filter_append, grants_pre_vote
-from quorum.raft.journal import Journal
-from quorum.raft.lease import Lease
-from quorum.raft.node import RaftNode
-from quorum.raft.transport import VoterNode
+import quorate.quorum.raft.elections as elections
+import quorate.quorum.raft.raft_node as node_module
+from quorate.quorum.raft.driver import RaftDriver
+from quorate.quorum.raft.elections import PreVoteVoter
+from quorate.quorum.raft.guards import FilteredAppend, Log, Vote, filter_append, grants_pre_vote
+from quorate.quorum.raft.leadership import LeaderLease
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.storage.journal import RaftJournal
 from tests.sim.mutants import Replacement, mutant, nothing
 
 _library_message = pysyncobj.syncobj.SyncObj._SyncObj__onMessageReceived
@@ -23,10 +23,10 @@ _on_next = RaftNode._on_next_node_idx
 _send_next = RaftNode._SyncObj__sendNextNodeIdx
 _settle = RaftNode.settle
 _tick = RaftNode.tick
-_sync = Journal.sync
-_set_term = Journal.setCurrentTerm
-_answered = Lease.answered
-_election_message = ElectingVoter.on_election_message
+_sync = RaftJournal.sync
+_set_term = RaftJournal.setCurrentTerm
+_answered = LeaderLease.answered
+_election_message = PreVoteVoter.on_election_message
 
 # -- replication -----------------------------------------------------------------------------------
 
@@ -102,10 +102,10 @@ def _p7_first() -> list[Replacement]:
 
 @mutant("sent-time", "an answer counts for the time when it is read")
 def _sent_time() -> list[Replacement]:
-    def answered(self: Lease, node: VoterNode, _sent_s: float, now_s: float) -> None:
+    def answered(self: LeaderLease, node: VoterNode, _sent_s: float, now_s: float) -> None:
         _answered(self, node, now_s, now_s)
 
-    return [(Lease, "answered", answered)]
+    return [(LeaderLease, "answered", answered)]
 
 
 # -- elections -------------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ def _sent_time() -> list[Replacement]:
 
 @mutant("p8-pre-vote", "a voter stands without asking who would vote for it")
 def _p8() -> list[Replacement]:
-    def ask_pre_votes(self: ElectingVoter) -> None:
+    def ask_pre_votes(self: PreVoteVoter) -> None:
         self._stand_now()
 
-    return [(ElectingVoter, "ask_pre_votes", ask_pre_votes)]
+    return [(PreVoteVoter, "ask_pre_votes", ask_pre_votes)]
 
 
 @mutant("p8-leader-heard", "pre-votes are granted while a leader is heard")
@@ -129,10 +129,10 @@ def _p8_heard() -> list[Replacement]:
 
 @mutant("vote-counted-twice", "the same voter's vote counts as often as it comes")
 def _votes() -> list[Replacement]:
-    def on_election_message(self: ElectingVoter, node: VoterNode, message: Message) -> bool:
+    def on_election_message(self: PreVoteVoter, node: VoterNode, message: Message) -> bool:
         return message["type"] != "response_vote" and _election_message(self, node, message)
 
-    return [(ElectingVoter, "on_election_message", on_election_message)]
+    return [(PreVoteVoter, "on_election_message", on_election_message)]
 
 
 @mutant("p17-read-first", "a voter asks for votes before it has read its sockets")
@@ -147,13 +147,13 @@ def _p17() -> list[Replacement]:
 # -- what is on disk before what is sent -----------------------------------------------------------
 
 
-def _unsynced(self: Journal) -> None:
+def _unsynced(self: RaftJournal) -> None:
     """``sync``, but for a journal that is muted."""
     if not getattr(self, "muted", False):
         _sync(self)
 
 
-def _set_term_synced(self: Journal, term: int, voted_for: str | None) -> None:
+def _set_term_synced(self: RaftJournal, term: int, voted_for: str | None) -> None:
     muted, self.muted = getattr(self, "muted", False), False  # type: ignore[attr-defined]
     _set_term(self, term, voted_for)
     self.muted = muted  # type: ignore[attr-defined]
@@ -161,11 +161,11 @@ def _set_term_synced(self: Journal, term: int, voted_for: str | None) -> None:
 
 @mutant("p18-vote", "no fsync before a vote")
 def _p18_vote() -> list[Replacement]:
-    def set_term(self: Journal, term: int, voted_for: str | None) -> None:
+    def set_term(self: RaftJournal, term: int, voted_for: str | None) -> None:
         self._meta = self._meta._replace(term=term, voted_for=voted_for)
         self._dirty = True
 
-    return [(Journal, "setCurrentTerm", set_term)]
+    return [(RaftJournal, "setCurrentTerm", set_term)]
 
 
 @mutant("p18-ack", "no fsync before an acknowledgement")
@@ -175,7 +175,7 @@ def _p18_ack() -> list[Replacement]:
         _settle(self)
         self.journal.muted = False  # type: ignore[attr-defined]
 
-    return [(RaftNode, "settle", settle), (Journal, "sync", _unsynced)]
+    return [(RaftNode, "settle", settle), (RaftJournal, "sync", _unsynced)]
 
 
 @mutant("p18-own-match", "the leader counts its own entries before they are on its disk")
@@ -190,8 +190,8 @@ def _p18_own() -> list[Replacement]:
     return [
         (RaftDriver, "read", mute(RaftDriver.read)),
         (RaftDriver, "decide", mute(RaftDriver.decide)),
-        (Journal, "sync", _unsynced),
-        (Journal, "setCurrentTerm", _set_term_synced),
+        (RaftJournal, "sync", _unsynced),
+        (RaftJournal, "setCurrentTerm", _set_term_synced),
     ]
 
 
@@ -204,8 +204,8 @@ def _p18_first() -> list[Replacement]:
 
     return [
         (RaftNode, "tick", tick),
-        (Journal, "sync", _unsynced),
-        (Journal, "setCurrentTerm", _set_term_synced),
+        (RaftJournal, "sync", _unsynced),
+        (RaftJournal, "setCurrentTerm", _set_term_synced),
     ]
 
 

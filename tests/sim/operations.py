@@ -2,10 +2,11 @@
 
 from random import Random
 
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import Image
-from metadata_log.paths import PRODUCER_IDS
-from metadata_log.records import (
+from quorate.common.types import BrokerId, ControllerEpoch, Endpoint, SessionId
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.paths import PRODUCER_IDS
+from quorate.metadata_log.records import (
     AtVersion,
     BrokerRegistration,
     ConfigSet,
@@ -14,7 +15,6 @@ from metadata_log.records import (
     Operation,
     ProducerIdBlock,
 )
-from metadata_log.types import BrokerId, ControllerEpoch, Endpoint, SessionId
 
 REGISTERS = 3
 

@@ -5,7 +5,7 @@ And who stands for election: only with pre-votes of a majority, or told to by th
 
 from typing import NamedTuple
 
-from quorum.raft.frames import Message, decode_frame
+from quorate.quorum.raft.network.raft_frames import Message, decode_frame
 from tests.sim.host import Host
 from tests.sim.world import Violation
 

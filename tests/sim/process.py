@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from metadata_log.image import Image
-from metadata_log.records import TransactionResult
-from metadata_log.types import ID_BYTES, SessionId
-from quorum.config import QuorumConfig
-from quorum.raft.admission import Admission
-from quorum.raft.driver import Leadership, RaftDriver, Settled
-from quorum.raft.frames import Message
-from quorum.raft.journal import Journal
-from quorum.raft.node import RaftNode
-from quorum.raft.options import RaftOptions
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshots import SnapshotStore
-from quorum.raft.transport import VoterNode
-from quorum.service import QuorumService
-from quorum.state_machine import QuorumStateMachine
-from quorum.voter import Voter
+from quorate.common.types import ID_BYTES, SessionId
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import TransactionResult
+from quorate.quorum.quorum_config import QuorumConfig
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.driver import RaftDriver, RaftLeadership, Settled
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.storage.journal import RaftJournal
+from quorate.quorum.voter.quorum_service import QuorumService
+from quorate.quorum.voter.state_machine import QuorumStateMachine
+from quorate.quorum.voter.voter import Voter
 from tests.sim.disk import SimulatedPath
 from tests.sim.loop import SimulatedLoop
 from tests.sim.transport import SimulatedPoller, SimulatedTransport
@@ -114,7 +114,7 @@ class Process:
         own = nodes.pop(config.voter_id)
         others = list(nodes.values())
         poller = SimulatedPoller(host, partial(host.wake_raft, self))
-        self.journal = Journal(host.disk)
+        self.journal = RaftJournal(host.disk)
         member = msgspec.structs.replace(config.own.as_member(), directory_id=host.directory_id)
         configured = [voter.as_member() for voter in config.voters]
         admission = Admission(
@@ -157,5 +157,5 @@ class Process:
             self.voter.start(self.driver)
         self.service = QuorumService(self.voter, cast(Any, host.peers))
 
-    def _on_round(self, completed: list[Settled], leadership: Leadership) -> None:
+    def _on_round(self, completed: list[Settled], leadership: RaftLeadership) -> None:
         self.voter.on_round(self.node, completed, leadership)

@@ -5,13 +5,13 @@ An entry is in it from the moment that any voter takes it for committed, and it 
 
 from typing import NamedTuple
 
-from metadata_log.apply import apply
-from metadata_log.codec import MalformedTransaction, decode_transaction
-from metadata_log.image import Image
-from metadata_log.records import TransactionResult
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.raft.frames import REGULAR
-from quorum.raft.journal import Entry
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.codec import MalformedTransaction, decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import TransactionResult
+from quorate.quorum.raft.network.raft_frames import REGULAR
+from quorate.quorum.raft.storage.journal import RaftEntry
 from tests.sim.world import Violation
 
 
@@ -35,7 +35,7 @@ class Record:
         self.effects: dict[tuple[SessionId, int], int] = {}
         """(client, sequence) to the offset at which it took effect."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: RaftEntry) -> None:
         command, index, term = entry
         result = self._effect_of(index, command)
         self.entries[index] = Recorded(term, command, result)

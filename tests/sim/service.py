@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
-from metadata_log.codec import as_of_client
-from metadata_log.records import TransactionResult
+from quorate.metadata_log.codec import as_of_client
+from quorate.metadata_log.records import TransactionResult
+from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, Settled
+from quorate.quorum.voter.leader_forwarding import FORWARDED
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.at_leader import FORWARDED
-from quorum.raft.driver import Outcome, ProposalRun, Settled
 from tests.sim.host import Host
 from tests.sim.process import Process
 from tests.sim.world import World
@@ -31,7 +31,7 @@ class Refused(Exception):
 class Transacted(NamedTuple):
     """Answer to one transaction."""
 
-    outcome: Outcome
+    outcome: ProposalOutcome
     result: TransactionResult | None
     leader_id: int
 
@@ -128,7 +128,7 @@ class Services:
 
             run = ProposalRun([as_of_client(command)], _Owner(answer))
             if not voter.accepts_proposals or not voter.submit(run):
-                answer(Transacted(Outcome.NOT_LEADER, None, 0))
+                answer(Transacted(ProposalOutcome.NOT_LEADER, None, 0))
 
         self._there(CLIENT, voter_id, arrive)
 

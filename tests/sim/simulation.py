@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-from quorum.config import QuorumConfig, quorum_config
-from quorum.raft.options import RaftOptions
+from quorate.quorum.quorum_config import QuorumConfig, quorum_config
+from quorate.quorum.raft.raft_options import RaftOptions
 from tests.sim.checkers import SafetyChecker
 from tests.sim.clients import Client
 from tests.sim.disruption import DisruptionChecker

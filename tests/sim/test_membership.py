@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata_log.image import VoterSet
+from quorate.metadata_log.image import VoterSet
 from tests.sim.globals import simulated
 from tests.sim.membership import MembershipSimulation
 

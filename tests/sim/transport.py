@@ -7,11 +7,11 @@ would be a socket is not.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from quorum.raft.admission import Admission
-from quorum.raft.connection import Connection
-from quorum.raft.frames import LENGTH_BYTES, MalformedFrame, Message
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.transport import VoterNode, VoterTransport
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_connection import Connection
+from quorate.quorum.raft.network.raft_frames import LENGTH_BYTES, MalformedRaftFrame, Message
+from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
 from tests.sim.network import Link
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SNAPSHOT_BACKLOG_BYTES: Final = 4_000
 
 
 class End:
-    """One side of a connection: what ``quorum.raft.connection.Connection`` is to the transport."""
+    """One side of a connection: what ``Connection`` is to the transport."""
 
     def __init__(self, host: "Host", link: Link, on_closed: Callable[["End", str], None]) -> None:
         self.link = link
@@ -98,7 +98,7 @@ class SimulatedTransport(VoterTransport):
             return
         try:
             self._on_frame(cast(Connection, end), frame)
-        except MalformedFrame as error:
+        except MalformedRaftFrame as error:
             end.close(f"malformed frame: {error}")
 
     def _opened(self, link: Link) -> End:

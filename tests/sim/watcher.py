@@ -4,10 +4,10 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from metadata_log.snapshot import decode_snapshot
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot
+from quorate.quorum.voter.watch_stream import VoterCutOff, watch
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.watch_stream import VoterCutOff, watch
 from tests.sim.checkers import SafetyChecker
 from tests.sim.process import Process
 from tests.sim.service import CLIENT, Services

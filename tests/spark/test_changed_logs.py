@@ -15,10 +15,11 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 
 from quorate.client.results import NewPartitions, NewTopic
 from quorate.spark.errors import RangeUnavailable, UnknownTopic
-from quorate.spark.options.declaration import Scope
+from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.read_options import parse_read_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -147,7 +148,7 @@ def test_a_topic_made_anew_is_not_the_one_that_was_planned(cluster: RunningClust
     strict, lenient = topic.reader(), topic.reader(failOnDataLoss=False)
     plan = strict.partitions()
     topic.delete()
-    cluster.wait_until(lambda: "anew" not in known_topics(cluster), "anew to go")
+    wait_until(lambda: "anew" not in known_topics(cluster), "anew to go")
     topic.create()
     topic.produce()
     with pytest.raises(UnknownTopic, match="anew was deleted and created anew"):

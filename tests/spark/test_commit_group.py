@@ -11,10 +11,9 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from quorate.client.results import NewTopic
-from quorate.pipeline.config import parse_config
-from quorate.pipeline.execute import execute
+from quorate.pipeline.execution import execute
+from quorate.pipeline.pipeline_config import parse_config
 from quorate.testing import RunningCluster, running_cluster
-from tests.spark.test_pipeline import unwatched
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -151,7 +150,7 @@ def test_d2_a_pipeline_is_shown_as_it_commits(
             "sink.path": str(tmp_path),
         }
     )
-    assert execute(config, spark, unwatched).batches == 2
+    assert execute(config, spark).batches == 2
     assert committed(cluster, "p", topic) == [100, 100]
 
 

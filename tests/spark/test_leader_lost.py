@@ -16,6 +16,7 @@ from quorate.client.results import NewTopic
 from quorate.cluster.client_options import client_options_of
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.gated_query import GatedQuery
+from tests.support.waiting import wait_until
 from tests.support.whole_cluster import wait_until_known, wait_until_whole
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -150,7 +151,7 @@ def test_a_topic_deleted_in_mid_read_is_named(
     with GatedQuery(frame, tmp_path / "gate") as query, cluster.admin() as admin:
         query.wait_until_reached(0, 1)
         admin.delete_topics([topic])[0].raise_for_error()
-        cluster.wait_until(
+        wait_until(
             lambda: topic not in {known.name for known in admin.describe_topics()},
             f"{topic} to be gone",
         )

@@ -1,7 +1,6 @@
 """`quorate pipeline` with a real cluster and a real Spark: what a reader of Parquet finds."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from quorate.client.results import NewTopic
-from quorate.pipeline.config import PipelineConfig, parse_config
-from quorate.pipeline.errors import PipelineError, SinkError, TransformError
-from quorate.pipeline.execute import admin_of, execute
-from quorate.pipeline.filesystem import HadoopFiles
-from quorate.pipeline.progress import Silent
-from quorate.pipeline.run import Watcher
+from quorate.pipeline.execution import admin_of, execute
+from quorate.pipeline.pipeline_config import PipelineConfig, parse_config
+from quorate.pipeline.pipeline_errors import PipelineError, SinkError, TransformError
 from quorate.pipeline.sink import Sink
+from quorate.pipeline.sink_files import HadoopFiles
 from quorate.testing import RunningCluster, running_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -49,11 +46,6 @@ def config_of(cluster: RunningCluster, name: str, folder: Path, **keys: object) 
             **keys,
         }
     )
-
-
-@contextmanager
-def unwatched(_fraction: Callable[[], float]) -> Iterator[Watcher]:
-    yield Silent()
 
 
 def seen(folder: Path) -> list[tuple[int, int, int]]:
@@ -93,9 +85,9 @@ def test_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
         dying.setattr(HadoopFiles, "move", move_and_die)
         dying.setattr(Sink, "abandon", lambda *_: None)
         with pytest.raises(Killed):
-            execute(config, spark, unwatched)
+            execute(config, spark)
     assert len(seen(tmp_path)) > 400, "a batch, and a part of the next that is not committed"
-    summary = execute(config, spark, unwatched, take_over=True)
+    summary = execute(config, spark, take_over=True)
     assert (summary.rows, summary.batches) == (200, 1)
     assert seen(tmp_path) == expected(600)
     with admin_of(config) as admin:
@@ -106,9 +98,9 @@ def test_a_pipeline_killed_in_mid_move_is_made_good_by_the_next_run(
             False,
         )
         admin.begin_pipeline_run("lake", owner="else", lease_ms=60_000, sink=pipeline.sink)
-    monkeypatch.setattr("quorate.pipeline.execute.BEGIN_INTERVAL_S", -100.0)
+    monkeypatch.setattr("quorate.pipeline.execution.BEGIN_INTERVAL_S", -100.0)
     with pytest.raises(PipelineError, match=r"a run of pipeline lake is alive \(else"):
-        execute(config, spark, unwatched)
+        execute(config, spark)
 
 
 def test_what_cannot_go_well_is_told_before_anything_is_read(
@@ -116,15 +108,13 @@ def test_what_cannot_go_well_is_told_before_anything_is_read(
 ) -> None:
     config = config_of(cluster, "none", tmp_path)
     with pytest.raises(PipelineError, match="the cluster has no topic none"):
-        execute(config, spark, unwatched)
+        execute(config, spark)
     for sql, told in (
         ("SELECT nonsense FROM records", "transform.sql: .*nonsense"),
         ("SELECT value FROM records", "transform.sql drops topic, partition, offset, timestamp"),
     ):
         with pytest.raises(TransformError, match=told):
-            execute(
-                config_of(cluster, "none", tmp_path, **{"transform.sql": sql}), spark, unwatched
-            )
+            execute(config_of(cluster, "none", tmp_path, **{"transform.sql": sql}), spark)
     for path in ("/proc/nothing", "nosuch://lake/x"):
         with pytest.raises(SinkError, match=r"sink .*: "):
-            execute(config_of(cluster, "none", Path(path)), spark, unwatched)
+            execute(config_of(cluster, "none", Path(path)), spark)

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from confluent_kafka import Producer
 from quorate.client.admin import AdminClient
 from quorate.client.results import NewTopic
 from quorate.testing import running_cluster
+from tests.support.waiting import let_time_pass, wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -60,7 +60,7 @@ def check_kills(folder: Path, kills: int, chance: random.Random) -> None:
             process = start(file, folder, "--take-over", "--continuous", "0.1")
             try:
                 wait_until_it_has_begun(admin, process, folder)
-                time.sleep(chance.uniform(0, ALIVE_FOR_S_MAX))
+                let_time_pass(chance.uniform(0, ALIVE_FOR_S_MAX), "a kill comes at any moment")
             finally:
                 # The driver alone: its Java goes on for a moment, as a zombie.
                 os.kill(process.pid, signal.SIGKILL)
@@ -97,14 +97,16 @@ def start(file: Path, folder: Path, *flags: str) -> "subprocess.Popen[bytes]":
 def wait_until_it_has_begun(
     admin: AdminClient, process: "subprocess.Popen[bytes]", folder: Path
 ) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
+    def has_begun() -> bool:
         assert process.poll() is None, (folder / "log").read_text()
-        for pipeline in admin.describe_pipelines(["lake"]):
-            if f"process {process.pid} " in pipeline.owner:
-                return
-        time.sleep(0.1)
-    raise AssertionError((folder / "log").read_text())
+        pipelines = admin.describe_pipelines(["lake"])
+        return any(f"process {process.pid} " in pipeline.owner for pipeline in pipelines)
+
+    wait_until(
+        has_begun,
+        lambda: f"the pipeline to begin\n{(folder / 'log').read_text()}",
+        timeout_s=START_TIMEOUT_S,
+    )
 
 
 def offsets_in(sink: Path) -> list[tuple[int, int]]:

@@ -11,22 +11,22 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
 from quorate.cli.main import run
 from quorate.client.errors import QuorateError
 from quorate.client.results import NewTopic
-from quorate.client.results.users import ScramUpsertion
+from quorate.client.results.user_results import ScramUpsertion
+from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.layout import write_atomically
-from quorate.cluster.ports import PortReservation
+from quorate.common.tls.certificate_authority import CertificateAuthority
 from quorate.spark.errors import CallRefused, ClusterUnavailable, UnknownTopic, WriteRefused
-from quorate.spark.options.declaration import Scope
+from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.read_options import parse_read_options
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
 from quorate.spark.writing.write_options import parse_write_options
 from quorate.spark.writing.write_task import write_rows
 from quorate.testing import RunningCluster, running_cluster
-from quorum.certificate_authority import CertificateAuthority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

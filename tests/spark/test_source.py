@@ -1,7 +1,6 @@
 """What a Spark user sees, against brokers inside this process."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER
 from quorate_proto.v1.replication_pb2 import RangeHeader
 from tests.support.fake_range_cluster import FakeRangeCluster, FrameAbout
 from tests.support.record_batches import Record, encode_batch
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -161,10 +161,7 @@ def test_limit_stops_in_the_middle_and_leaves_no_stream_open(
     cluster.before_frame = sent.append
     assert len(load(spark, cluster, subscribe="large").select("offset").limit(3).collect()) == 3
     assert len(sent) < 50
-    deadline = time.monotonic() + 20
-    while cluster.open_reads and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cluster.open_reads == 0
+    wait_until(lambda: cluster.open_reads == 0, "the end of every stream", timeout_s=20)
 
 
 def test_filters_give_the_right_rows_again_and_again(

@@ -1,7 +1,6 @@
 """Streams whose drivers and brokers are killed: every offset once, every batch the same again."""
 
 import random
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.stream_driver import (
     read_batches,
     read_files,
 )
+from tests.support.waiting import let_time_pass, wait_until
 from tests.support.whole_cluster import wait_until_whole
 
 pytestmark = [
@@ -47,7 +47,7 @@ def test_d2_each_offset_once_whoever_is_killed(tmp_path: Path) -> None:
                     if kill % 2:
                         kill_a_leader(cluster, kill % PARTITIONS)
                     wait_for_batches(driver, tmp_path, moments.randrange(1, 5))
-                    time.sleep(moments.uniform(0, 1))
+                    let_time_pass(moments.uniform(0, 1), "a kill comes at any moment")
                 wait_until_whole(cluster)
             acknowledged = load.stop()
         with StreamDriver(cluster.bootstrap, TOPIC, tmp_path, to_the_end=True) as driver:
@@ -66,11 +66,12 @@ def test_d2_each_offset_once_whoever_is_killed(tmp_path: Path) -> None:
 def wait_for_batches(driver: StreamDriver, folder: Path, more: int) -> None:
     """Wait until so many more batches were begun; a batch is under way then."""
     before = len(batches_begun(folder))
-    deadline = time.monotonic() + BATCHES_TIMEOUT_SECONDS
-    while len(batches_begun(folder)) < before + more:
-        assert time.monotonic() < deadline, f"no {more} batches since {before}"
+
+    def are_begun() -> bool:
         driver.check_alive()
-        time.sleep(0.02)
+        return len(batches_begun(folder)) >= before + more
+
+    wait_until(are_begun, f"{more} batches since {before}", timeout_s=BATCHES_TIMEOUT_SECONDS)
 
 
 def batches_begun(folder: Path) -> list[Path]:

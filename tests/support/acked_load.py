@@ -22,6 +22,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.support.waiting import wait_until
+
 FLUSH_TIMEOUT_S = 45.0
 CONSUME_TIMEOUT_S = 45.0
 PRODUCE_EVERY_S = 0.002
@@ -85,12 +87,15 @@ class AckedLoad:
     def wait_for_more(self, count: int, *, timeout_s: float = 20.0) -> None:
         """Wait until ``count`` more records were acknowledged in every partition."""
         before = {p: len(self.acknowledged.times[p]) for p in range(self._partitions)}
-        deadline = time.monotonic() + timeout_s
-        while any(len(self.acknowledged.times[p]) < before[p] + count for p in before):
-            if time.monotonic() > deadline:
-                now = {p: len(self.acknowledged.times[p]) - before[p] for p in before}
-                raise AssertionError(f"acknowledged in {timeout_s} s, by partition: {now}")
-            time.sleep(0.01)
+
+        def more() -> dict[int, int]:
+            return {p: len(self.acknowledged.times[p]) - before[p] for p in before}
+
+        wait_until(
+            lambda: min(more().values()) >= count,
+            lambda: f"{count} more acknowledged in each partition: it is {more()}",
+            timeout_s=timeout_s,
+        )
 
     def stop(self) -> Acknowledged:
         """Stop, wait for what is under way, and fail if some of it was never answered."""
@@ -105,7 +110,7 @@ class AckedLoad:
 
     def _run(self) -> None:
         number = 0
-        while not self._stop.is_set():
+        while not self._stop.wait(self._every_s):
             key = b"%08d" % number
             self._producer.produce(
                 self._topic,
@@ -116,7 +121,6 @@ class AckedLoad:
             )
             number += 1
             self._producer.poll(0)
-            time.sleep(self._every_s)
         self._left = self._producer.flush(FLUSH_TIMEOUT_S)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

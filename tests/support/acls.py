@@ -1,18 +1,20 @@
 """Access control entries for tests, in few words."""
 
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.security.grpc_caller import Caller
-from broker.security.principal import ANONYMOUS
-from metadata_log.acls import AclEntry, AclOperation, AclPattern, AclPermission, PatternType
-from metadata_log.acls import ResourceType as Resource
-from metadata_log.image import Image
-from metadata_log.records import AclAdded, AclRemoved
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.grpc_caller import Caller
+from quorate.broker.security.principal import ANONYMOUS
+from quorate.common.acl_types import AclOperation, AclPermission, PatternType
+from quorate.common.acl_types import ResourceType as Resource
+from quorate.metadata_log.acls import AclEntry, AclPattern
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import AclAdded, AclRemoved
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
 
 Binding = tuple[AclPattern, AclEntry]
 
 
-NO_AUTHORIZER = Authorizer(lambda: Image().acls, AuthorizerSettings())
+NO_AUTHORIZER = Authorizer(ShownImage(lambda: Image()), AuthorizerSettings())
 ALL_RIGHTS = NO_AUTHORIZER.rights_of(Caller(ANONYMOUS, "127.0.0.1"))
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import grpc
 from google.protobuf.message import Message
 
-from broker.quota.description import describe
-from metadata_log.client_quotas import QuotaEntity
+from quorate.broker.quota.quota_description import describe
+from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate_proto.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -235,7 +235,7 @@ class FakeCluster:
         self.controller_id = controller_id
         self.over_quota: deque[None] = deque()
         """As many creations are refused over the quota."""
-        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.brokers = [
             FakeBroker(broker_id, self)  # type: ignore[abstract]  # gRPC refuses the rest
             for broker_id in range(1, brokers + 1)

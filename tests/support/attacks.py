@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from metadata_log.types import ID_BYTES
+from quorate.common.types import ID_BYTES
+from quorate.quorum.raft.network.raft_frames import PROTOCOL_FORMAT, frame_bytes
 from quorate_proto.v1.raft_pb2 import RaftFrame, RaftHello
-from quorum.raft.frames import PROTOCOL_FORMAT, frame_bytes
 
 PATIENCE_S = 10.0
 HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from metadata_log.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.common.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from quorate_proto.v1 import errors_pb2
 from tests.support.acls import Binding, acl
 from tests.support.kafka_wire import Values, fetching, producing, record_batch

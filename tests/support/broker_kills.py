@@ -1,11 +1,11 @@
 """kill -9 of brokers at random, again and again."""
 
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from quorate.testing import RunningCluster
 from tests.support.acked_load import AckedLoad
+from tests.support.waiting import let_time_pass
 
 
 class Kills:
@@ -44,19 +44,19 @@ class Kills:
             self._between()
             for load in loads:
                 load.wait_for_more(1, timeout_s=60.0)
-            time.sleep(self._chance.uniform(0.0, 0.6))
+            let_time_pass(self._chance.uniform(0.0, 0.6), "kills come at any moment")
 
     def _kill(self, victims: Sequence[int]) -> None:
         for victim in victims:
             self._cluster.kill_broker(victim)
-        # A broker's session outlives it by about a second: some are back before that.
-        time.sleep(self._chance.choice([0.0, 0.0, 0.3, 1.5]))
+        away_s = self._chance.choice([0.0, 0.0, 0.3, 1.5])
+        let_time_pass(away_s, "a session ends after about a second: some are back before")
         for victim in victims:
             self._cluster.restart_broker(victim, wait=False)
 
     def _stop(self, victims: Sequence[int]) -> None:
         for victim in victims:
             self._cluster.pause_broker(victim)
-        time.sleep(self._chance.uniform(0.5, 4.0))
+        let_time_pass(self._chance.uniform(0.5, 4.0), "some stand still beyond their session")
         for victim in victims:
             self._cluster.resume_broker(victim)

@@ -1,33 +1,38 @@
 """Broker 1's replica manager over logs in memory: verbs of controller, followers and clients."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, cast
 
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.peers import open_channel
-from broker.replication.api import (
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.api import (
     DeleteOutcome,
-    DeleteWant,
+    DeleteRecordsPartition,
     FetchOutcome,
-    FetchTerms,
-    FetchWant,
+    FetchParams,
+    FetchPartition,
     Isolation,
     MarkerEntry,
     ProduceEntry,
     ProduceOutcome,
 )
-from broker.replication.fetch_session import FetchSession
-from broker.replication.frames import pack_frame, unpack_frame
-from broker.replication.hosted import HostedPartition
-from broker.replication.limits import FixedLimits
-from broker.replication.manager import ReplicaManager, ReplicationOptions
-from broker.replication.strays import ConfirmUnassigned
-from metadata_log.types import BrokerEpoch, BrokerId, TopicIdPartition, TopicPartition
+from quorate.broker.replication.commands.stray_partitions import AssignmentCheck
+from quorate.broker.replication.frames import pack_frame, unpack_frame
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.manager import ReplicaManager, ReplicationOptions
+from quorate.broker.replication.serving.replica_fetch_session import ReplicaFetchSession
+from quorate.broker.replication.serving.transaction_verification import TransactionVerifier
+from quorate.broker.replication.wakeup import Wakeup
+from quorate.common.clock import Clock
+from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import control_pb2, replication_pb2
+from tests.support.fixed_limits import FixedLimits
+from tests.support.identities import registered
 from tests.support.local_quorum import LocalQuorum
 from tests.support.memory_log import MemoryLogStore
 from tests.support.metadata import topic_id_of
+from tests.support.replica_cluster import RealNetwork
 
 
 def tip_of(topic: str, partition: int = 0, generation: int = 0) -> TopicIdPartition:
@@ -48,6 +53,34 @@ class QuorumImages:
         return self._quorum.image
 
 
+class ChosenAssignments(AssignmentCheck):
+    """A quorum that says what the test has chosen."""
+
+    def __init__(self) -> None:
+        self.unassigned_now: set[TopicIdPartition] = set()
+        self.asked_about: list[int] = []
+        """How many partitions the quorum was asked about, each time."""
+
+    async def unassigned(
+        self, table: PartitionTable, tips: Sequence[TopicIdPartition]
+    ) -> Set[TopicIdPartition]:
+        self.asked_about.append(len(tips))
+        return self.unassigned_now.intersection(tips)
+
+
+class StandingClock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self, broker: "BrokerReplicas") -> None:
+        self._broker = broker
+
+    def now_ms(self) -> int:
+        return self._broker.now_ms
+
+    def wall_clock_ms(self) -> int:
+        return self._broker.wall_clock_ms
+
+
 class BrokerReplicas:
     """Start it inside a running loop; its clock stands still unless moved."""
 
@@ -55,34 +88,48 @@ class BrokerReplicas:
         self,
         *,
         min_insync_replicas: int = 1,
-        confirm_unassigned: ConfirmUnassigned | None = None,
+        assignments: ChosenAssignments | None = None,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self.now_ms = 0
         self.wall_clock_ms = 0
         self.quorum = LocalQuorum()
         self.client = self.quorum.client("broker 1")
-        self.unassigned: set[TopicIdPartition] = set()
-        self.asked_about: list[int] = []
-        """How many partitions the quorum was asked about, each time."""
+        self.assignments = ChosenAssignments() if assignments is None else assignments
         self.limits = FixedLimits(lag_time=100_000, min_insync=min_insync_replicas)
-        self.manager = ReplicaManager(
-            BrokerId(1),
-            ReplicationOptions(),
-            quorum=self.client,
-            metadata=QuorumImages(self.quorum),
-            broker_epoch=lambda: BrokerEpoch(5),
-            limits=self.limits,
-            confirm_unassigned=confirm_unassigned or self._those_unassigned,
-            now_ms=lambda: self.now_ms,
-            wall_clock_ms=lambda: self.wall_clock_ms,
-            open_channel=open_channel,
-        )
-        self.store = MemoryLogStore(cast("Any", self.manager.on_flushed))
+        self.store = MemoryLogStore()
+        self.identity = registered(1, 5)
+        self.verifier = verifier
+        self.clock: Clock = StandingClock(self)
+        self.manager: ReplicaManager
 
     async def start(self) -> "BrokerReplicas":
         await self.client.start()
-        await self.manager.start(cast("Any", self.store))
+        self._begin()
         return self
+
+    async def restart(self, verifier: TransactionVerifier | None = None) -> None:
+        """Begin again over the same logs."""
+        await self.manager.close()
+        self.verifier = verifier
+        self._begin()
+
+    def _begin(self) -> None:
+        self.manager = ReplicaManager(
+            self.identity,
+            cast("Any", self.store),
+            ReplicationOptions(),
+            quorum=self.client,
+            metadata=QuorumImages(self.quorum),
+            assignments=self.assignments,
+            limits=self.limits,
+            throttles=self.limits.throttles(),
+            clock=self.clock,
+            network=RealNetwork(),
+            verifier=self.verifier,
+        )
+        self.store.tell(cast("Any", self.manager.on_flushed))
+        self.manager.start()
 
     async def close(self) -> None:
         await self.manager.close()
@@ -141,7 +188,7 @@ class BrokerReplicas:
         *,
         acks: int = -1,
         timeout_ms: int = 60_000,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> ProduceOutcome:
         entry = ProduceEntry(TopicPartition(topic, 0), records, origin)
         (outcome,) = await self.manager.produce([entry], acks, timeout_ms)
@@ -157,8 +204,8 @@ class BrokerReplicas:
         min_bytes: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> FetchOutcome:
-        want = FetchWant(TopicPartition(topic, 0), offset, 1 << 20, epoch)
-        terms = FetchTerms(
+        want = FetchPartition(TopicPartition(topic, 0), offset, 1 << 20, epoch)
+        terms = FetchParams(
             max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, isolation=isolation
         )
         (outcome,) = await self.manager.fetch([want], terms)
@@ -173,7 +220,7 @@ class BrokerReplicas:
         return code
 
     async def delete(self, topic: str, offset: int, timeout_ms: int = 60_000) -> DeleteOutcome:
-        want = DeleteWant(TopicPartition(topic, 0), offset)
+        want = DeleteRecordsPartition(TopicPartition(topic, 0), offset)
         (outcome,) = await self.manager.delete_records([want], timeout_ms)
         return outcome
 
@@ -188,12 +235,6 @@ class BrokerReplicas:
     def follower(self, broker_id: int) -> "FollowerStream":
         return FollowerStream(self, broker_id)
 
-    async def _those_unassigned(
-        self, tips: Sequence[TopicIdPartition]
-    ) -> frozenset[TopicIdPartition]:
-        self.asked_about.append(len(tips))
-        return frozenset(self.unassigned.intersection(tips))
-
 
 class FollowerStream:
     """One follower's stream as its leader sees it."""
@@ -204,7 +245,7 @@ class FollowerStream:
         """``proven``: whose certificate the connection has."""
         self.broker_id = broker_id
         self.wakes = 0
-        self.session = FetchSession(broker.manager.table, self._woken, proven)
+        self.session = ReplicaFetchSession(broker.manager.table, CountingWakeup(self), proven)
 
     def send(
         self,
@@ -246,5 +287,13 @@ class FollowerStream:
         response = replication_pb2.ReplicaFetchResponse.FromString(header)
         return list(response.partitions), bytes(records)
 
-    def _woken(self) -> None:
-        self.wakes += 1
+
+class CountingWakeup(Wakeup):
+    """Counts how often the session of a stream asks for its task."""
+
+    def __init__(self, stream: FollowerStream) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def wake(self) -> None:
+        self._stream.wakes += 1

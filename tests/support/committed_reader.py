@@ -3,9 +3,9 @@
 import heapq
 from collections.abc import Iterable
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.control_batches import decode_marker
-from broker.log.record_batch import iterate_batches
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 
 
 def committed_batches(data: bytes, aborted: Iterable[AbortedTransaction]) -> list[int]:

@@ -3,8 +3,8 @@
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import quorate.spark.reading.range_reader  # noqa: F401
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
-from quorate.spark.ranges import TopicPartition
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.schema import source_schema
 from tests.support.record_batches import Record, encode_batch
 

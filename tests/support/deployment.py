@@ -1,6 +1,5 @@
 """The three hosts of the deployment guide, running, and a console from which a test works."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from tests.support.network_console import Console
 from tests.support.network_lab import NetworkLab
 from tests.support.quorum_console import Seen, linearizable_read, open_desk, quorum_status
 from tests.support.three_hosts import CONSOLE, HOSTS, ThreeHosts
+from tests.support.waiting import wait_until
 
 PATIENCE_S: Final = 30.0
 
@@ -71,11 +71,7 @@ class Deployment:
         return self.console.call(linearizable_read, self.hosts.voter(host), 1.5) is not None
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what}\n{self.hosts.logs()}")
-            time.sleep(0.05)
+        wait_until(holds, lambda: f"{what}\n{self.hosts.logs()}", timeout_s=PATIENCE_S)
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from typing import Any, Self
 import grpc
 
 from quorate.client.bootstrap import BrokerEndpoints
-from quorate.spark.cluster import READ_UNCOMMITTED
-from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
-from quorate.spark.reading.frames import join_frame
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import READ_UNCOMMITTED
+from quorate.spark.offset_ranges import EARLIEST, LATEST
 from quorate_proto.v1.errors_pb2 import (
     NOT_COORDINATOR,
     NOT_LEADER_OR_FOLLOWER,
@@ -302,7 +302,7 @@ class FakeRangeCluster:
             records = b"" if header.error_code else b"".join(wanted[at : at + step])
             if request.isolation_level:
                 header.aborted.extend(log.aborted)
-            yield join_frame(header, records)
+            yield _frame(header, records)
             if header.error_code:
                 return
 
@@ -321,3 +321,9 @@ class FakeRangeCluster:
             high_watermark=end,
             leader=log.leader,
         )
+
+
+def _frame(header: RangeHeader, records: bytes) -> bytes:
+    """The frame of a header and records, which ``split_frame`` takes apart."""
+    encoded = header.SerializeToString()
+    return len(encoded).to_bytes(4, "big") + encoded + records

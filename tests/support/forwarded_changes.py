@@ -5,7 +5,7 @@ import subprocess
 from collections import defaultdict
 from typing import Any, Final, NamedTuple
 
-from metadata_log.types import Endpoint
+from quorate.common.types import Endpoint
 from quorate.testing import RunningCluster
 from tests.support.cli import command
 from tests.support.kafka_wire import Values

@@ -6,7 +6,6 @@ those is surely in mid-read.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,8 @@ from typing import Self
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from tests.support.waiting import wait_until
 
 GATE_TIMEOUT_S = 60.0
 _POLL_S = 0.02
@@ -78,12 +79,14 @@ class GatedQuery:
         (self._folder / "allowed.new").rename(self._folder / "allowed")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + GATE_TIMEOUT_S
-        while not condition():
+        def holds() -> bool:
+            if condition():
+                return True
             if self._failure is not None:
                 raise self._failure
-            assert time.monotonic() < deadline, f"waited {GATE_TIMEOUT_S} s for {what}, in vain"
-            time.sleep(_POLL_S)
+            return False
+
+        wait_until(holds, what, timeout_s=GATE_TIMEOUT_S)
 
     def _run(self) -> None:
         try:

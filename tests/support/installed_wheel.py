@@ -15,8 +15,7 @@ from pathlib import Path
 from quorate.spark.java_home import java_home
 from tests.support.guide import ROOT
 
-PIP_TIMEOUT_S = 300
-OWN_MODULES = ("quorate", "quorate_proto", "quorum", "broker", "metadata_log", "pyspark_quorate")
+OWN_MODULES = ("quorate", "quorate_proto", "pyspark_quorate")
 
 
 class ProgramFailed(AssertionError):

@@ -4,10 +4,12 @@ import asyncio
 import dataclasses
 import struct
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
+    Iterable,
+    Iterator,
     Mapping,
     Sequence,
     Set,
@@ -18,36 +20,48 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from broker.client_memory import ClientMemory
-from broker.config.spec import BROKER_SPEC
-from broker.control.changes import A, Change, Q
-from broker.coordinator.group_coordinator import GroupCoordinator, GroupSettings
-from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
-from broker.coordinator.shard_basis import ShardClock
-from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.coordinator.transaction_coordinator import (
+from quorate.broker.changes.table import A, Change, Q
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.control.controller_forwarder import ControllerForwarder
+from quorate.broker.control.ports import QuorumView
+from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
+from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.shards.coordinator_records import (
+    LogBatch,
+    LogRecord,
+    TransactionEnd,
+    TransactionOwner,
+)
+from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
+from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.coordinator.transactions.transaction_coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from broker.errors import KafkaError
-from broker.kafka.fetch_sessions import FetchSessions
-from broker.kafka.server import KafkaServer
-from broker.kafka.services import FeaturesInForce, KafkaServices, no_quorum
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.admission import check_produced
-from broker.log.record_batch import iterate_batches
-from broker.metrics.clients import ClientFigures
-from broker.replication.api import (
+from quorate.broker.kafka.admin.config_description import ConfigReads
+from quorate.broker.kafka.records.fetch_session_cache import FetchSessionCache
+from quorate.broker.kafka.server import KafkaServer
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.log.batches.admission import check_produced
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.broker.metrics.client_metrics import ClientFigures
+from quorate.broker.quota.client_memory import ClientMemory
+from quorate.broker.replication.api import (
     EARLIEST_TIMESTAMP_MS,
     LATEST_TIMESTAMP_MS,
     MAX_TIMESTAMP_MS,
     DeleteOutcome,
-    DeleteWant,
-    EpochEnd,
+    DeleteRecordsPartition,
+    EpochEndOffset,
     FetchOutcome,
-    FetchTerms,
-    FetchWant,
+    FetchParams,
+    FetchPartition,
     Isolation,
     LogSize,
     MarkerEntry,
@@ -55,23 +69,33 @@ from broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
-from broker.replication.polling import Poll, Position, Waiters
-from broker.replication.producer_states import ProducerState
-from broker.replication.waiters import Wakeup
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from metadata_log.configuration import Values
-from metadata_log.image import Image
-from metadata_log.types import (
+from quorate.broker.replication.hosting.delayed_fetch import (
+    DelayedFetch,
+    FetchPosition,
+    FetchWaiters,
+)
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.serving.producer_states import ProducerState
+from quorate.broker.replication.wakeup import Wakeup
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.token_access import TokenDescription
+from quorate.common.configuration import Values
+from quorate.common.types import (
     DEFAULT_LISTENER,
     BrokerEpoch,
     BrokerId,
     Endpoint,
     LeaderEpoch,
+    MetadataOffset,
     TopicId,
     TopicPartition,
 )
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
-from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
+from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchRequest
+from quorate_proto.v1.quorum_pb2 import WatchEvent as EncodedWatchEvent
+from tests.support.followers import ShownImage
+from tests.support.waiting import async_let_time_pass
 
 BROKER = BrokerId(1)
 PARTITIONS_MAX = 1_000
@@ -97,20 +121,21 @@ class FakeLog:
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
-class FakeReplicas:
+class FakeReplicas(ReplicaManager):
     """Partitions of one broker that leads them all; every append is committed at once."""
 
     def __init__(self, topics: "FakeMetadata") -> None:
+        # The base class would build what a log store needs; there is none here.
         self._topics = topics
         self.logs: dict[TopicPartition, FakeLog] = {}
         self.produced: list[tuple[list[ProduceEntry], int, int]] = []
         self.errors: dict[TopicPartition, ProduceOutcome] = {}
         self.deletions: dict[TopicPartition, DeleteOutcome] = {}
-        self.asked_to_delete: list[tuple[list[DeleteWant], int]] = []
+        self.asked_to_delete: list[tuple[list[DeleteRecordsPartition], int]] = []
         self.markers: list[MarkerEntry] = []
         self.marker_codes: dict[TopicPartition, int] = {}
         self.producers: dict[TopicPartition, list[ProducerState]] = {}
-        self.waiters: dict[TopicPartition, Waiters] = {}
+        self.waiters: dict[TopicPartition, FetchWaiters] = {}
         self.looked_at: list[TopicPartition] = []
         """What polls looked at, in order."""
         self.is_troubled = False
@@ -163,7 +188,9 @@ class FakeReplicas:
         log.grown = asyncio.Event()
         return ProduceOutcome(base_offset=base_offset, log_start_offset=0)
 
-    async def fetch(self, wants: Sequence[FetchWant], terms: FetchTerms) -> list[FetchOutcome]:
+    async def fetch(
+        self, wants: Sequence[FetchPartition], terms: FetchParams
+    ) -> list[FetchOutcome]:
         self.near.append(terms.near)
         deadline = asyncio.get_running_loop().time() + terms.max_wait_ms / 1000
         while True:
@@ -184,15 +211,17 @@ class FakeReplicas:
                 if waits:
                     await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 else:
-                    await asyncio.sleep(left)
+                    await async_let_time_pass(left, "nothing that is fetched can grow")
             finally:
                 for wait in waits:
                     wait.cancel()
 
-    async def poll(self, poll: Poll, terms: FetchTerms) -> dict[Position, FetchOutcome]:
+    async def poll(
+        self, poll: DelayedFetch, terms: FetchParams
+    ) -> dict[FetchPosition, FetchOutcome]:
         self.near.append(terms.near)
         deadline = asyncio.get_running_loop().time() + terms.max_wait_ms / 1000
-        found: dict[Position, FetchOutcome] = {}
+        found: dict[FetchPosition, FetchOutcome] = {}
         wakeup = poll.wakeup = Wakeup()
         while True:
             again = {position: None for position in found if found[position].size}
@@ -207,7 +236,7 @@ class FakeReplicas:
                 return found
             await wakeup.wait(left)
 
-    def _read(self, want: FetchWant, *, has_room: bool) -> FetchOutcome:
+    def _read(self, want: FetchPartition, *, has_room: bool) -> FetchOutcome:
         log = self._log(want.tp)
         if log is None:
             return FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
@@ -252,7 +281,7 @@ class FakeReplicas:
         return OffsetOutcome()
 
     async def delete_records(
-        self, wants: Sequence[DeleteWant], timeout_ms: int
+        self, wants: Sequence[DeleteRecordsPartition], timeout_ms: int
     ) -> list[DeleteOutcome]:
         self.asked_to_delete.append((list(wants), timeout_ms))
         unknown = DeleteOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
@@ -261,19 +290,19 @@ class FakeReplicas:
     def storage_is_troubled(self) -> bool:
         return self.is_troubled
 
-    def log_sizes(self) -> list[LogSize]:
-        return [
+    def log_sizes(self) -> Iterator[LogSize]:
+        return iter(
             LogSize(tp, sum(len(batch.data) for batch in log.batches), 0)
             for tp, log in self.logs.items()
-        ]
+        )
 
     def offset_for_leader_epoch(
         self, tp: TopicPartition, current_leader_epoch: int, leader_epoch: int
-    ) -> EpochEnd:
+    ) -> EpochEndOffset:
         log = self._log(tp)
         if log is None:
-            return EpochEnd(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
-        return EpochEnd(leader_epoch=0, end_offset=log.end_offset)
+            return EpochEndOffset(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+        return EpochEndOffset(leader_epoch=0, end_offset=log.end_offset)
 
 
 @dataclass(frozen=True)
@@ -308,15 +337,20 @@ class FakeBroker:
         return dataclasses.replace(self, other_listeners=others)
 
 
-class FakeMetadata:
+class FakeMetadata(MetadataCache):
     """What UpdateMetadata would have told; ``changed`` stands for the next one."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.controller_id = BROKER
-        self.brokers: dict[BrokerId, FakeBroker] = {}
-        self.topics: dict[str, FakeTopic] = {}
+        self.brokers: dict[BrokerId, FakeBroker] = {}  # type: ignore[assignment]
+        self._fake_topics: dict[str, FakeTopic] = {}
         self.on_added: dict[str, Callable[[int], None]] = {}
         """By topic: told of the number of its partitions."""
+
+    @property
+    def topics(self) -> dict[str, FakeTopic]:  # type: ignore[override]
+        return self._fake_topics
 
     def changed(self) -> None:
         self.brokers = dict(self.brokers)
@@ -339,13 +373,13 @@ class FakeMetadata:
         return next((n for n, topic in self.topics.items() if topic.topic_id == topic_id), None)
 
 
-class FakeOffsetsLog:
+class FakeOffsetsLog(LedPartition):
     """A partition of a coordinators' topic in memory, led for ever; every append is committed."""
 
     leader_epoch = FIRST_EPOCH
+    has_valid_lease = True
 
     def __init__(self) -> None:
-        self.is_surely_led = True
         self.entries: list[LogBatch | TransactionEnd] = []
         self.refusal: KafkaError | None = None
 
@@ -377,7 +411,7 @@ def fake_groups(metadata: FakeMetadata, config: Values) -> GroupCoordinator:
     return groups
 
 
-class FakeMarkers:
+class FakeMarkers(MarkerSender):
     """Every partition has its marker at once; ``sent`` remembers."""
 
     def __init__(self) -> None:
@@ -390,7 +424,7 @@ class FakeMarkers:
         producer_id: int,
         producer_epoch: int,
         committed: bool,
-        partitions: Collection[TopicPartition],
+        partitions: Iterable[TopicPartition],
     ) -> frozenset[TopicPartition]:
         done = frozenset(partitions)
         producer = ProducerEpoch(producer_id, producer_epoch)
@@ -402,14 +436,14 @@ def fake_transactions(
     metadata: FakeMetadata,
     config: Values,
     markers: FakeMarkers,
-    new_producer_id: Callable[[], Awaitable[int]],
+    producer_ids: ProducerIds,
 ) -> TransactionCoordinator:
     """Coordinates every transactional id, from the moment that __transaction_state is there."""
     transactions = TransactionCoordinator(
         TransactionSettings.of(config),
         partition_count=metadata.partition_count,
         markers=markers,
-        new_producer_id=new_producer_id,
+        producer_ids=producer_ids,
         wall_ms=lambda: 1_700_000_000_000,
     )
     metadata.on_added[TRANSACTIONS_TOPIC] = partial(_lead_all, transactions)
@@ -421,7 +455,7 @@ def _lead_all(coordinator: GroupCoordinator | TransactionCoordinator, partitions
         coordinator.lead(partition, FakeOffsetsLog())
 
 
-class FakeForwarder:
+class FakeForwarder(ControllerForwarder):
     """A controller that grants everything, and remembers what it was asked."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
@@ -431,7 +465,6 @@ class FakeForwarder:
         self.additions: list[admin_pb2.CreatePartitionsRequest] = []
         self.elections: list[admin_pb2.ElectLeadersRequest] = []
         self.features: list[admin_pb2.UpdateFeaturesRequest] = []
-        self.in_force = FeaturesInForce()
         self.reassignments: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
         self.lists: list[admin_pb2.ListPartitionReassignmentsRequest] = []
         self.ongoing: list[admin_pb2.OngoingReassignment] = []
@@ -450,7 +483,10 @@ class FakeForwarder:
             "ListPartitionReassignments": self._list_partition_reassignments,
         }
 
-    async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
+    async def forward(
+        self, change: Change[Q, A], request: Q, *, api_version: int | None = None
+    ) -> A:
+        proxied = api_version not in change.controller_only
         """As ``answers`` has it for the change; without an entry: the change's empty answer."""
         self.asked.setdefault(change.rpc, []).append(request)
         self.proxied.append(proxied)
@@ -591,7 +627,7 @@ class FakeForwarder:
         return known is not None and number < len(known.partitions)
 
 
-class FakeProducerIds:
+class FakeProducerIds(ProducerIds):
     def __init__(self) -> None:
         self.next = 1000
 
@@ -600,7 +636,7 @@ class FakeProducerIds:
         return self.next
 
 
-class FakeConfigs:
+class FakeConfigs(ConfigReads):
     """Tells whatever descriptions it is given."""
 
     def __init__(self) -> None:
@@ -614,12 +650,40 @@ class FakeConfigs:
         return admin_pb2.DescribeConfigsResponse(results=self.results)
 
 
-class FakeQuorum:
+class FakeTokens(TokenDescription):
+    """Tells whatever tokens it is given."""
+
+    def __init__(self) -> None:
+        self.asked: list[admin_pb2.DescribeDelegationTokensRequest] = []
+        self.tokens: list[admin_pb2.DelegationToken] = []
+
+    async def describe(
+        self, request: admin_pb2.DescribeDelegationTokensRequest
+    ) -> admin_pb2.DescribeDelegationTokensResponse:
+        self.asked.append(request)
+        return admin_pb2.DescribeDelegationTokensResponse(tokens=self.tokens)
+
+
+class FakeQuorum(QuorumView):
     """Tells its status; ``now_ms`` is the time by the wall clock."""
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.status: Callable[[], Awaitable[QuorumStatusResponse]] = no_quorum
+        self.cluster_id = "test-cluster"
+        self.answer: Callable[[], Awaitable[QuorumStatusResponse]] = _empty_status
+
+    async def status(self) -> QuorumStatusResponse:
+        return await self.answer()
+
+    async def read_offset(self) -> MetadataOffset:
+        raise NotImplementedError
+
+    def relay_watch(self, request: WatchRequest) -> AsyncGenerator[EncodedWatchEvent, None]:
+        raise NotImplementedError
+
+
+async def _empty_status() -> QuorumStatusResponse:
+    return QuorumStatusResponse()
 
 
 @dataclass
@@ -630,6 +694,7 @@ class FakeBrokerInside:
     replicas: FakeReplicas
     forwarder: FakeForwarder
     configs: FakeConfigs
+    tokens: FakeTokens
     quorum: FakeQuorum
     services: KafkaServices
     server: KafkaServer
@@ -659,6 +724,7 @@ def fake_broker(
     replicas = FakeReplicas(metadata)
     forwarder = FakeForwarder(metadata)
     configs = FakeConfigs()
+    tokens = FakeTokens()
     config = BROKER_SPEC.parse(values)
     quorum = FakeQuorum()
     memory = ClientMemory.of(config)
@@ -673,19 +739,27 @@ def fake_broker(
         forwarder=forwarder,
         producer_ids=producer_ids,
         groups=fake_groups(metadata, config),
-        transactions=fake_transactions(metadata, config, markers, producer_ids.take),
-        authorizer=Authorizer(lambda: image().acls, AuthorizerSettings.of(config)),
-        fetch_sessions=FetchSessions.of(
+        transactions=fake_transactions(metadata, config, markers, producer_ids),
+        authorizer=Authorizer(ShownImage(image), AuthorizerSettings.of(config)),
+        fetch_sessions=FetchSessionCache.of(
             config, lambda: int(asyncio.get_running_loop().time() * 1000)
         ),
-        features=lambda: forwarder.in_force,
-        describe_configs=configs.describe,
-        image=image,
-        quorum_status=lambda: quorum.status(),
+        configs=configs,
+        tokens=tokens,
+        quorum=quorum,
+        images=ShownImage(image),
         wall_clock_ms=lambda: quorum.now_ms,
         figures=ClientFigures(memory),
         memory=memory,
     )
     return FakeBrokerInside(
-        metadata, replicas, forwarder, configs, quorum, services, KafkaServer(services), markers
+        metadata,
+        replicas,
+        forwarder,
+        configs,
+        tokens,
+        quorum,
+        services,
+        KafkaServer(services),
+        markers,
     )

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.kafka.requests import Api
+from quorate.broker.kafka.connection.requests import Api
 from tests.support.kafka_wire import request_body, request_frame
 
 Damage = Callable[[random.Random, bytearray], None]

@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from metadata_log.types import Endpoint
+from quorate.common.types import Endpoint
 
 Values = dict[str, Any]
 

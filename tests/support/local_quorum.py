@@ -1,6 +1,6 @@
 """The quorum in one process, without Raft: real transactions, real ``apply``, no disk, no clock.
 
-``LocalQuorumClient`` has the surface of ``quorum.client.QuorumClient``. Everything that a test
+``LocalQuorumClient`` has the surface of ``QuorumClient``. Everything that a test
 wants to go wrong is a verb of ``LocalQuorum``: sessions expire, the quorum stops answering, an
 answer is lost after the transaction was applied.
 """
@@ -8,23 +8,29 @@ answer is lost after the transaction was applied.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-from metadata_log.apply import apply
-from metadata_log.codec import decode_transaction, encode_transaction
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.common.types import NO_SESSION, MetadataOffset, SessionId
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.codec import decode_transaction, encode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import (
     Operation,
     SessionClosed,
     SessionOpened,
     Transaction,
     TransactionResult,
 )
-from metadata_log.snapshot import encode_snapshot
-from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
+from quorate.metadata_log.snapshot.snapshot import encode_snapshot
+from quorate.quorum.client.quorum_client import TransactionsApplied, WatchEvent
+from quorate.quorum.quorum_errors import (
+    OutcomeUnknown,
+    QuorumUnavailable,
+    SessionLost,
+    TransactionTooLarge,
+)
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client import TransactionsApplied, WatchEvent
-from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
 from tests.support.metadata import first_voter_set
+from tests.support.waiting import async_let_time_pass
 
 CLUSTER_ID = "local-cluster"
 SESSION_TIMEOUT_MS = 6_000
@@ -164,7 +170,7 @@ class LocalQuorumClient:
         atomic: bool = True,
         timeout_ms: int = 30_000,
     ) -> TransactionResult:
-        await asyncio.sleep(self._quorum.latency_s + self.far_away_s)
+        await async_let_time_pass(self._quorum.latency_s + self.far_away_s, "it is this far away")
         self._require_quorum()
         if self._lost:
             raise SessionLost(f"session {self.session_id!r} is closed")

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.errors import KafkaError
-from broker.log import LogOptions, LogStore, PartitionLog
-from broker.log.options import Flush
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, StoredLog
+from quorate.broker.log.options import Flush
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from tests.support.log_stores import batch
 
 PARTITIONS = 5
@@ -32,7 +32,7 @@ def payload(partition: int, offset: int) -> bytes:
 async def append_for_ever(directory: Path, flush: Flush, segment_bytes: int, seed: int) -> None:
     out = sys.stdout
 
-    def flushed(logs: Sequence[PartitionLog]) -> None:
+    def flushed(logs: Sequence[StoredLog]) -> None:
         out.write(" ".join(f"{log.tip.partition}:{log.flushed_offset}" for log in logs) + "\n")
         out.flush()
 
@@ -46,7 +46,7 @@ async def append_for_ever(directory: Path, flush: Flush, segment_bytes: int, see
         max_pending_bytes=1 << 20,
         reserve_bytes=64 << 10,
     )
-    store = await LogStore.open(directory, options, flushed, failed)
+    store = await LogManager.open(directory, options, LogCallbacks(flushed, failed))
     logs = [store.create(TopicIdPartition(TOPIC_ID, p), "crash") for p in range(PARTITIONS)]
     chance = random.Random(seed)
     with contextlib.suppress(KafkaError):
@@ -55,7 +55,7 @@ async def append_for_ever(directory: Path, flush: Flush, segment_bytes: int, see
                 log = chance.choice(logs)
                 records = payload(log.tip.partition, log.log_end_offset)
                 log.append_as_leader(records, LeaderEpoch(log.log_end_offset // 50))
-            await store.wait_for_room()
+            await store.writer.wait_for_room()
             await asyncio.sleep(0)
     await store.close()
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from broker.log import PartitionLog
-from broker.log.cleaner import Cleaned, LogCleaner, Pause, Worker
-from broker.log.cleaner_messages import Reply, Request
-from broker.log.cleaner_process import Answering
-from broker.log.compaction.log_cleaning import CleaningTask
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.cleaning.cleaner import CleanerWorker, CleaningProgress, LogCleaner, Pause
+from quorate.broker.log.cleaning.cleaner_messages import CleanerReply, CleanerRequest
+from quorate.broker.log.cleaning.cleaner_process import CleanerRequestHandler
+from quorate.broker.log.compaction.log_cleaning import CleaningTask
 from tests.support.log_stores import OpenStore
 
 DELETE_RETENTION_MS = 1000
@@ -15,11 +15,11 @@ DELETE_RETENTION_MS = 1000
 class WorkerInside:
     """What the process does, in this one; ``between`` is called with each request."""
 
-    def __init__(self, between: Callable[[Request], None] | None = None) -> None:
-        self._answering = Answering()
+    def __init__(self, between: Callable[[CleanerRequest], None] | None = None) -> None:
+        self._answering = CleanerRequestHandler()
         self._between = between
 
-    def ask(self, request: Request) -> Reply:
+    def ask(self, request: CleanerRequest) -> CleanerReply:
         if self._between is not None:
             self._between(request)
         return self._answering.answer(request)
@@ -41,9 +41,9 @@ async def clean(
     *,
     now_ms: int = 10**13,
     key_bytes: int = 1 << 20,
-    start_worker: Callable[[], Worker] = WorkerInside,
+    start_worker: Callable[[], CleanerWorker] = WorkerInside,
     pause: Pause = no_pause,
-) -> Cleaned:
+) -> CleaningProgress:
     """Clean what is flushed and sealed of ``log``, and remember how far.
 
     All of it is taken for committed, but for transactions that are not over.
@@ -73,5 +73,5 @@ async def clean(
 async def seal(store: OpenStore) -> None:
     """Everything appended so far lies in sealed segments on return."""
     await store.until_flushed(*store.store.logs.values())
-    await store.store.roll()
+    await store.store.writer.roll()
     await store.store.housekeeping.idle()

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from broker.log import LogOptions, LogStore, PartitionLog
-from broker.log.options import Flush
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog
+from quorate.broker.log.options import Flush
+from quorate.broker.log.stored.stored_log import OnDamaged, StoredLog
+from quorate.broker.log.writing.disk_space import OnRoom
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from tests.support.record_batches import assemble
 
 EPOCH = LeaderEpoch(0)
@@ -18,12 +20,23 @@ class OpenStore:
     """A store, and what it called back."""
 
     def __init__(self) -> None:
-        self.store: LogStore
+        self.store: LogManager
         self.flushes: list[list[tuple[str, int]]] = []
         self.failures: list[Exception] = []
+        self.on_room: OnRoom = lambda has_room: None
+        self.on_damaged: OnDamaged = lambda damaged_log, damaged: None
         self._changed = asyncio.Event()
 
-    def on_flushed(self, logs: Sequence[PartitionLog]) -> None:
+    def callbacks(self) -> LogCallbacks:
+        """Whom the store is to tell what; a test may replace ``on_room`` and ``on_damaged``."""
+        return LogCallbacks(
+            self.on_flushed,
+            self.on_failed,
+            lambda has_room: self.on_room(has_room),
+            lambda damaged_log, damaged: self.on_damaged(damaged_log, damaged),
+        )
+
+    def on_flushed(self, logs: Sequence[StoredLog]) -> None:
         self.flushes.append([(log.topic, log.flushed_offset) for log in logs])
         self._changed.set()
 
@@ -84,9 +97,7 @@ async def opened(
         reserve_bytes=reserve_bytes,
         producer_expiration_ms=producer_expiration_ms,
     )
-    opened_store.store = await LogStore.open(
-        directory, options, opened_store.on_flushed, opened_store.on_failed
-    )
+    opened_store.store = await LogManager.open(directory, options, opened_store.callbacks())
     if is_new and not new_folder_is_loss:
         opened_store.store.loss_handled()
     try:

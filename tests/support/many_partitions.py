@@ -6,8 +6,9 @@ import random
 import time
 from typing import Final
 
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import (
+from quorate.common.types import BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicId
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
     ControllerEpochIs,
@@ -17,14 +18,7 @@ from metadata_log.records import (
     Record,
     TopicCreated,
 )
-from metadata_log.types import (
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    TopicId,
-)
-from quorum.client import QuorumClient
+from quorate.quorum.client.quorum_client import QuorumClient
 
 CONTROLLER: Final = BrokerId(1)
 BROKERS: Final = tuple(map(BrokerId, range(1, 13)))

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
-from broker.errors import KafkaError
-from broker.log import Appended, ColdRead, LeaderEpochHistory, LogRead, Records
-from broker.log.admission import Origin, produced_batches
-from broker.log.batch_index import BatchIndex
-from broker.log.control_batches import decode_marker
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import Batch, iterate_batches, patched, read_header
-from broker.log.retention import Retention, SegmentTimes, batches_to_delete
-from broker.log.segment import Segment
-from broker.log.storing import AS_SENT
-from broker.log.transactions import PartitionTransactions, take_note
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import ColdRead, LeaderEpochCache, LogAppendInfo, LogRead, Records
+from quorate.broker.log.batches.admission import AppendOrigin, produced_batches
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.record_batch import Batch, iterate_batches, patched, read_header
+from quorate.broker.log.batches.topic_timestamps import AS_SENT
+from quorate.broker.log.segments.batch_index import BatchIndex
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.broker.log.state.transactions import PartitionTransactions, record_batch_state
+from quorate.broker.log.stored.retention import Retention, SegmentTimes, batches_to_delete
+from quorate.common.types import LeaderEpoch, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 
 
@@ -35,8 +35,8 @@ class MemoryLog:
         self.log_end_offset = 0
         self.flushed_offset = 0
         self.checkpointed_high_watermark = 0
-        self.leader_epochs = LeaderEpochHistory()
-        self.producers = PartitionProducers(topic)
+        self.leader_epochs = LeaderEpochCache()
+        self.producers = ProducerStateManager(topic)
         self.transactions = PartitionTransactions(topic)
         self.max_batch_bytes = 1 << 20
         self.needs_keys = False
@@ -57,15 +57,15 @@ class MemoryLog:
         self,
         records: Records,
         leader_epoch: LeaderEpoch,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         now_ms: int = 0,
-    ) -> Appended:
+    ) -> LogAppendInfo:
         base = self.log_end_offset
         batches = produced_batches(records, self.max_batch_bytes, self.topic, origin)
-        (original, *others) = self.producers.find_originals(batches)
+        (original, *others) = self.producers.find_duplicates(batches)
         if original is not None:
             assert not others, "one batch at a time is sent again in these tests"
-            return Appended(*original)
+            return LogAppendInfo(*original)
         self.transactions.check(batches)
         for header, data in batches:
             if header.is_control and (marker := decode_marker(header, data)) is not None:
@@ -74,9 +74,9 @@ class MemoryLog:
             last = first + header.last_offset_delta
             self._append(first, last, patched(data, first, leader_epoch), leader_epoch)
             self._take_note(Batch(header, data), first)
-        return Appended(base, self.log_end_offset - 1)
+        return LogAppendInfo(base, self.log_end_offset - 1)
 
-    def append_as_follower(self, records: Records) -> Appended:
+    def append_as_follower(self, records: Records) -> LogAppendInfo:
         base = self.log_end_offset
         for header, data in list(iterate_batches(records, self.topic)):
             if header.base_offset != self.log_end_offset:
@@ -84,7 +84,7 @@ class MemoryLog:
             epoch = LeaderEpoch(header.leader_epoch)
             self._append(header.base_offset, header.last_offset, bytes(data), epoch)
             self._take_note(Batch(header, data), header.base_offset)
-        return Appended(base, self.log_end_offset - 1)
+        return LogAppendInfo(base, self.log_end_offset - 1)
 
     def read(
         self, start_offset: int, max_bytes: int, up_to_offset: int, *, wait: bool = True
@@ -108,6 +108,9 @@ class MemoryLog:
         self.loads += 1
         assert self.until_loaded is not None
         await self.until_loaded.wait()
+
+    def settle_transactions(self, high_watermark: int) -> None:
+        self.transactions.settle(high_watermark)
 
     async def truncate_to(self, offset: int) -> None:
         self.batches = [each for each in self.batches if each[1] < offset]
@@ -145,7 +148,7 @@ class MemoryLog:
 
     def _take_note(self, batch: Batch, base: int) -> None:
         marker = decode_marker(*batch) if batch.header.is_control else None
-        take_note(self.producers, self.transactions, batch.header, base, marker)
+        record_batch_state(self.producers, self.transactions, batch.header, base, marker)
 
     def _append(self, base: int, last: int, data: bytes, epoch: LeaderEpoch) -> None:
         self.batches.append((base, last, data))
@@ -156,13 +159,18 @@ class MemoryLog:
 class MemoryLogStore:
     """``flush`` makes everything durable, or one partition up to an offset, and says so."""
 
-    def __init__(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:
+    def __init__(self) -> None:
         self.logs: dict[TopicIdPartition, MemoryLog] = {}
         self.deleted: list[TopicIdPartition] = []
         self.deletions = 0
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self.producer_checks: list[int] = []
         self.is_full = False
+        self.writer = self
+        self._on_flushed: Callable[[Sequence[MemoryLog]], None] = lambda _: None
+
+    def tell(self, on_flushed: Callable[[Sequence[MemoryLog]], None]) -> None:
+        """Call ``on_flushed`` with the logs that are flushed."""
         self._on_flushed = on_flushed
 
     def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> MemoryLog:

@@ -2,12 +2,24 @@
 
 import msgspec
 
-from metadata_log.apply import Applied, apply
-from metadata_log.codec import decode_transaction, encode_transaction
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import Image
-from metadata_log.reader import LogEntry
-from metadata_log.records import (
+from quorate.common.types import (
+    NO_SESSION,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    SessionId,
+    TopicId,
+    TopicPartition,
+    VoterId,
+)
+from quorate.metadata_log.apply import Applied, apply
+from quorate.metadata_log.codec import decode_transaction, encode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.reader import LogEntry
+from quorate.metadata_log.records import (
     BrokerAdmitted,
     BrokerRegistration,
     ControllerClaim,
@@ -21,7 +33,7 @@ from metadata_log.records import (
     PartitionsRemoved,
     PipelineRun,
     PipelineSet,
-    PipelineTopic,
+    PipelineTopicOffsets,
     QuorumVoter,
     QuorumVoterSet,
     Record,
@@ -32,18 +44,6 @@ from metadata_log.records import (
     TopicDeletionPending,
     Transaction,
     TransactionResult,
-)
-from metadata_log.types import (
-    NO_SESSION,
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    MetadataOffset,
-    SessionId,
-    TopicId,
-    TopicPartition,
-    VoterId,
 )
 
 
@@ -63,7 +63,9 @@ def begun_pipeline() -> PipelineSet:
         expected_version=0,
         run_epoch=PipelineSet.BEGIN,
         sink="/lake",
-        topics=(PipelineTopic(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),),
+        topics=(
+            PipelineTopicOffsets(topic="orders", topic_id=topic_id_of("orders"), offsets=(5, -1)),
+        ),
         run=PipelineRun(
             owner="h:1",
             started_ms=1,

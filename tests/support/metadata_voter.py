@@ -1,19 +1,19 @@
 """A voter as brokers see it that read the metadata log from its oldest state on."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from metadata_log.codec import decode_transaction
-from metadata_log.draft import Changes
-from metadata_log.history import history
-from metadata_log.image import Image
-from metadata_log.snapshot import encode_snapshot
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.snapshot.snapshot import encode_snapshot
+from quorate.metadata_log.tree.history import history
 from quorate_proto.v1.quorum_pb2 import WatchedTransaction, WatchEvent, WatchRequest
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
 
 
-class Voter:
+class Voter(ShownImage):
     """Its oldest state is that after the first ``compacted`` transactions; of those, its journal
     still has the ones from ``journal_from`` on.
     """
@@ -21,6 +21,7 @@ class Voter:
     cluster_id = "a-cluster"
 
     def __init__(self, log: MetadataLogBuilder, *, compacted: int = 0, per_event: int = 3) -> None:
+        super().__init__(lambda: log.image)
         self.log = log
         self.compacted = compacted
         self.journal_from = 0
@@ -43,14 +44,7 @@ class Voter:
         """Behind it there are no-ops, one for each time that it was asked."""
         return MetadataOffset(self.log.image.offset + 3)
 
-    # A broker's image as well: it follows this voter.
-
-    @property
-    def image(self) -> Image:
-        return self.log.image
-
-    def subscribe(self, observer: Callable[[Image, Changes], None]) -> None:
-        raise NotImplementedError
+    # It is a broker's follower as well, which follows this voter.
 
     async def wait_for(self, offset: MetadataOffset) -> Image:
         assert offset == await self.read_offset()

@@ -6,8 +6,8 @@
 import sys
 from pathlib import Path
 
-from quorate.spark.options.declaration import AnyOption, Scope
-from quorate.spark.options.table import OPTIONS
+from quorate.spark.options.option_declaration import AnyOption, Scope
+from quorate.spark.options.option_table import OPTIONS
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
 BEGIN = "<!-- options: python -m tests.support.option_reference -->\n"
@@ -33,8 +33,15 @@ def with_reference(guide: str) -> str:
 def _row(option: AnyOption) -> str:
     names = " or ".join(f"`{name}`" for name in option.names)
     scopes = ", ".join(scope.value for scope in Scope if scope in option.scopes)
-    cells = (names, scopes, option.kind.says, option.shown_default, option.doc)
+    cells = (names, scopes, option.kind.says, _default(option), option.doc)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _default(option: AnyOption) -> str:
+    if option.default_says or option.default is None:
+        return option.default_says
+    text = str(option.default)
+    return text.lower() if isinstance(option.default, bool) else text
 
 
 if __name__ == "__main__":

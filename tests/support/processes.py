@@ -7,8 +7,9 @@ itself (`quorate up --detach`) is found as well as a child.
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
+
+from tests.support.waiting import wait_until
 
 MARK = "QUORATE_TEST_RUN"
 _OURS = ("quorate", "quorum", "broker")
@@ -30,10 +31,9 @@ def survivors(mark: str) -> dict[int, str]:
 
 def wait_until_gone(mark: str, *, timeout_s: float) -> dict[int, str]:
     """Survivors after at most ``timeout_s``; a process that is just exiting gets that long."""
-    deadline = time.monotonic() + timeout_s
-    while (left := survivors(mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not survivors(mark), "the end of all processes", timeout_s=timeout_s)
+    return survivors(mark)
 
 
 def kill_all(pids: dict[int, str]) -> None:

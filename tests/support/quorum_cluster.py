@@ -11,23 +11,25 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import grpc
 
-from quorate.cluster.ports import PortReservation
+from quorate.cluster.cluster_ports import PortReservation
+from quorate.common.grpc_support.grpc_credentials import channel_credentials
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.keystore import load_security
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.voter_channels import ONLY_VOTERS
 from quorate_proto.v1 import quorum_pb2 as pb
 from quorate_proto.v1.quorum_pb2_grpc import QuorumStub
-from quorum.certificate_authority import CertificateAuthority
-from quorum.client import QuorumClient
-from quorum.keystore import load_security
-from quorum.peers import ONLY_VOTERS, channel_credentials
-from quorum.security import Role, Security
+from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 30.0
+T = TypeVar("T")
 
 
 def admin_of(authority: CertificateAuthority) -> Security:
@@ -117,18 +119,16 @@ class QuorumCluster:
             if voter_id not in self.processes:
                 self.start(voter_id)
         self.wait_for_leader()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while any(self.status(voter_id) is None for voter_id in self.processes):
-            self.check_running()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"a voter does not answer:\n{self._logs()}")
-            time.sleep(0.02)
+        self._wait_until(
+            lambda: all(self.status(voter_id) is not None for voter_id in self.processes),
+            "every voter to answer",
+        )
 
     def start(self, voter_id: int) -> None:
         config = self.write_config(voter_id)
         with (self.folder / f"voter-{voter_id}.log").open("ab") as output:
             self.processes[voter_id] = subprocess.Popen(
-                [sys.executable, "-m", "quorum", str(config)],
+                [sys.executable, "-m", "quorate.quorum", str(config)],
                 stdout=output,
                 stderr=output,
             )
@@ -251,22 +251,36 @@ class QuorumCluster:
         return None
 
     def wait_for_leader(self, timeout_s: float = START_TIMEOUT_S) -> int:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self.check_running()
-            leader = self.leader()
-            if leader is not None:
-                return leader
-            time.sleep(0.02)
-        raise TimeoutError(f"no leader within {timeout_s} s:\n{self._logs()}")
+        return self._wait_until(self.leader, "a leader", timeout_s)
 
     def wait_until_known(self, voter_id: int, leader: int) -> None:
         """Until ``voter_id`` has heard from ``leader``: a voter learns of an election later."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while (status := self.status(voter_id)) is None or status.leader_id != leader:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"voter {voter_id} has not heard of {leader}:\n{self._logs()}")
-            time.sleep(0.02)
+
+        def is_known() -> bool:
+            status = self.status(voter_id)
+            return status is not None and status.leader_id == leader
+
+        self._wait_until(is_known, f"voter {voter_id} to hear of {leader}")
+
+    def wait_until_applied(self, voter_id: int, offset: int) -> None:
+        """Until the voter has applied everything up to ``offset``."""
+
+        def is_applied() -> bool:
+            status = self.status(voter_id)
+            return status is not None and status.applied_offset >= offset
+
+        self._wait_until(is_applied, f"voter {voter_id} to apply {offset}")
+
+    def _wait_until(
+        self, condition: Callable[[], T | None], what: str, timeout_s: float = START_TIMEOUT_S
+    ) -> T:
+        """While all voters live that were started."""
+
+        def holds() -> T | None:
+            self.check_running()
+            return condition()
+
+        return wait_until(holds, lambda: f"{what}\n{self._logs()}", timeout_s=timeout_s)
 
     def check_running(self) -> None:
         for voter_id, process in self.processes.items():

@@ -5,21 +5,21 @@ Functions of a module, for a worker process: what belongs together between calls
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 
+from quorate.common.tls.identity import Security
+from quorate.common.tls.tls_config import command_security
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.voter_channels import stub_of
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client import QuorumClient
-from quorum.client_directory import VoterDirectory
-from quorum.peers import stub_of
-from quorum.security import Security
-from quorum.security_config import command_security
 from tests.integration.quorum_writes import Writer, image_now
 from tests.support.acked_load import AckedLoad, assert_nothing_lost, consume_all
+from tests.support.waiting import wait_until
 
 
 class Seen(NamedTuple):
@@ -149,10 +149,10 @@ def written() -> Written:
     return Written(len(writer.acknowledged), writer.longest_gap_s, _desks[-1].sessions_lost)
 
 
-def wait_for_writes(more: int, timeout_s: float = 20.0) -> bool:
-    """Whether that many more are acknowledged in time."""
+def wait_for_writes(more: int, timeout_s: float = 20.0) -> None:
+    """Until so many more are acknowledged."""
     wanted = written().acknowledged + more
-    return _within(timeout_s, lambda: written().acknowledged >= wanted)
+    wait_until(lambda: written().acknowledged >= wanted, f"{wanted} writes", timeout_s=timeout_s)
 
 
 def stop_writer() -> int:
@@ -206,12 +206,3 @@ def stop_load(bootstrap: str, topic: str, partitions: int) -> int:
     assert not acknowledged.failures, acknowledged.failures[:3]
     assert_nothing_lost(acknowledged, consume_all(bootstrap, topic, partitions))
     return len(acknowledged.offsets)
-
-
-def _within(timeout_s: float, holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

@@ -13,8 +13,18 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import (
+from quorate.common.tls.identity import Security
+from quorate.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+    TopicPartition,
+)
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ConfigSet,
     ControllerClaim,
@@ -27,21 +37,12 @@ from metadata_log.records import (
     TopicCreated,
     TransactionResult,
 )
-from metadata_log.types import (
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    MetadataOffset,
-    TopicId,
-    TopicPartition,
-)
-from quorum.client import QuorumClient
-from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost
-from quorum.security import Security
+from quorate.quorum.client.quorum_client import QuorumClient
+from quorate.quorum.quorum_errors import OutcomeUnknown, QuorumUnavailable, SessionLost
 from tests.integration.quorum_writes import new_key, opening
 from tests.support.history import Kind, Op, Outcome
 from tests.support.quorum_watchers import Watcher
+from tests.support.waiting import async_let_time_pass
 
 SESSION_TIMEOUT_MS: Final = 6_000
 WRITTEN_ENTITY: Final = "topics"
@@ -173,7 +174,7 @@ class QuorumLoad:
                 await self._compare_and_set(client, watcher, chance)
             else:
                 await self._write(client, chance)
-            await asyncio.sleep(chance.uniform(0.0, 0.02))
+            await async_let_time_pass(chance.uniform(0.0, 0.02), "workers are not in step")
 
     # -- the three kinds -------------------------------------------------------------------------
 

@@ -6,13 +6,14 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from metadata_log.apply import apply
-from metadata_log.image import Image
-from metadata_log.records import ConfigSet, PartitionChange, Transaction
-from metadata_log.types import MetadataOffset, TopicPartition
-from quorum.client import QuorumClient, SnapshotLoaded
-from quorum.security import Security
+from quorate.common.tls.identity import Security
+from quorate.common.types import MetadataOffset, TopicPartition
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import ConfigSet, PartitionChange, Transaction
+from quorate.quorum.client.quorum_client import QuorumClient, SnapshotLoaded
 from tests.support.history import Effect, Jumped, Seen, Started
+from tests.support.waiting import async_let_time_pass
 
 
 class Watcher:
@@ -78,7 +79,7 @@ class Watcher:
                 async with asyncio.timeout(stay_s):
                     await self._watch()
             if self._sleepy is not None:
-                await asyncio.sleep(self._sleepy.uniform(0.0, 4.0))
+                await async_let_time_pass(self._sleepy.uniform(0.0, 4.0), "it watches at times")
 
     async def _watch(self) -> None:
         start = MetadataOffset(self.offset + 1)

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 from pysyncobj.transport import Transport
 
-from metadata_log.image import VoterSet
-from metadata_log.types import Endpoint, VoterId
-from quorum.raft.admission import Admission
-from quorum.raft.clock import clock_s
-from quorum.raft.frames import Message
-from quorum.raft.lmdb_journal import LmdbJournal
-from quorum.raft.node import RaftNode
-from quorum.raft.options import RaftOptions
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.snapshots import SnapshotStore
-from quorum.raft.transport import VoterNode
+from quorate.common.types import Endpoint, VoterId
+from quorate.metadata_log.image import VoterSet
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.storage.lmdb_journal import LmdbJournal
 from tests.support.metadata import quorum_voter
 
 Sent = list[tuple[int, Message]]
@@ -164,6 +164,10 @@ class LoneNode:
 
     def close(self) -> None:
         self.node.close()
+
+    def is_synced(self) -> bool:
+        """Whether everything added to the journal is on disk."""
+        return not self.journal._dirty
 
     def peer(self, voter_id: int) -> VoterNode:
         return next(node for node in self.others if node.voter_id == voter_id)

@@ -19,14 +19,20 @@ import pysyncobj.syncobj
 import pytest
 from pysyncobj import SyncObj, SyncObjConf, replicated
 
-import quorum.raft.clock
-import quorum.raft.library
-from metadata_log.types import Endpoint, VoterId
-from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
-from quorum.raft.frames import Message
-from quorum.raft.lmdb_journal import JOURNAL_FILE
-from quorum.raft.lmdb_roots import require_readable
-from quorum.raft.transport import VoterNode
+import quorate.quorum.raft.library
+import quorate.quorum.raft.raft_clock
+from quorate.common.types import Endpoint, VoterId
+from quorate.quorum.raft.driver import (
+    ProposalOutcome,
+    ProposalRun,
+    RaftDriver,
+    RaftLeadership,
+    Settled,
+)
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE
+from quorate.quorum.raft.storage.lmdb_roots import require_readable
 from tests.support.raft_node import LoneNode, RecordingTransport, Sent
 
 REGULAR: Final = b"\x00"
@@ -54,7 +60,7 @@ def stopped_clock() -> Iterator[Clock]:
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pysyncobj.syncobj, "monotonicTime", clock)
-        patch.setattr(quorum.raft.clock, "monotonic", clock)
+        patch.setattr(quorate.quorum.raft.raft_clock, "monotonic", clock)
         yield clock
 
 
@@ -193,10 +199,10 @@ class Side(ABC):
 
 # --- ours ---------------------------------------------------------------------------------------
 
-REASONS: Final[dict[Outcome, int]] = {
-    Outcome.COMMITTED: pysyncobj.FAIL_REASON.SUCCESS,
-    Outcome.NOT_LEADER: pysyncobj.FAIL_REASON.NOT_LEADER,
-    Outcome.UNKNOWN: pysyncobj.FAIL_REASON.UNKNOWN_OUTCOME,
+REASONS: Final[dict[ProposalOutcome, int]] = {
+    ProposalOutcome.COMMITTED: pysyncobj.FAIL_REASON.SUCCESS,
+    ProposalOutcome.NOT_LEADER: pysyncobj.FAIL_REASON.NOT_LEADER,
+    ProposalOutcome.UNKNOWN: pysyncobj.FAIL_REASON.UNKNOWN_OUTCOME,
 }
 """Our outcomes as the library has them."""
 
@@ -236,7 +242,7 @@ class OurSide(Side):
             self.on_apply(command)
         return self._apply(commands)
 
-    def _tell(self, completed: list[Settled], leadership: Leadership) -> None:
+    def _tell(self, completed: list[Settled], leadership: RaftLeadership) -> None:
         for settled in completed:
             settled.run.owner.completed(settled)
 
@@ -293,7 +299,7 @@ class OurSide(Side):
         return [(command[1:], term) for command, _, term in self.lone.journal[1:]]
 
     def is_durable(self) -> bool:
-        return self.lone.journal.is_synced()
+        return self.lone.is_synced()
 
 
 # --- stock --------------------------------------------------------------------------------------

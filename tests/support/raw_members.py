@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from quorate_proto.v1 import errors_pb2
+from tests.support.waiting import async_let_time_pass, async_wait_until
 
 FETCH: Final = 1, 4
 COMMIT: Final = 8, 6
@@ -105,18 +106,19 @@ async def find_coordinator(bootstrap: str, group_id: str, patience_s: float = 30
     """host:port of the group's coordinator.
 
     Raises:
-        TimeoutError: none was told in time.
+        AssertionError: none was told in time.
     """
     connection = await Connection.open(bootstrap.partition(",")[0])
-    async with asyncio.timeout(patience_s):
-        while True:
-            answer = Reader(await connection.call(FIND, text(group_id) + b"\0"))
-            answer.skip(4)
-            code, _, _ = answer.int16(), answer.text(), answer.int32()
-            if code == errors_pb2.NONE:
-                connection.close()
-                return f"{answer.text()}:{answer.int32()}"
-            await asyncio.sleep(_PAUSE_S)
+
+    async def told() -> str | None:
+        answer = Reader(await connection.call(FIND, text(group_id) + b"\0"))
+        answer.skip(4)
+        code, _, _ = answer.int16(), answer.text(), answer.int32()
+        return None if code else f"{answer.text()}:{answer.int32()}"
+
+    address = await async_wait_until(told, f"the coordinator of {group_id}", timeout_s=patience_s)
+    connection.close()
+    return address
 
 
 class Timeouts(NamedTuple):
@@ -170,7 +172,7 @@ class RawMember:
         if code in _AGAIN or code == errors_pb2.UNKNOWN_MEMBER_ID:
             if code == errors_pb2.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            await asyncio.sleep(_PAUSE_S)
+            await async_let_time_pass(_PAUSE_S, "the coordinator may be ready the next time")
             return False
         if code:
             raise GroupError("JoinGroup", code)
@@ -216,7 +218,7 @@ class RawMember:
     async def stay(self) -> None:
         """Be a member until cancelled, through every rebalance."""
         while True:
-            await asyncio.sleep(self._timeouts.heartbeat_s)
+            await async_let_time_pass(self._timeouts.heartbeat_s, "members beat so often")
             if await self.heartbeat():
                 await self.join()
 

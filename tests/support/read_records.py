@@ -2,7 +2,7 @@
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from broker.log.record_batch import iterate_batches
+from quorate.broker.log.batches.record_batch import iterate_batches
 from tests.support.record_batches import Record
 
 

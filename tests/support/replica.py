@@ -2,9 +2,10 @@
 
 from typing import TypeVar
 
-from broker.replication.partition.effects import Effect, Leadership, ProposeIsr, Role
-from broker.replication.partition.replica import PartitionReplica
-from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.replication.partition.effects import Effect, ProposeIsr, ReplicaRole
+from quorate.broker.replication.partition.leader_and_isr import LeaderAndIsr
+from quorate.broker.replication.partition.partition_replica import PartitionReplica
+from quorate.common.types import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 
 LAG_TIME_MAX_MS = 100
 
@@ -23,8 +24,8 @@ def leadership(
     version: int = 0,
     replicas: tuple[int, ...] = (1, 2, 3),
     adding: tuple[int, ...] = (),
-) -> Leadership:
-    return Leadership(
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
         BrokerId(leader), LeaderEpoch(epoch), ids(*isr), version, ids(*replicas), ids(*adding)
     )
 
@@ -42,7 +43,9 @@ class ReplicaUnderTest:
             flushed_offset=high_watermark,
             lag_time_max_ms=LAG_TIME_MAX_MS,
         )
-        self.replica.min_insync_replicas = min_insync_replicas
+        self.replica.configure(
+            min_insync_replicas=min_insync_replicas, lag_time_max_ms=LAG_TIME_MAX_MS
+        )
 
     def lead(
         self,
@@ -61,7 +64,11 @@ class ReplicaUnderTest:
         )
         self._took(
             self.replica.become_leader(
-                command, led_from_offset=start, now_ms=self.now_ms, resumes=resumes
+                command,
+                led_from_offset=start,
+                flushed_offset=self.replica.flushed_offset,
+                now_ms=self.now_ms,
+                resumes=resumes,
             )
         )
 
@@ -102,13 +109,13 @@ class ReplicaUnderTest:
     def lose_isr_answer(self) -> None:
         self._took(self.replica.isr_unknown(self.proposal.attempt, self.now_ms))
 
-    def conflict(self, fresh: Leadership) -> None:
+    def conflict(self, fresh: LeaderAndIsr) -> None:
         self._took(self.replica.isr_conflict(self.proposal.attempt, fresh, self.now_ms))
 
     def see_epoch(self, epoch: int) -> None:
         self._took(self.replica.saw_newer_epoch(LeaderEpoch(epoch)))
 
-    def is_in(self, role: Role) -> bool:
+    def is_in(self, role: ReplicaRole) -> bool:
         return self.replica.role is role
 
     @property

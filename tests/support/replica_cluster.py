@@ -5,29 +5,45 @@ The quorum is ``LocalQuorum``; the controller is the test, through the verbs of 
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 import grpc.aio
 
-from broker.client_memory import ResponseMemory
-from broker.control.metadata_cache import MetadataCache
-from broker.grpc_options import GRPC_OPTIONS
-from broker.log import KEEP_ALL, LogOptions, LogStore, Retention
-from broker.log.options import Flush
-from broker.metadata_follower import MetadataFollower
-from broker.peers import open_channel
-from broker.replication.api import FetchOutcome, FetchTerms, FetchWant, ProduceEntry, ProduceOutcome
-from broker.replication.fetch_service import add_replication_to_server
-from broker.replication.hosted import HostedPartition
-from broker.replication.limits import FixedLimits
-from broker.replication.manager import ReplicaManager, ReplicationOptions
-from broker.replication.range_read import add_range_read_to_server
-from broker.replication.range_write import add_range_write_to_server
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import Partition
-from metadata_log.records import (
+from quorate.broker.log import KEEP_ALL, LogCallbacks, LogManager, LogOptions, Retention
+from quorate.broker.log.options import Flush
+from quorate.broker.log.writing.log_writer import LogManagerEvents
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.quota.client_memory import ResponseMemory
+from quorate.broker.replication.api import (
+    FetchOutcome,
+    FetchParams,
+    FetchPartition,
+    ProduceEntry,
+    ProduceOutcome,
+)
+from quorate.broker.replication.commands.stray_partitions import AssignmentCheck
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.manager import ReplicaManager, ReplicationOptions
+from quorate.broker.replication.services.range_read_service import add_range_read_to_server
+from quorate.broker.replication.services.range_write_service import add_range_write_to_server
+from quorate.broker.replication.services.replication_service import add_replication_to_server
+from quorate.broker.rpc.peer_channels import GRPC_OPTIONS, Peer, open_channel
+from quorate.common.clock import monotonic_ms
+from quorate.common.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.partitions import Partition
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
     ControllerEpochIs,
@@ -37,22 +53,15 @@ from metadata_log.records import (
     Record,
     TopicCreated,
 )
-from metadata_log.types import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    TopicId,
-    TopicIdPartition,
-    TopicPartition,
-)
 from quorate_proto.v1 import control_pb2, errors_pb2, metadata_pb2
 from tests.support.acls import ALL_RIGHTS
+from tests.support.fixed_limits import FixedLimits
+from tests.support.identities import registered
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.metadata import topic_id_of
 from tests.support.record_batches import Record as KafkaRecord
 from tests.support.record_batches import encode_batch
+from tests.support.waiting import async_wait_until
 
 CONTROLLER = BrokerId(99)
 RANGE_BYTES = 64 << 20
@@ -69,12 +78,21 @@ def batches(prefix: str, count: int) -> list[bytes]:
     return [batch(f"{prefix} {number}") for number in range(count)]
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Wait until ``condition`` holds: for things that other tasks and sockets bring about."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come to hold in time"
-        await asyncio.sleep(0.002)
+class ProcessClock:
+    """The clocks of this process."""
+
+    def now_ms(self) -> int:
+        return monotonic_ms()
+
+    def wall_clock_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class RealNetwork:
+    """Channels over loopback."""
+
+    def open_channel(self, peer: Peer) -> grpc.aio.Channel:
+        return open_channel(peer)
 
 
 class ReplicaNode:
@@ -93,37 +111,40 @@ class ReplicaNode:
         self.folder = folder
         self.client: LocalQuorumClient = quorum.client(f"broker {broker_id}")
         self.follower = MetadataFollower(self.client)
-        self.broker_epoch: BrokerEpoch | None = None
+        self.identity = registered(broker_id, None)
         self.endpoint = Endpoint("127.0.0.1", 0)
         self.cache = MetadataCache()
         self.limits = limits
-        self.manager = ReplicaManager(
-            self.broker_id,
-            options,
-            quorum=self.client,
-            metadata=self.follower,
-            broker_epoch=lambda: self.broker_epoch,
-            limits=limits,
-            confirm_unassigned=self._confirm_unassigned,
-            now_ms=lambda: time.monotonic_ns() // 1_000_000,
-            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
-            open_channel=open_channel,
-        )
+        self._options = options
+        self.manager: ReplicaManager
         self._flush: Flush = flush
         self._incarnation = 0
         self._producer_ids = 1000 * broker_id
         self._server: grpc.aio.Server | None = None
-        self.store: LogStore | None = None
+        self.store: LogManager | None = None
 
     async def start(self, incarnation: int) -> None:
         self._incarnation = incarnation
-        self.store = await LogStore.open(
+        events = LogManagerEvents()
+        self.store = await LogManager.open(
             self.folder,
             LogOptions(flush=self._flush, segment_bytes=4 << 20),
-            self.manager.on_flushed,
-            self.manager.on_log_failed,
+            LogCallbacks.to(events),
         )
-        await self.manager.start(self.store)
+        self.manager = ReplicaManager(
+            self.identity,
+            self.store,
+            self._options,
+            quorum=self.client,
+            metadata=self.follower,
+            assignments=AssignmentCheck(self.broker_id, self.client, self.follower),
+            limits=self.limits,
+            throttles=self.limits.throttles(),
+            clock=ProcessClock(),
+            network=RealNetwork(),
+        )
+        events.subscribe(self.manager)
+        self.manager.start()
         self._server = grpc.aio.server(options=list(GRPC_OPTIONS))
         port = self._server.add_insecure_port("127.0.0.1:0")
         add_replication_to_server(self._server, self.manager)
@@ -159,7 +180,7 @@ class ReplicaNode:
         )
         result = await self.client.transact([Operation(records=(registration,))])
         assert result.ok, result
-        self.broker_epoch = BrokerEpoch(result.results[0].version)
+        self.identity.register(BrokerEpoch(result.results[0].version))
 
     async def stop(self) -> None:
         """Stop, and end the session: the quorum knows at once."""
@@ -198,9 +219,9 @@ class ReplicaNode:
         return [outcome for outcomes in await asyncio.gather(*requests) for outcome in outcomes]
 
     async def fetch(self, topic: str, offset: int, *, max_wait_ms: int = 0) -> FetchOutcome:
-        want = FetchWant(TopicPartition(topic, 0), offset, 1 << 30)
+        want = FetchPartition(TopicPartition(topic, 0), offset, 1 << 30)
         (outcome,) = await self.manager.fetch(
-            [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 30)
+            [want], FetchParams(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 30)
         )
         return outcome
 
@@ -209,17 +230,6 @@ class ReplicaNode:
         log = self.hosted(topic).log
         end = log.log_end_offset if up_to is None else up_to
         return b"".join(log.read(log.log_start_offset, 1 << 30, end).chunks)
-
-    async def _confirm_unassigned(
-        self, tips: Sequence[TopicIdPartition]
-    ) -> frozenset[TopicIdPartition]:
-        image = await self.follower.wait_for(await self.client.read_offset())
-        leaves = {tip: image.partition_by_id(tip) for tip in tips}
-        return frozenset(
-            tip
-            for tip, leaf in leaves.items()
-            if leaf is None or self.broker_id not in leaf.replicas
-        )
 
 
 class ReplicaCluster:
@@ -415,12 +425,21 @@ class ReplicaCluster:
             ends = {h.log.log_end_offset for h in hosted} | {h.log.flushed_offset for h in hosted}
             return len(ends) == 1
 
-        await eventually(same_end)
+        await async_wait_until(same_end, f"brokers {broker_ids} to have the same of {topic}")
         assert len({self.nodes[broker_id].log_bytes(topic) for broker_id in broker_ids}) == 1
 
     async def watermark_is(self, topic: str, broker_id: int, offset: int) -> None:
         replica = self.nodes[broker_id].hosted(topic).replica
-        await eventually(lambda: replica.high_watermark == offset)
+        await async_wait_until(
+            lambda: replica.high_watermark == offset,
+            lambda: f"{offset} as high watermark of {topic}: it is {replica.high_watermark}",
+        )
+
+    async def isr_is(self, topic: str, *broker_ids: int) -> None:
+        await async_wait_until(
+            lambda: self.isr(topic) == set(broker_ids),
+            lambda: f"{broker_ids} as ISR of {topic}: it is {self.isr(topic)}",
+        )
 
     def _write(self, *records: Record, as_controller: bool = True) -> None:
         epoch = ControllerEpochIs(controller_epoch=ControllerEpoch(1))

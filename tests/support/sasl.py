@@ -1,4 +1,4 @@
-"""Users, and the client's side of SASL: kafka-python's SCRAM against ours."""
+"""Users for tests, and the client's side of SASL: kafka-python's SCRAM against Quorate's."""
 
 import warnings
 from collections.abc import Callable
@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import immutables
 
-from broker.security.logins import FindToken, Logins, no_tokens
-from broker.security.sasl import SaslOptions, SaslSession
-from broker.security.scram import MECHANISMS, credential, salted_password
-from metadata_log.image import Image, ScramKey
-from metadata_log.records import ScramCredential
+from quorate.broker.security.credential_provider import CredentialProvider, FindToken, no_tokens
+from quorate.broker.security.sasl_session import SaslOptions, SaslSession
+from quorate.broker.security.scram import MECHANISMS, credential, salted_password
+from quorate.metadata_log.image import Image, ScramKey
+from quorate.metadata_log.records import ScramCredential
+from tests.support.followers import ShownImage
 from tests.support.kafka_wire import WireClient
 
 with warnings.catch_warnings():
@@ -24,13 +25,13 @@ SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
 
 
 def scram_user(password: str, mechanism: str = "SCRAM-SHA-256") -> ScramCredential:
-    """What is stored of that password."""
+    """Return the credential that is stored for that password."""
     how, salt = MECHANISMS[mechanism], b"salt of a test"
     return credential(how, salted_password(how, password, salt, 4_096), salt, 4_096)
 
 
 def image_with_users(**passwords: str) -> Image:
-    """An image in which these users may log in, by each mechanism."""
+    """Return an image in which these users may log in, by each mechanism."""
     users = {
         ScramKey(user, mechanism.number): scram_user(password, mechanism.name)
         for user, password in passwords.items()
@@ -40,7 +41,7 @@ def image_with_users(**passwords: str) -> Image:
 
 
 class WallClock:
-    """Moved by the test."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -49,16 +50,16 @@ class WallClock:
         return self.now_ms
 
 
-def logins(
+def credentials(
     image: Callable[[], Image] | None = None,
     *,
     clock: Callable[[], int] | None = None,
     find_token: FindToken = no_tokens,
     **passwords: str,
-) -> Logins:
+) -> CredentialProvider:
     fixed = image_with_users(**passwords)
-    return Logins(
-        image or (lambda: fixed),
+    return CredentialProvider(
+        ShownImage(image or (lambda: fixed)),
         pepper=b"pepper",
         wall_clock_ms=clock or WallClock(),
         find_token=find_token,
@@ -66,14 +67,14 @@ def logins(
 
 
 def sasl_session(
-    who: Logins,
+    who: CredentialProvider,
     *,
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
     max_reauth_ms: int = 0,
 ) -> SaslSession:
     options = SaslOptions(
         mechanisms=mechanisms,
-        logins=who,
+        credentials=who,
         max_reauth_ms=max_reauth_ms,
         draw_nonce=lambda: "nonce-of-the-broker",
     )
@@ -94,7 +95,7 @@ def scram_client(user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> 
 
 
 async def log_in(wire: WireClient, client: Any, mechanism: str) -> bool:  # noqa: ANN401 - kafka-python
-    """Whether the broker took the client (of the two above) for who it says it is."""
+    """Return whether the broker accepted the identity of the client."""
 
     async def authenticate(message: bytes) -> Any:  # noqa: ANN401 - a kio response
         return await wire.ask(_AUTHENTICATE, 2, {"auth_bytes": message})

@@ -2,10 +2,14 @@
 
 from typing import Final
 
-from quorate.spark.kernels.declaration import Declaration, Kind
+from quorate.spark.kernels.kernel_declaration import KernelArgument, KernelDeclaration
 
 _SOURCE: Final = "tests.support.small_kernels"
 
-SUM: Final = Declaration(_SOURCE, "total", (Kind.INT64S, Kind.INT), sources=(__name__,))
-DIVIDE: Final = Declaration(_SOURCE, "divide", (Kind.INT, Kind.INT), sources=(__name__,))
-SHOUT: Final = Declaration(_SOURCE, "shout", (Kind.INT,), sources=(__name__,))
+SUM: Final = KernelDeclaration(
+    _SOURCE, "total", (KernelArgument.INT64S, KernelArgument.INT), sources=(__name__,)
+)
+DIVIDE: Final = KernelDeclaration(
+    _SOURCE, "divide", (KernelArgument.INT, KernelArgument.INT), sources=(__name__,)
+)
+SHOUT: Final = KernelDeclaration(_SOURCE, "shout", (KernelArgument.INT,), sources=(__name__,))

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from quorate.spark.kernels.compiler import kernel
+from quorate.spark.kernels.kernel_compiler import kernel
 from tests.support.small_kernel_declarations import DIVIDE, SHOUT, SUM
 
 

@@ -3,18 +3,14 @@
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.support.waiting import wait_until
+
 START_TIMEOUT_S = 240.0
-_POLL_S = 0.1
 _DEPLOY = "org.apache.spark.deploy"
-
-
-class SparkClusterFailed(AssertionError):
-    """It did not come up; the message holds the master's log."""
 
 
 @contextmanager
@@ -50,12 +46,15 @@ def spark_cluster(
 
 
 def _wait_for(log: Path, pattern: str, count: int) -> list[str]:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while len(found := re.findall(pattern, log.read_text())) < count:
-        if time.monotonic() > deadline:
-            raise SparkClusterFailed(f"no {count} of {pattern!r} in {log}:\n{log.read_text()}")
-        time.sleep(_POLL_S)
-    return found
+    def found() -> list[str] | None:
+        said = re.findall(pattern, log.read_text())
+        return said if len(said) >= count else None
+
+    return wait_until(
+        found,
+        lambda: f"{count} of {pattern!r} in {log}:\n{log.read_text()}",
+        timeout_s=START_TIMEOUT_S,
+    )
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

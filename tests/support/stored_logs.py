@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.log import LogOptions, LogStore, PartitionLog
-from broker.log.record_batch import read_header
-from metadata_log.types import TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.common.types import TopicIdPartition
 
 Batches = Mapping[int, bytes]
 """Base offset → bytes, in order."""
@@ -18,8 +18,8 @@ async def stored_bytes(folder: Path) -> dict[TopicIdPartition, bytes]:
 
 async def stored_batches(folder: Path) -> dict[TopicIdPartition, Batches]:
     """As ``stored_bytes``, batch by batch."""
-    store = await LogStore.open(
-        folder, LogOptions(), on_flushed=lambda logs: None, on_failed=lambda error: None
+    store = await LogManager.open(
+        folder, LogOptions(), LogCallbacks(lambda logs: None, lambda error: None)
     )
     try:
         return {tip: _batches(log) for tip, log in store.logs.items()}

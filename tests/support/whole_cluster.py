@@ -3,10 +3,10 @@
 from quorate.client.admin import AdminClient
 from quorate.client.results import ClusterStatus
 from quorate.cluster.client_options import client_options_of
-from quorate.cluster.errors import LocalClusterError
 from quorate.testing import RunningCluster
+from tests.support.waiting import wait_until
 
-RECOVERY_TIMEOUT_MS = 40_000
+RECOVERY_TIMEOUT_S = 40.0
 LOG_LINES = 25
 ASK_TIMEOUT_MS = 2_000
 
@@ -17,12 +17,11 @@ def wait_until_whole(cluster: RunningCluster) -> ClusterStatus:
     Raises:
         AssertionError: not in time; shows the status, the partitions and the ends of the logs.
     """
-    try:
-        cluster.wait_until(
-            lambda: _is_whole(cluster), "the cluster to be whole", timeout_ms=RECOVERY_TIMEOUT_MS
-        )
-    except LocalClusterError as error:
-        raise AssertionError(f"{error}\n{describe(cluster)}") from error
+    wait_until(
+        lambda: _is_whole(cluster),
+        lambda: f"the cluster to be whole\n{describe(cluster)}",
+        timeout_s=RECOVERY_TIMEOUT_S,
+    )
     return cluster.status()
 
 
@@ -45,7 +44,7 @@ def _wait_until_known_at(
         timeout_ms=ASK_TIMEOUT_MS,
         options=client_options_of(cluster.folder),
     ) as admin:
-        cluster.wait_until(
+        wait_until(
             lambda: len(admin.describe_topics([topic])[0].partitions) == partitions,
             f"broker {broker_id} to know {partitions} partitions of {topic}",
         )

@@ -1,7 +1,8 @@
-"""What a controller decides, as pure functions: image and request in, operations and answers out.
+"""The decisions of a controller as pure functions: they take an image and a request, and return
+decisions.
 
-Nothing here changes anything. An operation becomes true when its transaction is applied, and every
-other manager sees it then, in the next image. Each item of a request that fails is a value: one bad
-topic never stops its siblings. Clocks, ids and randomness come in as arguments, so that a run can
-be replayed from a seed.
+Nothing here changes anything. An operation takes effect when its transaction is applied, and every
+other manager sees it then, in the next image. The failure of an item of a request is a value, so
+one bad topic never stops the others. Clocks, ids and randomness are arguments, so that a run can be
+replayed from a seed.
 """

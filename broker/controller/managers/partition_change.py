@@ -1,48 +1,49 @@
-"""Decides leader and ISR of a partition: the one unit that does (C2, C4).
+"""Decides leader and ISR of a partition. This is the only module that does (C2, C4).
 
 The first choice is always a live member of the ISR, in order of assignment, so that the preferred
-replica is taken where it can be. Outside the ISR lies data loss: that needs the topic's
-consent (``unclean.leader.election.enable``). Without it the partition goes offline, and its ISR is
-kept: its members, and nobody else, may bring it back.
+replica leads where it can. A leader from outside the ISR may lose data, which needs the topic's
+consent (``unclean.leader.election.enable``). Without it the partition goes offline and its ISR is
+kept: only its members may bring the partition back.
 
-A broker that *restarted* has what it acknowledged, but may lack what it had not yet synced.
-Resuming its old leader epoch would let two different records share an offset and an epoch, so
-whatever it led gets a new epoch, and another member of the ISR leads if there is one. A broker that
-may have *lost* its log (rule 8) leaves every ISR, even if nobody is left in it: then only an
-operator's unclean election brings the partition back.
+A broker that *restarted* has what it acknowledged, but may lack what it had not yet synced. If it
+resumed its old leader epoch, two different records could share an offset and an epoch. Every
+partition that it led therefore gets a new epoch, and another member of the ISR leads if there is
+one. A broker that may have *lost* its log (rule 8) leaves every ISR, even if the ISR is empty then.
+In that case only an operator's unclean election brings the partition back.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.controller.managers.office import Office
-from metadata_log.image import Partition, interned
-from metadata_log.records import NewPartition, Operation, PartitionChange
-from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from quorate.metadata_log.partitions import Partition, interned
+from quorate.metadata_log.records import Operation, PartitionChange
 from quorate_proto.v1 import errors_pb2
 
 Brokers = frozenset[BrokerId]
 
 
-class Liveness(NamedTuple):
-    """The live brokers by what can be expected of them; the three sets share no member."""
+class LiveBrokers(NamedTuple):
+    """The live brokers, grouped by the state of their incarnation. The three sets share no
+    member."""
 
     steady: Brokers
-    """Live, in an incarnation whose arrival has been dealt with."""
+    """The live brokers in an incarnation whose arrival has been processed."""
 
     restarted: Brokers = frozenset()
-    """Live in a new incarnation, with all that was ever acknowledged."""
+    """The live brokers in a new incarnation that have all they ever acknowledged."""
 
     lost_log: Brokers = frozenset()
-    """Live in a new incarnation, perhaps without what it had acknowledged (rule 8)."""
+    """The live brokers in a new incarnation that may lack acknowledged records (rule 8)."""
 
     @property
     def live(self) -> Brokers:
         return self.steady | self.restarted | self.lost_log
 
 
-class Leadership(NamedTuple):
-    """A decision: whom the partition is to have, at the next leader epoch."""
+class LeadershipChange(NamedTuple):
+    """The leader and the ISR that a partition gets, at its next leader epoch."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
@@ -50,64 +51,71 @@ class Leadership(NamedTuple):
 
 
 class ElectionRefused(NamedTuple):
-    """Why an election asked for by an operator does not take place."""
+    """The reason why a requested election does not take place."""
 
     error_code: int
     message: str
 
 
 def after_broker_change(
-    partition: Partition, brokers: Liveness, *, unclean: bool
-) -> Leadership | None:
-    """What becomes of ``partition`` now that ``brokers`` live; None: it stays as it is (C2)."""
+    partition: Partition, brokers: LiveBrokers, *, unclean: bool
+) -> LeadershipChange | None:
+    """Return the change of ``partition`` now that ``brokers`` are live, or None if it stays as it
+    is (C2)."""
     steady = _among(partition.isr, brokers.steady)
     if steady:
         if partition.leader in steady and len(steady) == len(partition.isr):
             return None
-        return Leadership(_leader(partition, steady), steady)
+        return LeadershipChange(_leader(partition, steady), steady)
     back = _among(partition.isr, brokers.restarted)
     if back:
-        return Leadership(_leader(partition, back), back)
+        return LeadershipChange(_leader(partition, back), back)
     return _without_isr(partition, brokers, unclean)
 
 
-def _without_isr(partition: Partition, brokers: Liveness, unclean: bool) -> Leadership | None:
-    """Nobody in the ISR can lead."""
+def _without_isr(
+    partition: Partition, brokers: LiveBrokers, unclean: bool
+) -> LeadershipChange | None:
+    """Decide for a partition whose ISR has no member that can lead."""
     if unclean:
         for candidates in (brokers.steady, brokers.restarted, brokers.lost_log):
             for replica in partition.replicas:
                 if replica in candidates:
-                    return Leadership(replica, interned((replica,)), unclean=True)
+                    return LeadershipChange(replica, interned((replica,)), unclean=True)
     kept = interned(tuple(one for one in partition.isr if one not in brokers.lost_log))
     if partition.offline and kept == partition.isr:
         return None
-    return Leadership(NO_BROKER, kept)
+    return LeadershipChange(NO_BROKER, kept)
 
 
-def away_from(partition: Partition, broker: BrokerId, candidates: Brokers) -> Leadership | None:
-    """Moves leadership off a broker that wants to stop; None: nobody in the ISR can take over."""
+def move_leader_from(
+    partition: Partition, broker: BrokerId, candidates: Brokers
+) -> LeadershipChange | None:
+    """Move leadership away from a broker that wants to stop. Return None if no member of the ISR
+    can take over."""
     others = _among(partition.isr, candidates - {broker})
     if partition.leader != broker or not others:
         return None
     isr = interned(tuple(one for one in partition.isr if one != broker))
-    return Leadership(_first(partition, others), isr)
+    return LeadershipChange(_first(partition, others), isr)
 
 
-def without(partition: Partition, broker: BrokerId, candidates: Brokers) -> Leadership | None:
-    """Takes a replica that is of no use out of the ISR; None: it stays as it is.
+def without(partition: Partition, broker: BrokerId, candidates: Brokers) -> LeadershipChange | None:
+    """Remove an unusable replica from the ISR. Return None if the partition stays as it is.
 
-    Never where none of ``candidates`` is left in it: what it has is better than nothing.
+    The replica stays if none of ``candidates`` is left in the ISR, because its data is better than
+    none.
     """
     others = _among(partition.isr, candidates - {broker})
     if partition.offline or broker not in partition.isr or not others:
         return None
     isr = interned(tuple(one for one in partition.isr if one != broker))
     leader = _first(partition, others) if partition.leader == broker else partition.leader
-    return Leadership(leader, isr)
+    return LeadershipChange(leader, isr)
 
 
-def preferred(partition: Partition, brokers: Brokers) -> Leadership | ElectionRefused:
-    """An operator asks for the preferred leader."""
+def preferred(partition: Partition, brokers: Brokers) -> LeadershipChange | ElectionRefused:
+    """Decide a preferred leader election, which an operator requested."""
     wanted = partition.preferred_leader
     if partition.leader == wanted:
         return ElectionRefused(errors_pb2.ELECTION_NOT_NEEDED, f"broker {wanted} leads already")
@@ -116,11 +124,12 @@ def preferred(partition: Partition, brokers: Brokers) -> Leadership | ElectionRe
             errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {wanted} is not a live member of the ISR {list(partition.isr)}",
         )
-    return Leadership(wanted, partition.isr)
+    return LeadershipChange(wanted, partition.isr)
 
 
-def unclean(partition: Partition, brokers: Liveness) -> Leadership | ElectionRefused:
-    """An operator accepts data loss to get an offline partition back."""
+def unclean(partition: Partition, brokers: LiveBrokers) -> LeadershipChange | ElectionRefused:
+    """Decide an unclean election, by which an operator accepts data loss to bring a partition
+    back."""
     if partition.leader in brokers.live:
         return ElectionRefused(
             errors_pb2.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already"
@@ -134,23 +143,17 @@ def unclean(partition: Partition, brokers: Liveness) -> Leadership | ElectionRef
     return chosen
 
 
-def first_leadership(replicas: tuple[BrokerId, ...], live: Brokers) -> NewPartition:
-    """A new partition: the first live replica leads, all live replicas are in sync (C4)."""
-    isr = _among(replicas, live)
-    leader = isr[0] if isr else NO_BROKER
-    return NewPartition(replicas=interned(replicas), leader=leader, isr=isr)
-
-
 def operation(
-    office: Office,
+    tenure: ControllerTenure,
     topic: str,
     topic_id: TopicId,
     number: int,
     before: Partition,
-    decision: Leadership,
+    decision: LeadershipChange,
 ) -> Operation:
-    """The decision as a compare-and-set on leaderAndISR, one leader epoch up (C1, C2)."""
-    return office.operation(
+    """Return the decision as a compare-and-set on leaderAndISR, with the next leader epoch (C1,
+    C2)."""
+    return tenure.operation(
         PartitionChange(
             topic=topic,
             topic_id=topic_id,
@@ -159,8 +162,8 @@ def operation(
             leader=decision.leader,
             leader_epoch=LeaderEpoch(before.leader_epoch + 1),
             isr=decision.isr,
-            controller_id=office.controller_id,
-            controller_epoch=office.controller_epoch,
+            controller_id=tenure.controller_id,
+            controller_epoch=tenure.controller_epoch,
         )
     )
 
@@ -170,7 +173,7 @@ def _among(members: Iterable[BrokerId], brokers: Brokers) -> tuple[BrokerId, ...
 
 
 def _leader(partition: Partition, candidates: tuple[BrokerId, ...]) -> BrokerId:
-    """A leader that can stay, stays."""
+    """Choose the leader among ``candidates``. A leader that can stay, stays."""
     if partition.leader in candidates:
         return partition.leader
     return _first(partition, candidates)

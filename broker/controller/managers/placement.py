@@ -1,22 +1,45 @@
-"""Where the replicas of a new topic go: striped over the brokers, and over racks if all have one.
+"""Places the replicas of new partitions: striped over brokers, and over racks if every broker has
+one.
 
-Leaders go round the brokers, followers round the rest with a stride that grows each time the
-leaders have gone round, so that the followers of one broker's partitions spread over all others.
-Where to begin is the caller's to draw: a fixed beginning would load the first brokers most.
+Leaders are assigned round-robin. Followers are assigned with a stride that grows after each round
+of leaders, so that the followers of one broker's partitions are spread over all others. The caller
+draws the start at random, because a fixed start would load the first brokers most.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from metadata_log.image import interned
-from metadata_log.types import BrokerId
+from quorate.common.types import ID_BYTES, NO_BROKER, BrokerId, TopicId
+from quorate.metadata_log.partitions import interned
+from quorate.metadata_log.records import NewPartition
 
 
 class PlacementStart(NamedTuple):
-    """Two random numbers, any non-negative integers."""
+    """The start of a topic's placement: two random non-negative integers."""
 
     first_broker: int
     stride: int
+
+
+class NewIds(NamedTuple):
+    """The id and the placement start that are drawn for one new topic."""
+
+    topic_id: TopicId
+    placement: PlacementStart
+
+
+def draw_ids(random_bytes: Callable[[int], bytes]) -> NewIds:
+    """Return an id and a placement start for a new topic."""
+    first_broker, stride = (int.from_bytes(random_bytes(2)) for _ in range(2))
+    return NewIds(TopicId(random_bytes(ID_BYTES)), PlacementStart(first_broker, stride))
+
+
+def first_leadership(replicas: tuple[BrokerId, ...], live: Set[BrokerId]) -> NewPartition:
+    """Return a new partition. Its first live replica leads, and all live replicas are in sync
+    (C4)."""
+    isr = interned(tuple(one for one in replicas if one in live))
+    leader = isr[0] if isr else NO_BROKER
+    return NewPartition(replicas=interned(replicas), leader=leader, isr=isr)
 
 
 def place(
@@ -27,10 +50,11 @@ def place(
     *,
     first_partition: int = 0,
 ) -> tuple[tuple[BrokerId, ...], ...]:
-    """Replicas of each partition, the preferred one first; never two on one broker (C4).
+    """Return the replicas of each partition, the preferred one first; never two on one broker (C4).
 
-    ``racks``: rack of every broker that may be used, "" for none. There must be at least
-    ``replication_factor`` brokers. ``first_partition``: number of the first one placed here.
+    ``racks`` has the rack of every broker that may be used, "" for none. There must be at least
+    ``replication_factor`` brokers. ``first_partition`` is the number of the first partition placed
+    here.
     """
     if not 1 <= replication_factor <= len(racks):
         raise ValueError(f"cannot place {replication_factor} replicas on {len(racks)} brokers")
@@ -45,8 +69,11 @@ def place(
 def start_of(
     racks: Mapping[BrokerId, str], first_replicas: Sequence[BrokerId]
 ) -> PlacementStart | None:
-    """Where a topic's placement began, told from the replicas of its partition 0, so that what is
-    added goes on with the same stripes; None if those brokers are not all among ``racks``.
+    """Return the start of a topic's placement, or None if its first brokers are not all in
+    ``racks``.
+
+    It is computed from the replicas of partition 0, so that added partitions continue the same
+    stripes.
     """
     if not set(racks).issuperset(first_replicas):
         return None
@@ -58,12 +85,14 @@ def start_of(
 
 
 def _rack_of(racks: Mapping[BrokerId, str]) -> Mapping[BrokerId, str]:
-    """Racks count if every broker has one; else each broker is one for itself."""
+    """Return the rack of each broker. If any broker has none, each broker counts as a rack of its
+    own."""
     return racks if all(racks.values()) else {broker: str(broker) for broker in racks}
 
 
 def _alternating(rack_of: Mapping[BrokerId, str]) -> Sequence[BrokerId]:
-    """Brokers ordered so that neighbours are in different racks as long as that is possible."""
+    """Return the brokers in an order in which neighbours are in different racks as far as
+    possible."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker in sorted(rack_of):
         by_rack.setdefault(rack_of[broker], []).append(broker)
@@ -96,7 +125,7 @@ def _replicas(
 
 
 def _after(order: Sequence[BrokerId], first: int, stride: int) -> Iterator[BrokerId]:
-    """All brokers but ``order[first]``, beginning ``stride`` behind it."""
+    """Yield all brokers except ``order[first]``, beginning ``stride`` after it."""
     others = len(order) - 1
     for step in range(others):
         yield order[(first + 1 + (stride + step) % others) % len(order)]

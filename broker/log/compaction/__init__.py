@@ -1,4 +1,5 @@
-"""What is left of a compacted log: of each key the newest record, at the offset it always had.
+"""Compaction leaves the newest record of each key in a log, at the offset it always had.
 
-Pure: batches in, batches out. Who reads them, where the result goes and when are elsewhere.
+The code here is pure: batches go in and batches come out. The room ``cleaning`` does the reading
+and writing.
 """

@@ -1,29 +1,29 @@
-"""What cleaning leaves of one batch.
+"""Cleaning of one batch: which of its records stay, and what its header says then.
 
-Records that stay keep offset, timestamp, headers and bytes, and the batch keeps its ends: a log
-stays a contiguous sequence of offset spans, and sequences of idempotent producers go on to be
-counted from the same base.
+Records that stay keep their offset, timestamp, headers and bytes, and the batch keeps its first and
+last offset. The log therefore remains a contiguous sequence of offset ranges, and the sequence
+numbers of idempotent producers are still counted from the same base.
 """
 
 import enum
 from typing import Final, NamedTuple
 
-from broker.log.codecs import compress
-from broker.log.compaction.key_map import KeyMap
-from broker.log.control_batches import decode_marker
-from broker.log.empty_batches import emptied
-from broker.log.options import Records
-from broker.log.record_batch import (
+from quorate.broker.log.batches.codecs import compress
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.empty_batches import emptied
+from quorate.broker.log.batches.record_batch import (
     HAS_DELETE_HORIZON,
     NO_SEQUENCE,
     BatchHeader,
     encoded,
 )
-from broker.log.records import RecordPlace, plain_records, signed_varint, walk
+from quorate.broker.log.batches.records import RecordPlace, plain_records, signed_varint, walk
+from quorate.broker.log.compaction.offset_map import OffsetMap
+from quorate.broker.log.options import Records
 
 
-class Outcome(enum.Enum):
-    """What becomes of a batch."""
+class CleaningOutcome(enum.Enum):
+    """The outcome of cleaning one batch."""
 
     KEPT = "as it is"
     REWRITTEN = "fewer records, or another header"
@@ -31,32 +31,36 @@ class Outcome(enum.Enum):
 
 
 class CleanedBatch(NamedTuple):
-    """``data``: the new batch if it was rewritten, else nothing."""
+    """The outcome for one batch. ``data`` is the new batch if it was rewritten, else it is
+    empty."""
 
-    outcome: Outcome
+    outcome: CleaningOutcome
     data: bytes = b""
 
 
-class Times(NamedTuple):
-    """When a cleaning happens, and how long a tombstone outlives the first one that meets it."""
+class CleaningTimes(NamedTuple):
+    """The time of a cleaning, and how long a tombstone stays after the first cleaning that found
+    it."""
 
     now_ms: int
     delete_retention_ms: int
 
 
-_KEPT: Final = CleanedBatch(Outcome.KEPT)
-_DEAD: Final = CleanedBatch(Outcome.DEAD)
+_KEPT: Final = CleanedBatch(CleaningOutcome.KEPT)
+_DEAD: Final = CleanedBatch(CleaningOutcome.DEAD)
 
 
 def clean_marker(
-    header: BatchHeader, batch: Records, times: Times, *, is_needed: bool
+    header: BatchHeader, batch: Records, times: CleaningTimes, *, is_needed: bool
 ) -> CleanedBatch:
-    """A control batch; ``is_needed``: what it ends is still there, or it says a producer's epoch.
+    """Clean a control batch.
 
-    Of other kinds than the ends of transactions it is not known what they are needed for.
+    ``is_needed`` says that records of the transaction that it ends are still in the log, or that it
+    is the only source of a producer's epoch. Control batches that do not end a transaction always
+    stay, because it is not known what they are needed for.
 
     Raises:
-        UndecodableRecords: it has not the records that it says it has.
+        UndecodableRecords: The batch does not have the records that its header says.
     """
     if is_needed or (header.record_count and decode_marker(header, batch) is None):
         return _KEPT
@@ -64,7 +68,9 @@ def clean_marker(
         records = plain_records(header, batch)
         survivors = list(walk(records, header.record_count))
         horizon_ms = times.now_ms + times.delete_retention_ms
-        return CleanedBatch(Outcome.REWRITTEN, _rewritten(header, records, survivors, horizon_ms))
+        return CleanedBatch(
+            CleaningOutcome.REWRITTEN, _rewritten(header, records, survivors, horizon_ms)
+        )
     is_over = not header.record_count or times.now_ms >= header.base_timestamp
     return _DEAD if is_over else _KEPT
 
@@ -72,47 +78,50 @@ def clean_marker(
 def clean_batch(
     header: BatchHeader,
     batch: Records,
-    newest: KeyMap,
-    times: Times,
+    newest: OffsetMap,
+    times: CleaningTimes,
     *,
     is_pinned: bool,
     is_aborted: bool = False,
 ) -> CleanedBatch:
-    """``batch`` without the records that newer ones took the place of, or whose time has come.
+    """Remove from ``batch`` the records that newer records replace, and expired tombstones.
 
-    ``newest``: of each key the newest offset, as far as it was looked for; a key that is not there
-    has nothing newer than what is here. ``is_pinned``: a producer may still send this batch again,
-    so that its header must stay. ``is_aborted``: none of its records counts.
+    ``newest`` has the newest offset of each key, as far as keys were collected. A key that it lacks
+    has no newer record. ``is_pinned`` means that a producer may still send this batch again, so its
+    header must stay. ``is_aborted`` means that its transaction was aborted, so none of its records
+    counts.
 
     A tombstone (a record without a value) stays until ``delete.retention.ms`` after its first
-    cleaning, so that a reader that had seen the key can learn that it is gone; the header says
-    until when (KIP-534).
+    cleaning, so that a reader that has seen the key can learn that it was deleted. The header holds
+    this delete horizon (KIP-534).
 
     Raises:
-        UndecodableRecords: the producer wrote what nobody can read.
+        UndecodableRecords: The producer wrote records that cannot be decoded.
     """
     if not header.record_count:
         return _KEPT if is_pinned else _DEAD
     if is_aborted:
-        return CleanedBatch(Outcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
+        return CleanedBatch(CleaningOutcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
     records = plain_records(header, batch)
     survivors, dropped, has_tombstone = _survivors(header, records, newest, times)
     begins_horizon = has_tombstone and not header.has_delete_horizon
     if not dropped and not begins_horizon:
         return _KEPT
     if not survivors:
-        return CleanedBatch(Outcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
+        return CleanedBatch(CleaningOutcome.REWRITTEN, emptied(header)) if is_pinned else _DEAD
     if not is_pinned and header.producer_id >= 0:
-        # Of batches that nobody sends again some are lost: the rest tells no sequence any more.
+        # The batch will not be sent again, and some of its records are removed, so the rest has no
+        # valid sequence any more.
         header = header._replace(base_sequence=NO_SEQUENCE)
     horizon = times.now_ms + times.delete_retention_ms if begins_horizon else None
-    return CleanedBatch(Outcome.REWRITTEN, _rewritten(header, records, survivors, horizon))
+    return CleanedBatch(CleaningOutcome.REWRITTEN, _rewritten(header, records, survivors, horizon))
 
 
 def _survivors(
-    header: BatchHeader, records: bytes, newest: KeyMap, times: Times
+    header: BatchHeader, records: bytes, newest: OffsetMap, times: CleaningTimes
 ) -> tuple[list[RecordPlace], int, bool]:
-    """The records that stay, how many do not, and whether a tombstone is among those that stay."""
+    """Return the records that stay, the number of removed records, and whether a tombstone
+    stays."""
     survivors: list[RecordPlace] = []
     has_tombstone = False
     base_offset, find = header.base_offset, newest.newest
@@ -134,7 +143,8 @@ def _survivors(
 def _rewritten(
     header: BatchHeader, records: bytes, survivors: list[RecordPlace], horizon_ms: int | None
 ) -> bytes:
-    """A batch of ``survivors``; with a horizon, their times count from it."""
+    """Return a batch of ``survivors``. If there is a delete horizon, their timestamps are relative
+    to it."""
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
         max_timestamp = max(header.base_timestamp + place[3] for place in survivors)
@@ -151,7 +161,7 @@ def _rewritten(
 
 
 def _moved(records: bytes, place: RecordPlace, moved_by: int) -> bytes:
-    """A record whose timestamp is told from another base; sums wrap as Java's do."""
+    """Return a record whose timestamp is relative to another base. Sums overflow as in Java."""
     _, rest, end, timestamp_delta, *_ = place
     body = signed_varint(_int64(timestamp_delta + moved_by)) + records[rest:end]
     return signed_varint(1 + len(body)) + b"\0" + body

@@ -1,9 +1,10 @@
-"""Cleaning a log in two walks: what is newest of each key, then the whole log without the rest.
+"""Cleans a log in two passes: the first collects the newest offset of each key, the second removes
+what is outdated.
 
-The first walk covers what came since the last cleaning, as far as the map of keys has room; the
-second one everything up to where the first one ended, in order. So after each cleaning every key is
-once in the log up to there, and one that ended early has not lost a tombstone before the records
-that it deletes.
+The first pass covers what was appended since the last cleaning, as far as the offset map has room.
+The second pass covers everything from the start of the log up to where the first one ended, in
+order. After a cleaning each key is in the log once up to there. A cleaning that ends early has not
+removed a tombstone before the records that it deletes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,28 +12,29 @@ from contextlib import contextmanager
 
 import msgspec
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.codecs import UndecodableRecords
-from broker.log.compaction.batch_cleaning import (
+from quorate.broker.log.batches.codecs import UndecodableRecords
+from quorate.broker.log.batches.record_batch import BatchHeader, read_header
+from quorate.broker.log.batches.records import plain_records, walk
+from quorate.broker.log.compaction.batch_cleaning import (
     CleanedBatch,
-    Outcome,
-    Times,
+    CleaningOutcome,
+    CleaningTimes,
     clean_batch,
     clean_marker,
 )
-from broker.log.compaction.key_map import KeyMap
-from broker.log.compaction.replacements import Replacement, Replacements
-from broker.log.compaction.transactions import CleanedTransactions
-from broker.log.record_batch import BatchHeader, read_header
-from broker.log.records import plain_records, walk
+from quorate.broker.log.compaction.offset_map import OffsetMap
+from quorate.broker.log.compaction.replacements import Replacement, Replacements
+from quorate.broker.log.compaction.transactions import CleanedTransactions
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 
 
 class CleaningTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cleaning is told before it begins.
+    """The parameters of one cleaning.
 
-    ``dirty_from``: the first offset that was never cleaned. ``pinned``: last offsets of batches
-    that their producers may send again, and of markers that tell their epochs. ``key_bytes``:
-    memory for the map of keys. ``aborted``: the transactions that were, as far as is cleaned.
+    ``dirty_from`` is the first offset that was never cleaned. ``pinned`` has the last offsets of
+    batches that their producers may send again, and the offsets of markers that determine producer
+    epochs. ``key_bytes`` is the memory for the offset map. ``aborted`` has the aborted transactions
+    in the part that is cleaned.
     """
 
     dirty_from: int
@@ -44,22 +46,23 @@ class CleaningTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogCleaning:
-    """One cleaning of one log. Batches come back to back, as the log has them, in order."""
+    """One cleaning of one log. It receives the batches in the order of the log, back to back."""
 
     def __init__(self, task: CleaningTask) -> None:
         self.mapped_to = task.dirty_from
-        """The first offset of which the first walk knows nothing: the second one ends there."""
-        self._newest = KeyMap(task.key_bytes)
-        self._times = Times(task.now_ms, task.delete_retention_ms)
+        """The first offset that the first pass has not covered. The second pass ends there."""
+        self._newest = OffsetMap(task.key_bytes)
+        self._times = CleaningTimes(task.now_ms, task.delete_retention_ms)
         self._pinned = task.pinned
         self._transactions = CleanedTransactions(task.aborted)
         self._replacements = Replacements()
 
     def map(self, batches: bytes) -> bool:
-        """The first walk, from ``dirty_from`` on. False: there is no room for more keys.
+        """Take batches of the first pass, which begins at ``dirty_from``. Return False if there is
+        no room for more keys.
 
         Raises:
-            UndecodableRecords: a producer wrote what nobody can read.
+            UndecodableRecords: A producer wrote records that cannot be decoded.
         """
         for header, data in _batches(batches):
             counts = not header.is_control and not self._transactions.is_aborted(header)
@@ -72,10 +75,11 @@ class LogCleaning:
         return True
 
     def clean(self, batches: bytes) -> list[Replacement]:
-        """The second walk, from the start of the log to ``mapped_to``; returns what changes.
+        """Take batches of the second pass, from the start of the log to ``mapped_to``. Return the
+        replacements that are complete.
 
         Raises:
-            UndecodableRecords: a producer wrote what nobody can read.
+            UndecodableRecords: A producer wrote records that cannot be decoded.
         """
         found: list[Replacement] = []
         for header, data in _batches(batches):
@@ -85,7 +89,7 @@ class LogCleaning:
         return found
 
     def finish(self) -> list[Replacement]:
-        """What changes at the end of the second walk."""
+        """Return the last replacements, at the end of the second pass."""
         return self._replacements.end()
 
     def _clean(self, header: BatchHeader, data: memoryview) -> CleanedBatch:
@@ -102,7 +106,7 @@ class LogCleaning:
             is_pinned=is_pinned,
             is_aborted=transactions.is_aborted(header),
         )
-        if result.outcome is not Outcome.DEAD:
+        if result.outcome is not CleaningOutcome.DEAD:
             transactions.stays(read_header(result.data) if result.data else header)
         return result
 
@@ -126,7 +130,7 @@ def _batches(batches: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 @contextmanager
 def _naming(header: BatchHeader) -> Iterator[None]:
-    """Say of which batch an error tells."""
+    """Add to an error which batch it is about."""
     try:
         yield
     except UndecodableRecords as error:

@@ -1,40 +1,28 @@
-"""What a ``PartitionReplica`` is, is told, and wants done.
+"""The roles of a replica, and the effects that its state machine asks for.
 
-The shell carries effects out in order.
+A ``PartitionReplica`` only decides. ``hosting.partition_table`` carries the effects out, in order.
 """
 
 from enum import Enum, auto
 from typing import NamedTuple
 
-from metadata_log.records import IsrMember
-from metadata_log.types import BrokerId, LeaderEpoch
+from quorate.common.types import LeaderEpoch
+from quorate.metadata_log.records import IsrMember
 
 
-class Role(Enum):
-    """What a replica does for its partition."""
+class ReplicaRole(Enum):
+    """The part that a replica plays for its partition."""
 
     IDLE = auto()
-    """Not told yet, or stopped: serves nobody."""
+    """The replica was stopped, or no command has named it yet. It serves nobody."""
     LEADER = auto()
     SUSPENDED = auto()
-    """Led until it saw a newer epoch; waits to be told."""
+    """The replica led until it saw a newer leader epoch. It waits for the next command."""
     FOLLOWER = auto()
 
 
-class Leadership(NamedTuple):
-    """The leaderAndISR of one partition, as a command or a fresh read brings it."""
-
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    version: int
-    replicas: tuple[BrokerId, ...]
-    adding: tuple[BrokerId, ...] = ()
-    """Of the replicas, those that are being moved here and not counted on yet (C11)."""
-
-
 class HighWatermarkAdvanced(NamedTuple):
-    """Everything below ``offset`` is committed: produces waiting for it are answered."""
+    """Everything below ``offset`` is committed: produce requests that wait for it are answered."""
 
     offset: int
 
@@ -49,14 +37,14 @@ class ProposeIsr(NamedTuple):
 
 
 class FailWaiters(NamedTuple):
-    """Produces waiting for the high watermark fail with this Kafka error code."""
+    """Answer the produce requests that wait for the high watermark with this Kafka error code."""
 
     error_code: int
     message: str
 
 
 class SteppedDown(NamedTuple):
-    """A newer leader epoch was seen: this replica leads no longer (rule 6, C15)."""
+    """This replica leads no longer, because it saw a newer leader epoch (rule 6, C15)."""
 
     newer_epoch: LeaderEpoch
 

@@ -1,36 +1,45 @@
-"""What a leader knows of one follower: how far its log is durable, and when it had caught up.
+"""The progress of one follower as its leader knows it, and whether it belongs in the ISR.
 
 A follower *had caught up* at a time when it has reached the log end that the leader had then. The
 leader remembers one such mark (its log end, and when it looked) until the follower reaches it, then
-sets the next one. Kafka compares with the mark of the previous fetch; keeping the mark until it is
-reached says the same of a follower that reports in many small steps (scenario 13).
+it sets the next one. Kafka compares with the mark of the previous fetch. Keeping the mark until it
+is reached gives the same answer for a follower that reports in many small steps (scenario 13).
 
-The leader's log end is here the end of what it has fsynced: followers are served no more than that.
+"The leader's log end" here is the end of what the leader has fsynced: followers are served no more
+than that.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from metadata_log.types import BrokerEpoch
+from quorate.common.types import BrokerEpoch, BrokerId
+from quorate.metadata_log.records import IsrMember
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
 
 
 class FollowerProgress:
-    """Mutable, because it changes with every fetch of every partition."""
+    """The progress of one follower. It is mutable, because it changes with every fetch."""
 
     __slots__ = ("_mark_ms", "_mark_offset", "broker_epoch", "caught_up_ms", "flushed_offset")
 
     def __init__(self, leader_end: int, now_ms: int, *, in_sync: bool) -> None:
-        """``in_sync``: a member of the ISR is given the full lag time from now on (C13)."""
+        """Begin to observe a follower.
+
+        ``in_sync`` says that it is a member of the ISR: it gets the full lag time from now on
+        (C13).
+        """
         self.broker_epoch = BrokerEpoch(-1)
         self.flushed_offset = UNKNOWN_OFFSET
         self.caught_up_ms = now_ms if in_sync else NEVER_MS
         self._mark_offset = leader_end
         self._mark_ms = now_ms
 
-    def record(self, flushed_offset: int, leader_end: int, now_ms: int) -> None:
-        """The follower holds everything below ``flushed_offset``, durably."""
+    def record(
+        self, broker_epoch: BrokerEpoch, flushed_offset: int, leader_end: int, now_ms: int
+    ) -> None:
+        """Note that this incarnation holds everything below ``flushed_offset`` durably."""
+        self.broker_epoch = broker_epoch
         self.flushed_offset = flushed_offset
         if flushed_offset >= leader_end:
             self.caught_up_ms = now_ms
@@ -42,7 +51,7 @@ class FollowerProgress:
         self._mark_ms = now_ms
 
     def leader_end_moves(self, leader_end: int, now_ms: int) -> None:
-        """Called before the leader's end moves on: who is at it now has caught up until now.
+        """Note, before the leader's end moves on, that a follower at this end had caught up.
 
         A follower of an idle partition has nothing to report, so its lag starts with the append.
         """
@@ -52,5 +61,35 @@ class FollowerProgress:
             self._mark_ms = now_ms
 
     def is_lagging(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether it has not caught up for longer than ``replica.lag.time.max.ms``."""
+        """Say whether it has not caught up for longer than ``replica.lag.time.max.ms``."""
         return self.flushed_offset < leader_end and now_ms - self.caught_up_ms > lag_time_max_ms
+
+
+class IsrMembershipRule(NamedTuple):
+    """The leader's state at this moment, against which its followers are measured."""
+
+    leader_end: int
+    high_watermark: int
+    led_from_offset: int
+    now_ms: int
+    lag_time_max_ms: int
+
+    def belongs_in_isr(self, follower: FollowerProgress, *, is_member: bool) -> bool:
+        """Decide about one follower (C13, scenarios 13 and 15).
+
+        A member stays unless it lags. Any other follower must have everything that is or may be
+        committed: all below the high watermark *and* below the log end with which the leader began
+        to lead, which is the start of its epoch or beyond. A new leader's high watermark trails
+        what its predecessor had committed, and a restarted leader's trails its own.
+        """
+        if follower.is_lagging(self.leader_end, self.now_ms, self.lag_time_max_ms):
+            return False
+        if is_member:
+            return True
+        return follower.flushed_offset >= max(self.high_watermark, self.led_from_offset)
+
+
+def isr_member(broker_id: BrokerId, follower: FollowerProgress | None) -> IsrMember:
+    """Return a member for a proposal: valid only for the incarnation that told its progress."""
+    epoch = BrokerEpoch(-1) if follower is None else follower.broker_epoch
+    return IsrMember(broker_id=broker_id, broker_epoch=epoch)

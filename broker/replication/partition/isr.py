@@ -1,4 +1,4 @@
-"""The ISR of one partition at its leader: what is committed, and what may be.
+"""The ISR of one partition as its leader knows it: what is committed, and what may be.
 
 Invariant: the true ISR in the quorum is, at any moment, the committed ISR known here or one of the
 proposals in ``unsettled`` and ``proposed``. The high watermark therefore counts their union, the
@@ -7,12 +7,15 @@ proposals in ``unsettled`` and ``proposed``. The high watermark therefore counts
 
 from dataclasses import dataclass, replace
 
-from metadata_log.types import BrokerId
+from quorate.common.types import BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """``committed`` at ``version``; one proposal in flight at most."""
+    """The ISR ``committed`` at ``version``, and the proposals whose outcome is not known.
+
+    At most one proposal is in flight; ``in_flight`` is the number of that attempt.
+    """
 
     committed: tuple[BrokerId, ...]
     version: int
@@ -22,41 +25,44 @@ class IsrState:
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
-        """Committed ISR and every change whose outcome is not known."""
+        """The committed ISR together with every change whose outcome is not known."""
         return self.proposed.union(self.unsettled, self.committed)
 
     @property
     def must_settle(self) -> bool:
-        """An earlier change may or may not have been applied: only a newer version tells."""
+        """Whether an earlier change may have been applied: only a newer version tells."""
         return bool(self.unsettled) and self.in_flight is None
 
     @classmethod
     def resumed(
         cls, committed: tuple[BrokerId, ...], version: int, replicas: tuple[BrokerId, ...]
     ) -> "IsrState":
-        """Of an epoch that an earlier incarnation led: a change it proposed against this version
-        may be on its way yet, and whoever has a replica may be in it.
+        """Return the ISR of an epoch that an earlier incarnation of this broker led.
+
+        A change that it proposed against this version may still be on its way, and every replica
+        may be part of that change.
         """
         everybody = frozenset(replicas)
         return cls(committed, version, unsettled=everybody.difference(committed) and everybody)
 
     def propose(self, attempt: int, members: tuple[BrokerId, ...]) -> "IsrState":
+        """Return the state with a proposal in flight."""
         assert self.in_flight is None, "one ISR change in flight per partition"
         return replace(self, proposed=frozenset(members), in_flight=attempt)
 
     def learn(self, version: int, committed: tuple[BrokerId, ...]) -> "IsrState":
-        """The record at a newer version: every proposal against an older one is settled by it.
+        """Adopt the record at a newer version: it settles every proposal against an older one.
 
         A compare-and-set against a version that has passed can never succeed any more.
         """
         return self if version <= self.version else IsrState(committed, version)
 
     def refused(self) -> "IsrState":
-        """The proposal was certainly not applied."""
+        """Return the state after a proposal that was certainly not applied."""
         return replace(self, proposed=frozenset(), in_flight=None)
 
     def unknown(self) -> "IsrState":
-        """The proposal may have been applied, or may yet be."""
+        """Return the state after a proposal that may have been applied, or may be later."""
         return replace(
             self,
             proposed=frozenset(),

@@ -1,1 +1,1 @@
-"""The admin calls, by area: generator functions, one per method of the admin clients."""
+"""The admin calls by area: generator functions, one for each method of the admin clients."""

@@ -1,4 +1,4 @@
-"""Partitions by name, as requests have them."""
+"""Converts partition names into the form that requests use."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from quorate_proto.v1 import admin_pb2
 
 
 def by_topic(partitions: Iterable[PartitionName]) -> list[admin_pb2.TopicPartitions]:
-    """The partitions of each topic together, in the order of first mention."""
+    """Group partitions by topic, in the order of first mention."""
     topics: dict[str, list[int]] = {}
     for name in partitions:
         topics.setdefault(name.topic, []).append(name.partition)

@@ -1,1 +1,1 @@
-"""Showing in a consumer group how far a query is: the option `commitGroup`."""
+"""Commits the offsets that a query has read to a consumer group: the option `commitGroup`."""

@@ -1,1 +1,1 @@
-"""Kafka record batches v2 into Arrow: compiled, trusting no field."""
+"""Decodes Kafka record batches v2 into Arrow, with compiled kernels that trust no field."""

@@ -1,29 +1,20 @@
-"""Which batches of a frame belong to transactions that were aborted (KIP-98).
+"""Finds the batches of a frame that belong to aborted transactions (KIP-98).
 
-A producer has one transaction under way in a partition at a time: it is told by its producer and by
-where it lies. What else that producer has written, before or after, counts.
+A producer has at most one transaction open in a partition at a time, so a transaction is identified
+by its producer and by its range of offsets. Other batches of that producer, before or after, count.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
-
-class Aborted(Protocol):
-    """``replication_pb2.AbortedTransaction``."""
-
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def first_offset(self) -> int: ...
-    @property
-    def last_offset(self) -> int: ...
+from quorate_proto.v1.replication_pb2 import AbortedTransaction
 
 
 class AbortedBatches:
-    """As the header of a frame has them; false if there are none."""
+    """The aborted transactions in the header of a frame; false if there are none."""
 
-    def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._spans: dict[int, list[tuple[int, int]]] = {}
         for one in aborted:
             spans = self._spans.setdefault(one.producer_id, [])
@@ -35,7 +26,7 @@ class AbortedBatches:
         return bool(self._spans)
 
     def hide(self, producer_id: int, base_offset: int) -> bool:
-        """Whether a transactional batch of that producer, there, does not count."""
+        """Return True if the producer's transactional batch at ``base_offset`` was aborted."""
         spans = self._spans.get(producer_id)
         if spans is None:
             return False

@@ -1,9 +1,9 @@
-"""Kafka record batches v2: from a frame of them to plain record bytes and a table of batches.
+"""Splits a frame of Kafka record batches v2 into plain record bytes and a table of batches.
 
 This is the part of decoding that costs per batch, not per record: headers (by a kernel), checksums
-and decompression. What it hands to `arrow_columns` is one buffer with the records of many batches,
-and one row for each batch in it. A frame without compressed batches is that buffer itself: nothing
-is copied.
+and decompression. It hands to `arrow_decoder` one buffer with the records of many batches, and a
+table with one row for each batch. A frame without compressed batches is that buffer itself, so
+nothing is copied.
 
 Layout of a batch (big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C
 u32 (of everything behind it), attributes i16, last offset delta i32, base timestamp i64, max
@@ -20,10 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
 
-from quorate.spark.decoding import kernels
+from quorate.spark.decoding import decoding_kernels as kernels
 from quorate.spark.decoding.aborted_batches import NONE_ABORTED, AbortedBatches
-from quorate.spark.decoding.codecs import Bytes, decompress
-from quorate.spark.decoding.kernels import (
+from quorate.spark.decoding.decoding_kernels import (
     BASE_OFFSET,
     BATCH_HEADER_BYTES,
     BEGIN,
@@ -32,18 +31,20 @@ from quorate.spark.decoding.kernels import (
     LENGTH_OVERHEAD_BYTES,
     TABLE_COLUMNS,
 )
+from quorate.spark.decoding.decompression import Bytes, decompress
 from quorate.spark.errors import CorruptBatch
-from quorate.spark.kernels.store import load
+from quorate.spark.kernels.kernel_store import load_kernel
 
 Int64Array = npt.NDArray[np.int64]
 
 CRC_START: Final = 21
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, key length, value length, header count: one byte each."""
+"""The size of the smallest record: length, attributes, two deltas, key length, value length and
+header count, with one byte each."""
 GROUP_BYTES: Final = 1 << 20
-"""Records are handed on once there is this much of them: one Arrow batch, about 1 MiB."""
+"""The size of records from which a group is handed on: one Arrow batch, about 1 MiB."""
 BODY_BYTES_MAX: Final = (1 << 31) - 1
-"""Arrow's binary columns have 32-bit offsets."""
+"""The largest body, because Arrow's binary columns have 32-bit offsets."""
 
 CODEC_MASK: Final = 0x07
 TRANSACTIONAL: Final = 0x10
@@ -55,23 +56,24 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records of whole batches, uncompressed."""
+    """The uncompressed records of whole batches."""
 
     body: pa.Buffer
     table: Int64Array
-    """Shape (batches, `TABLE_COLUMNS`), one row for each; their records lie in the body in order
-    and apart."""
+    """The table of batches, of shape (batches, `TABLE_COLUMNS`). The records of the batches lie in
+    the body in order, and do not overlap."""
     next_offset: int
-    """The offset behind the last batch looked at, whether or not it held records."""
+    """The offset behind the last batch that was looked at, whether or not it held records."""
 
 
 def plain_records(
     frame: Bytes, start: int, end: int, aborted: AbortedBatches = NONE_ABORTED
 ) -> Iterator[PlainRecords]:
-    """The records of the batches in ``frame`` that touch [start, end), in groups of about 1 MiB.
+    """Yield the records of the batches in ``frame`` that touch [start, end), in groups of 1 MiB.
 
-    Passed over are batches wholly outside the range, control batches (they hold no records of a
-    producer) and those of ``aborted`` transactions. The edges are not trimmed: a batch comes whole.
+    Three kinds of batches are skipped: those wholly outside the range, control batches (they hold
+    no records of a producer), and those of ``aborted`` transactions. The edges are not trimmed:
+    every batch is yielded whole.
 
     Raises:
         CorruptBatch: names the base offset of the batch, as far as it could be read.
@@ -103,15 +105,15 @@ def plain_records(
 
 
 def _producer_id(view: memoryview, begin: int) -> int:
-    """Of the batch whose records begin there."""
+    """Return the producer id of the batch whose records begin at ``begin``."""
     header = view[begin - BATCH_HEADER_BYTES : begin]
     return int.from_bytes(header[PRODUCER_ID], "big", signed=True)
 
 
 class _Group:
-    """Batches that will be handed on together.
+    """Batches that are handed on together.
 
-    Without a compressed batch among them their records stay where they are, in the frame.
+    If none of them is compressed, their records stay where they are, in the frame.
     """
 
     def __init__(self, frame: pa.Buffer, table: Int64Array) -> None:
@@ -123,7 +125,7 @@ class _Group:
         self.size = 0
 
     def add(self, index: int, body: Bytes, codec: int, count: int, base_offset: int) -> None:
-        """The batch in row ``index`` of the table."""
+        """Add the batch in row ``index`` of the table, and decompress it if necessary."""
         if codec:
             self._compressed = True
             body = decompress(codec, body, base_offset)
@@ -136,6 +138,7 @@ class _Group:
         self._bodies.append(body)
 
     def finish(self, next_offset: int) -> PlainRecords:
+        """Return the records of the group."""
         table = self._table[self._indexes]
         if not self._compressed:
             return PlainRecords(self._frame, table, next_offset)
@@ -146,10 +149,10 @@ class _Group:
 
 
 def _scan(frame: pa.Buffer, end: int) -> tuple[Int64Array, int]:
-    """The table of the frame's batches up to offset ``end``, and how many bytes they take."""
+    """Return the table of the frame's batches up to offset ``end``, and their size in bytes."""
     table = np.empty((frame.size // BATCH_HEADER_BYTES, TABLE_COLUMNS), dtype=np.int64)
     report = np.zeros(1, dtype=np.int64)
-    batches = load(kernels.SCAN_BATCHES)(
+    batches = load_kernel(kernels.SCAN_BATCHES)(
         frame.address, frame.size, end, table.ctypes.data, len(table), report.ctypes.data
     )
     return table[:batches], int(report[kernels.SCANNED_BYTES])
@@ -165,7 +168,7 @@ def _check_crc(checked: memoryview, crc: int, base_offset: int) -> None:
 
 
 def _why_malformed(view: memoryview, position: int, before: Int64Array) -> str:
-    """What is wrong with the batch at ``position``, which follows those of a table."""
+    """Return what is wrong with the batch at ``position``, which follows those of a table."""
     available = len(view) - position
     if available < BATCH_HEADER_BYTES:
         return f"{available} bytes are left, a batch header has {BATCH_HEADER_BYTES}"

@@ -1,1 +1,1 @@
-"""Compiled kernels: machine code that numba makes once and that is loaded without numba."""
+"""Compiled kernels: numba makes the machine code once, and it is loaded without numba later."""

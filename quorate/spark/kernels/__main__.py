@@ -1,9 +1,9 @@
-"""``python -m quorate.spark.kernels``: compile them all now, as when an image is built."""
+"""``python -m quorate.spark.kernels``: compiles all kernels now, for example in an image."""
 
-from quorate.spark.decoding import kernels as decoding
-from quorate.spark.kernels.store import load
-from quorate.spark.writing import kernels as writing
+from quorate.spark.decoding import decoding_kernels as decoding
+from quorate.spark.kernels.kernel_store import load_kernel
+from quorate.spark.writing import writing_kernels as writing
 
 if __name__ == "__main__":
     for declaration in (*decoding.EVERY_KERNEL, *writing.EVERY_KERNEL):
-        load(declaration)
+        load_kernel(declaration)

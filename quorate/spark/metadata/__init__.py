@@ -1,1 +1,1 @@
-"""The metadata log as rows: what changed, who wrote it, and when; format ``quorate-metadata``."""
+"""The format ``quorate-metadata``: the changes of the metadata log as rows, with their authors."""

@@ -1,15 +1,15 @@
-"""The format ``quorate-metadata``: who led what and when, who changed which configuration.
+"""The format ``quorate-metadata``: it shows, for example, past leaders and configuration changes.
 
-As in `quorate.spark.source`, nothing is pushed down: cut by offsets and record types.
+As in `quorate.spark.source`, no filters are pushed down. Restrict a query by offsets and record
+types instead.
 """
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from quorate.spark.metadata.batch_reader import MetadataReader
-from quorate.spark.metadata.columns import metadata_schema
-from quorate.spark.metadata.metadata_options import parse_metadata_options
-from quorate.spark.metadata.stream_reader import MetadataStreamReader
+from quorate.spark.metadata.metadata_columns import metadata_schema
+from quorate.spark.metadata.metadata_query import parse_metadata_options
+from quorate.spark.metadata.metadata_readers import MetadataBatchReader, MetadataStreamReader
 from quorate.spark.schema import check_columns
 
 
@@ -18,19 +18,19 @@ class QuorateMetadataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's short name."""
+        """Return the short name of the format."""
         return "quorate-metadata"
 
     def schema(self) -> StructType:
-        """All columns."""
+        """Return all columns."""
         return metadata_schema()
 
-    def reader(self, schema: StructType) -> MetadataReader:
-        """A reader of the columns in ``schema``."""
+    def reader(self, schema: StructType) -> MetadataBatchReader:
+        """Return a reader of the columns in ``schema``."""
         check_columns(schema, metadata_schema())
-        return MetadataReader(parse_metadata_options(self.options), schema)
+        return MetadataBatchReader(parse_metadata_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> MetadataStreamReader:
-        """A reader of micro-batches of the columns in ``schema``."""
+        """Return a reader of micro-batches of the columns in ``schema``."""
         check_columns(schema, metadata_schema())
         return MetadataStreamReader(parse_metadata_options(self.options, streaming=True), schema)

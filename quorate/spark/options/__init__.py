@@ -1,1 +1,1 @@
-"""What users may ask for: options by name, checked before anything is opened."""
+"""The options of queries: declared once, and checked before any connection is opened."""

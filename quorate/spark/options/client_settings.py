@@ -1,8 +1,9 @@
-"""Options that start with ``kafka.``: settings of Kafka's own clients.
+"""Options that start with ``kafka.``: the settings of Kafka's own clients.
 
-How a client proves itself is honoured, in librdkafka's names or Java's. What would silently give
-other rows is refused; what only tunes Kafka's client has no effect here. A name that no client of
-Kafka knows is refused: a misspelt ``kafka.security.protocol`` must not mean plain text.
+Security settings are applied, under the names of librdkafka or of Java. Settings that would
+silently change the rows are refused. Settings that only tune Kafka's client have no effect here. A
+name that no Kafka client knows is refused: a misspelt ``kafka.security.protocol`` must not lead to
+plain text.
 """
 
 import re
@@ -40,7 +41,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "ssl.keystore.certificate.chain": _FILES,
     "ssl.truststore.certificates": _FILES,
 }
-"""By name without the prefix: what to do instead."""
+"""The refused settings, by their names without the prefix, and the advice what to do instead."""
 
 _TUNING = """
 allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter check.crcs
@@ -75,7 +76,7 @@ _JAAS_FIELD = re.compile(r"\b(username|password)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"
 
 
 def is_known_setting(key: str) -> bool:
-    """Whether a client of Kafka has the setting; ``key`` is in lower case, with the prefix."""
+    """Return True if a Kafka client has the setting. ``key`` is in lower case, with the prefix."""
     name = key.removeprefix(PREFIX)
     return key.startswith(PREFIX) and (
         is_security_option(name) or name in _JAVA_NAMES or name in REFUSED or name in WITHOUT_EFFECT
@@ -83,15 +84,15 @@ def is_known_setting(key: str) -> bool:
 
 
 def known_settings() -> list[str]:
-    """With the prefix: what a misspelt name may have been."""
+    """Return all known names with the prefix: what a misspelt name may have meant."""
     return [PREFIX + name for name in (*OPTIONS, *_JAVA_NAMES, *REFUSED, *WITHOUT_EFFECT)]
 
 
 def check_client_settings(settings: Mapping[str, str]) -> list[str]:
-    """Refuse what cannot be honoured; the names of those without effect.
+    """Refuse settings that cannot be applied, and return the names of those without effect.
 
     Args:
-        settings: by name without the prefix, in lower case.
+        settings: the settings by their names without the prefix, in lower case.
 
     Raises:
         OptionError: names the option and what to do.
@@ -103,7 +104,7 @@ def check_client_settings(settings: Mapping[str, str]) -> list[str]:
 
 
 def securities_of(settings: Mapping[str, str]) -> Securities:
-    """How the client proves itself and whom it believes, of the settings that `check` let pass.
+    """Return the identity of the client and the brokers it trusts, from checked settings.
 
     Raises:
         OptionError: names the option, its value unless it is a secret, and what it may be.
@@ -111,7 +112,7 @@ def securities_of(settings: Mapping[str, str]) -> Securities:
     given = {key: value for key, value in settings.items() if is_security_option(key)}
     _refuse_java_stores(settings)
     if not given.get(_IDENTIFICATION, "https").strip():
-        given[_IDENTIFICATION] = "none"  # as Java's client says it
+        given[_IDENTIFICATION] = "none"  # Java's client writes this as an empty text.
     if jaas := settings.get(_JAAS):
         given = {**_credentials_of(jaas), **given}
     try:
@@ -130,7 +131,10 @@ def _refuse_java_stores(settings: Mapping[str, str]) -> None:
 
 
 def _credentials_of(jaas: str) -> dict[str, str]:
-    """The user in a JAAS line: ``….ScramLoginModule required username="…" password="…";``."""
+    """Return the user and password of a JAAS line.
+
+    It looks like ``….ScramLoginModule required username="…" password="…";``.
+    """
     fields = {
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
         for name, quoted, plain in _JAAS_FIELD.findall(jaas)

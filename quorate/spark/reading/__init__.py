@@ -1,1 +1,1 @@
-"""From a query to ranges on the driver, from ranges to Arrow batches on the executors."""
+"""Reads batch queries: the driver plans offset ranges, the executors read them as Arrow batches."""

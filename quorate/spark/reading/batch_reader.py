@@ -1,6 +1,6 @@
-"""A batch query: ranges planned on the driver (`partitions`), each read on an executor (`read`).
+"""The reader of a batch query: `partitions` plans ranges on the driver, `read` reads one range.
 
-Spark keeps the plan for the life of a DataFrame: "latest" is the offset at the first action.
+Spark keeps the plan for the life of a DataFrame, so "latest" is the offset at the first action.
 """
 
 import time
@@ -11,53 +11,65 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from quorate.spark.committing.read_commits import SharedRange, check_commits, report, share
+from quorate.spark.committing.batch_commits import (
+    SharedRange,
+    check_commits,
+    report_range_read,
+    share_ranges,
+)
+from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.options.read_options import ReadOptions
-from quorate.spark.ranges import OffsetRange
-from quorate.spark.reading.asking import ask_offsets, known_topics
-from quorate.spark.reading.planning import (
+from quorate.spark.reading.offset_resolver import (
+    OffsetResolver,
+    known_topics,
+    list_offsets,
+    offset_questions,
+)
+from quorate.spark.reading.range_planning import (
     check_partitions_named,
     plan_ranges,
     select_partitions,
     spread_over_leaders,
 )
-from quorate.spark.reading.resolving import Resolver, questions_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
+import functools
+import gc
+import os
 
 
 class QuorateReader(DataSourceReader):
-    """Plans on the driver, reads on the executors; travels between them by pickle."""
+    """Plans on the driver, and reads on the executors. It travels between them by pickle."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each range of offsets that holds something.
+        """Plan one input partition for each range of offsets that is not empty.
 
         Raises:
-            QuorateSourceError: what is asked for is not there, or nobody answers.
+            QuorateSourceError: something that the query names does not exist, or no broker answers.
         """
         options, now_ms = self._options, time.time_ns() // 1_000_000
         with options.connection.open() as cluster:
             topics = known_topics(cluster, options.subscription)
             partitions = select_partitions(options.subscription, topics)
             check_partitions_named(partitions, options)
-            questions = questions_for(partitions, now_ms, options.starting, options.ending)
-            resolver = Resolver(ask_offsets(cluster, questions), now_ms)
+            questions = offset_questions(partitions, now_ms, options.starting, options.ending)
+            resolver = OffsetResolver(list_offsets(cluster, questions), now_ms)
             ranges = spread_over_leaders(
                 plan_ranges(partitions, topics, options, resolver), cluster.leader_of
             )
             if options.commits is None:
                 return [InputPartition(offsets) for offsets in ranges]
             check_commits(cluster, options.connection, options.commits, ranges)
-        return [InputPartition(part) for part in share(ranges)]
+        return [InputPartition(part) for part in share_ranges(ranges)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The records of one range, as Arrow batches of exactly the schema asked for."""
-        # Spark calls this with a placeholder if there was nothing to plan.
+        """Yield the records of one range, as Arrow batches of exactly the schema of the query."""
+        # Spark calls this with a placeholder if there is nothing to read.
         if isinstance(partition.value, OffsetRange):
             yield from self._read_range(partition.value)
         elif isinstance(partition.value, SharedRange):
@@ -67,20 +79,35 @@ class QuorateReader(DataSourceReader):
         self, offsets: OffsetRange, part: SharedRange | None = None
     ) -> "Iterator[pa.RecordBatch]":
         # gRPC must not be loaded before Spark forks its workers.
+        from quorate.spark.reading.batch_reader import prepare_worker
         from quorate.spark.reading.range_reader import RangePolicy, RangeReader
-        from quorate.spark.reading.workers import prepare_worker
 
         prepare_worker()
         options = self._options
         policy = RangePolicy(
             fail_on_data_loss=options.fail_on_data_loss,
             frame_timeout_ms=options.frame_timeout_ms,
-            new_retries=options.connection.new_retries,
+            retry_policy=options.connection.retry_policy,
         )
         with options.connection.open() as cluster:
             cluster.refresh([offsets.topic_partition])
             schema = to_arrow_schema(self._schema, timezone="UTC")
             yield from RangeReader(cluster, offsets, schema, policy).batches()
-            # Who asks for no more rows than there are before the last one never comes here.
+            # A query with LIMIT that stops before the last row never gets here.
             if part is not None and options.commits is not None:
-                report(cluster, options.connection, options.commits, part)
+                report_range_read(cluster, options.connection, options.commits, part)
+
+
+REUSED_WORKER = "SPARK_REUSE_WORKER"
+"""The environment variable that Spark sets for workers that run one task after another."""
+
+
+@functools.cache
+def prepare_worker() -> None:
+    """Exclude the imported modules from garbage collection; done once per worker process.
+
+    Spark collects all garbage after every task, and would look each time at objects that only the
+    end of the process frees. That takes 35 ms, as long as decoding a million records.
+    """
+    if os.environ.get(REUSED_WORKER):
+        gc.freeze()

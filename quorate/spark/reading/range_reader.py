@@ -1,26 +1,27 @@
-"""Reading one range of one partition from whoever leads it, to the end, exactly once.
+"""Reads one range of one partition from its leader, to the end, exactly once.
 
-The decoder's ``next_offset`` is the only position there is. A stream that breaks, a leader that
-moves, a broker that hangs: the next stream starts there, at the leader of that moment, and records
-before it are trimmed. So what has been handed out is never handed out twice and never skipped.
+The decoder's ``next_offset`` is the only position. If a stream breaks, a leader moves or a broker
+hangs, the next stream starts at this offset, at the leader of that moment, and records before it
+are trimmed. So no record is handed out twice, and none is skipped.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 import pyarrow as pa
 
 from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
-from quorate.spark.cluster import ClusterClient
+from quorate.spark.cluster_client import ClusterClient
 from quorate.spark.decoding.aborted_batches import AbortedBatches
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.errors import CallRefused, ClusterUnavailable, RangeUnavailable, UnknownTopic
-from quorate.spark.ranges import OffsetRange
-from quorate.spark.reading.frames import SILENCE_MS, FrameStream, split_frame
-from quorate.spark.retries import Retries
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.reading.frame_stream import SILENCE_MS, FrameStream, split_frame
+from quorate.spark.retries import RetryPolicy
 from quorate_proto.v1.errors_pb2 import NONE, OFFSET_OUT_OF_RANGE
 from quorate_proto.v1.replication_pb2 import RangeHeader, RangeReadRequest
 
@@ -29,21 +30,21 @@ _logger = logging.getLogger(__name__)
 
 
 class _TryAgain(Exception):
-    """The stream ended early, for a reason that another try may heal."""
+    """The stream ended early, and another try may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangePolicy:
-    """How patient a reader is."""
+    """The timeouts and retries of a reader."""
 
     fail_on_data_loss: bool
     frame_timeout_ms: int
-    new_retries: Callable[[], Retries]
+    retry_policy: RetryPolicy
     silence_ms: int = SILENCE_MS
 
 
 class RangeReader:
-    """Arrow batches of one range, in order of offsets."""
+    """Reads one range as Arrow batches, in the order of offsets."""
 
     def __init__(
         self,
@@ -55,21 +56,21 @@ class RangeReader:
         self._cluster = cluster
         self._range = offset_range
         self._policy = policy
-        self._retries = policy.new_retries()
+        self._retries = policy.retry_policy.new_retries()
         self._end = offset_range.end
         self._decoder = ArrowDecoder(
             offset_range.topic_partition, offset_range.start, offset_range.end, schema
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All records of the range.
+        """Yield all records of the range.
 
         Raises:
             RangeUnavailable: the log no longer holds all of it (and failOnDataLoss is on).
-            UnknownTopic: the topic was deleted since the range was planned, and perhaps created
-                anew (and failOnDataLoss is on).
+            UnknownTopic: the topic was deleted since the range was planned, and perhaps re-created
+                (and failOnDataLoss is on).
             ClusterUnavailable: no leader answered within the retries.
-            CallRefused: the leader refused for good, as we may not read the topic.
+            CallRefused: the leader refused for good, because the user may not read the topic.
             CorruptBatch: names topic, partition and offset.
         """
         partition = self._range.topic_partition
@@ -91,7 +92,8 @@ class RangeReader:
         try:
             self._retries.pause(attempt, reason)
         except ClusterUnavailable:
-            # A broker that has just started knows no topic: only patience tells that one is gone.
+            # A broker that has just started knows no topic. Only when the retries are spent is it
+            # certain that the topic is gone.
             if self._cluster.exists(self._range.topic_partition):
                 raise
             self._lose_topic(f"{self._range.topic_partition} is no longer there ({reason})")
@@ -99,7 +101,7 @@ class RangeReader:
             self._cluster.refresh([self._range.topic_partition])
 
     def _is_another_topic(self) -> bool:
-        """A topic of the same name but another id holds other records at the same offsets."""
+        """Return True if the topic was re-created: its offsets hold other records now."""
         topic, planned = self._range.topic_partition.topic, self._range.topic_id
         current = self._cluster.topic_id(topic)
         if not planned or current in (None, planned):
@@ -119,7 +121,7 @@ class RangeReader:
         self._end = position
 
     def _read_from(self, leader: str) -> Iterator[pa.RecordBatch]:
-        """One stream, until its end; whether the range is complete is for the caller to see."""
+        """Read one stream until its end. The caller checks whether the range is complete."""
         start = self._decoder.next_offset
         request = RangeReadRequest(
             topic=self._range.topic_partition.topic,
@@ -135,7 +137,7 @@ class RangeReader:
         frames = FrameStream(
             call,
             self._policy.frame_timeout_ms,
-            on_silence=lambda: self._refuse_old_leader(leader),
+            on_silence=partial(self._refuse_old_leader, leader),
             silence_ms=self._policy.silence_ms,
         )
         with closing(frames):
@@ -152,10 +154,12 @@ class RangeReader:
             self._finish(header)
 
     def _refuse_old_leader(self, silent: str) -> None:
-        """A leader that hangs keeps its connections: only the others can say that it was deposed.
+        """Stop reading from a silent leader if another broker leads now.
+
+        A leader that hangs keeps its connections, so only the other brokers can tell.
 
         Raises:
-            _TryAgain: somebody else leads now.
+            _TryAgain: another broker leads now.
         """
         partition = self._range.topic_partition
         self._cluster.refresh([partition])
@@ -164,15 +168,15 @@ class RangeReader:
             raise _TryAgain(f"{silent} is silent, and {leader} leads now")
 
     def _finish(self, last: RangeHeader) -> None:
-        """A stream without a single batch: are the last offsets of the range empty?
+        """Finish the range after a stream without any batch, if its last offsets are empty.
 
-        Compaction leaves offsets without records, so that is no error; but only a leader whose high
-        watermark is past the range can say so. A stream that held batches says nothing about what
-        is behind them, however it ended.
+        Compaction leaves offsets without records, so this is no error. But only a leader whose high
+        watermark is past the range can know it. A stream with batches says nothing about the
+        offsets behind them, however it ended.
         """
         if last.high_watermark < self._end:
             raise _TryAgain(f"the stream ended at offset {self._decoder.next_offset}")
-        self._decoder.next_offset = self._end
+        self._decoder.skip_to(self._end)
 
     def _handle_error(self, header: RangeHeader) -> None:
         reason = f"{error_name(header.error_code)}: {header.error_message}"
@@ -191,9 +195,9 @@ class RangeReader:
         )
         if first > position:
             self._refuse_loss(refusal)
-            self._decoder.next_offset = min(first, self._end)
+            self._decoder.skip_to(min(first, self._end))
             return
-        # The high watermark of a leader just elected may lag: only patience tells.
+        # The high watermark of a leader that was just elected may lag, so try again first.
         try:
             self._retries.pause(f"reading {self._range}", refusal)
         except ClusterUnavailable:

@@ -1,9 +1,9 @@
-"""A streaming query, as Spark talks to it: offsets as JSON, limits as `ReadLimit`.
+"""The reader of a streaming query, with the interface of Spark: offsets as JSON, `ReadLimit`.
 
-On the driver Spark keeps one reader, in a process of its own, for the life of the query; what the
-executors have is a copy of a fresh one. The checkpoint is the only account of what has been read;
-with ``commitGroup`` a consumer group shows it, too. Spark tells a batch's success twice: by
-`commit` when it plans the next one, and by asking for what comes after it.
+On the driver, Spark keeps one reader for the life of the query, in a process of its own. The
+executors have copies of a fresh reader. Only the checkpoint decides what has been read; with
+``commitGroup`` a consumer group shows it, too. Spark reports the success of a batch twice: by
+`commit` when it plans the next batch, and by asking for the offsets after it.
 """
 
 import time
@@ -21,17 +21,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from quorate.spark.committing.stream_commits import StreamCommits
+from quorate.spark.options.read_options import StreamOptions
 from quorate.spark.reading.batch_reader import QuorateReader
-from quorate.spark.streaming.checkpoint import parse_offsets
-from quorate.spark.streaming.planner import StreamPlanner
-from quorate.spark.streaming.stream_options import StreamOptions
+from quorate.spark.streaming.stream_checkpoint import parse_offsets
+from quorate.spark.streaming.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver, reads their ranges on the executors."""
+    """Plans micro-batches on the driver, and reads their ranges on the executors."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader = QuorateReader(options.reading, schema)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins, by startingOffsets and its kin."""
+        """Return the offsets at which a new query begins, by the options ``starting…``."""
         return self._planner.initial(time.time_ns() // 1_000_000).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limits that the options set; there is no type for two of them at once."""
+        """Return the limit that the options set. Spark has no type for two limits at once."""
         if self._limits.at_most is not None:
             return ReadMaxRows(self._limits.at_most)
         if self._limits.at_least is not None:
@@ -62,14 +62,15 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what there is, and then end."""
+        """Read only what is in the logs at the first look, and then end."""
         self._planner.stop_at_what_is_there()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; ``start``, to the letter, if there is to be none.
+        """Return the end of the next batch, or exactly the text of ``start`` if there is none.
 
         Raises:
-            QuorateSourceError: the checkpoint is no good, records are lost, or nobody answers.
+            QuorateSourceError: the checkpoint cannot be used, records are lost, or no broker
+                answers.
         """
         end = self._planner.next(
             parse_offsets(start),
@@ -79,28 +80,29 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the logs, for the query's progress."""
+        """Return the ends of the logs, for the progress of the query."""
         latest = self._planner.latest_seen()
         return latest.to_json() if latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One partition for each range of the batch.
+        """Return one input partition for each range of the batch.
 
         Raises:
-            QuorateSourceError: the checkpoint is no good, records are lost, or nobody answers.
+            QuorateSourceError: the checkpoint cannot be used, records are lost, or no broker
+                answers.
         """
         ranges = self._planner.ranges(parse_offsets(start), parse_offsets(end))
         return [InputPartition(offsets) for offsets in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The records of one range, as Arrow batches of exactly the schema asked for."""
+        """Yield the records of one range, as Arrow batches of exactly the schema of the query."""
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch has succeeded; offsets are Spark's to keep.
+        """Note that a batch has succeeded. Spark itself stores the offsets.
 
         Raises:
-            CallRefused: the group has live members, or we may not read it or a topic.
+            CallRefused: the group has live members, or the user may not read it or a topic.
         """
         self._planner.done(parse_offsets(end))
 

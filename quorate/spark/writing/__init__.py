@@ -1,1 +1,1 @@
-"""Rows to record batches v2, and on to the leaders: acks=all, idempotent per task."""
+"""Writes rows as record batches v2 to the leaders, with acks=all and idempotence per task."""

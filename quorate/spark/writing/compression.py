@@ -1,8 +1,8 @@
-"""Records compressed as Java's clients expect them.
+"""Compresses records as Java's clients expect them.
 
 Two codecs are framed here by hand. Snappy has the framing of Java's snappy library (xerial). LZ4
-frames must have independent blocks, which Kafka's Java client insists on and ``cramjam`` cannot be
-told.
+frames must have independent blocks: Kafka's Java client insists on that, and ``cramjam`` has no
+setting for it.
 """
 
 import struct
@@ -17,11 +17,11 @@ _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 
 _LZ4_HEADER: Final = bytes.fromhex("04224d18607073")
-"""Magic; version 1, independent blocks, no checksums (the batch has one); blocks of 4 MiB; the
-checksum of the two bytes before it."""
+"""The magic number; then version 1, independent blocks and no checksums (the batch has one); blocks
+of 4 MiB; and the checksum of the two bytes before it."""
 _LZ4_BLOCK_BYTES: Final = 4 << 20
 _LZ4_PLAIN_BLOCK: Final = 1 << 31
-"""Set in the size of a block that is not compressed."""
+"""The bit that is set in the size of a block that is not compressed."""
 _LZ4_END: Final = bytes(4)
 
 
@@ -55,9 +55,10 @@ _CODECS: Final[Mapping[str, tuple[int, Callable[[memoryview], Bytes]]]] = {
 
 
 def compress(name: str, records: memoryview) -> tuple[int, Bytes]:
-    """The codec's number in a batch's attributes, and the records under it.
+    """Return the number of the codec for the batch's attributes, and the compressed records.
 
-    Records that the codec makes no smaller stay as they are (0), so a batch never grows by it.
+    Records that the codec does not make smaller stay as they are, with number 0, so compression
+    never makes a batch larger.
     """
     if name == "none":
         return 0, records

@@ -1,7 +1,7 @@
-"""Batches to their leaders, and again where that failed, until every one is acknowledged.
+"""Sends batches to their leaders, and again where that failed, until every one is acknowledged.
 
-All state belongs to the one thread that writes; streams tell it what happened through a queue. It
-waits only when enough bytes are under way, and at the end.
+All state belongs to the one thread that writes. The streams put events into a queue for it. It
+waits only while enough bytes are unacknowledged, and at the end.
 """
 
 import queue
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.call_errors import raise_if_permanent, reason_of
-from quorate.spark.cluster import ClusterClient
+from quorate.spark.cluster_client import ClusterClient
 from quorate.spark.errors import UnknownTopic, WriteRefused
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.writing.batches import Batch
-from quorate.spark.writing.leader_stream import Answered, Event, LeaderStream
-from quorate.spark.writing.outbox import Outbox, Outcome
+from quorate.spark.writing.batch_builder import ProducerBatch
+from quorate.spark.writing.leader_stream import FrameAnswered, LeaderStream, StreamEvent
+from quorate.spark.writing.unacknowledged_batches import BatchOutcome, UnacknowledgedBatches
 from quorate_proto.v1.replication_pb2 import RangeWriteResponse
 
 OPEN_BYTES_MAX: Final = 16 << 20
-"""Bytes that are not acknowledged, beyond which the writer waits."""
+"""The limit for unacknowledged bytes. Beyond it the writer waits."""
 
 SILENCE_MS: Final = 2_000
-"""After so long without any answer the cluster is asked whether a leader has changed."""
+"""The time without an answer after which the sender asks the cluster for a new leader."""
 
 ANSWER_GRACE_MS: Final = 5_000
-"""How much later than the replicas' timeout a leader may answer."""
+"""How much later than the timeout of its replicas a leader may answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """How patient a writer is."""
+    """The timeouts of a writer."""
 
     delivery_timeout_ms: int
-    """How long a partition may go on failing."""
+    """How long a partition may go on failing before the task fails."""
     request_timeout_ms: int
     """How long a leader may wait for its replicas."""
 
@@ -46,9 +46,9 @@ class Sender:
     def __init__(self, cluster: ClusterClient, settings: SenderSettings) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._outbox = Outbox(settings.delivery_timeout_ms)
+        self._unacknowledged = UnacknowledgedBatches(settings.delivery_timeout_ms)
         self._streams: dict[str, LeaderStream] = {}
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[StreamEvent] = queue.SimpleQueue()
         self._topic_ids: dict[str, bytes] = {}
         self._looked_at_ms = 0
 
@@ -65,63 +65,63 @@ class Sender:
 
     @property
     def records_written(self) -> int:
-        """Records that are acknowledged."""
-        return self._outbox.records_written
+        """The number of records that are acknowledged."""
+        return self._unacknowledged.records_written
 
-    def send(self, batches: Iterable[Batch]) -> None:
-        """Send batches; waits while too much is not acknowledged.
+    def send(self, batches: Iterable[ProducerBatch]) -> None:
+        """Send batches. Wait while `OPEN_BYTES_MAX` or more are not acknowledged.
 
         Raises:
-            WriteRefused, RecordTooLarge: a leader will not take one; names topic and partition.
+            WriteRefused, RecordTooLarge: a leader refuses a batch; names topic and partition.
             CallRefused: a leader does not serve this writer.
-            UnknownTopic: a topic was deleted and created anew.
-            ClusterUnavailable: it did not work within the time allowed.
+            UnknownTopic: a topic was deleted and re-created.
+            ClusterUnavailable: a batch was not acknowledged within the delivery timeout.
         """
         for batch in batches:
             self._topic_ids[batch.target.partition.topic] = batch.target.topic_id
-            self._outbox.add(batch)
+            self._unacknowledged.add(batch)
             self._take_events()
-            self._send_what_may_go()
-            while self._outbox.open_bytes >= OPEN_BYTES_MAX:
+            self._send_ready_batches()
+            while self._unacknowledged.open_bytes >= OPEN_BYTES_MAX:
                 self._wait()
 
     def flush(self) -> None:
-        """Return when every batch is acknowledged; raises as `send`."""
-        while self._outbox.open_bytes:
+        """Return when every batch is acknowledged. The errors are those of `send`."""
+        while self._unacknowledged.open_bytes:
             self._wait()
 
     def close(self) -> None:
-        """End all streams; what was not acknowledged may be written or not."""
+        """End all streams. Unacknowledged batches may be written or not."""
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
 
     def _wait(self) -> None:
-        """Until something happens, or has to be done."""
+        """Wait until an event arrives, or until it is time to retry or to check the streams."""
         try:
             self._handle(self._events.get(timeout=self._patience_ms() / 1000))
         except queue.Empty:
-            self._look_at_streams()
+            self._check_silent_streams()
         self._take_events()
-        self._send_what_may_go()
+        self._send_ready_batches()
 
     def _take_events(self) -> None:
         while not self._events.empty():
             self._handle(self._events.get())
 
     def _patience_ms(self) -> int:
-        retry_at_ms = self._outbox.retry_at_ms()
+        retry_at_ms = self._unacknowledged.retry_at_ms()
         if retry_at_ms is None:
             return SILENCE_MS
         return min(SILENCE_MS, max(0, retry_at_ms - _now_ms()))
 
-    def _send_what_may_go(self) -> None:
+    def _send_ready_batches(self) -> None:
         now_ms = _now_ms()
-        retry_at_ms = self._outbox.retry_at_ms()
+        retry_at_ms = self._unacknowledged.retry_at_ms()
         if retry_at_ms is not None and retry_at_ms <= now_ms:
-            self._refresh(self._outbox.failing())
+            self._refresh(self._unacknowledged.failing())
             now_ms = _now_ms()
-        for leader, batches in self._outbox.frames(self._cluster.leader_of, now_ms):
+        for leader, batches in self._unacknowledged.frames(self._cluster.leader_of, now_ms):
             self._stream_to(leader).send(batches, now_ms)
 
     def _stream_to(self, leader: str) -> LeaderStream:
@@ -129,12 +129,12 @@ class Sender:
         if stream is None:
             channel = self._cluster.channel(leader)
             timeout_ms = self._settings.request_timeout_ms
-            stream = LeaderStream(leader, channel, timeout_ms, self._events.put)
+            stream = LeaderStream(leader, channel, timeout_ms, self._events)
             self._streams[leader] = stream
         return stream
 
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Answered):
+    def _handle(self, event: StreamEvent) -> None:
+        if isinstance(event, FrameAnswered):
             self._looked_at_ms = _now_ms()
             self._answered(event.stream, event.response)
         elif self._streams.get(event.stream.leader) is event.stream:
@@ -147,9 +147,9 @@ class Sender:
                 f"{stream.leader} answered {len(response.outcomes)} of {len(batches)} batches"
             )
         now_ms = _now_ms()
-        for batch, told in zip(batches, response.outcomes, strict=True):
-            outcome = Outcome(told.error_code, told.error_message)
-            self._outbox.answered(batch, outcome, stream.leader, now_ms)
+        for batch, answer in zip(batches, response.outcomes, strict=True):
+            outcome = BatchOutcome(answer.error_code, answer.error_message)
+            self._unacknowledged.answered(batch, outcome, stream.leader, now_ms)
 
     def _ended(self, stream: LeaderStream, error: Exception | None) -> None:
         if error is not None:
@@ -158,13 +158,13 @@ class Sender:
         self._give_up(stream, reason)
 
     def _give_up(self, stream: LeaderStream, reason: str) -> None:
-        """Begin anew with another stream; what this one has not answered goes there."""
+        """Close a stream. Its unanswered batches are sent again on a new one."""
         del self._streams[stream.leader]
         stream.close()
-        self._outbox.lost(stream.take_unanswered(), reason, _now_ms())
+        self._unacknowledged.lost(stream.take_unanswered(), reason, _now_ms())
 
-    def _look_at_streams(self) -> None:
-        """Nothing is heard: has a leader changed, or is one beyond its time?"""
+    def _check_silent_streams(self) -> None:
+        """Give up streams whose leader is over its time or leads no more."""
         now_ms = _now_ms()
         limit_ms = self._settings.request_timeout_ms + ANSWER_GRACE_MS
         silent: list[LeaderStream] = []
@@ -189,7 +189,11 @@ class Sender:
                 self._give_up(stream, f"{stream.leader}: leads no more")
 
     def _refresh(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask who leads; a topic of the same name but another id is another topic."""
+        """Ask who leads.
+
+        Raises:
+            UnknownTopic: a topic has another id now, so it was deleted and re-created.
+        """
         partitions = list(partitions)
         self._cluster.refresh(partitions)
         for topic in {partition.topic for partition in partitions}:

@@ -1,12 +1,12 @@
-"""What one write is to do, of the options that were given."""
+"""The options of a write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from quorate.spark.options.connection import Connection, read_connection
-from quorate.spark.options.declaration import Scope
-from quorate.spark.options.given import GivenOptions
-from quorate.spark.options.table import (
+from quorate.spark.options.connection_options import ConnectionOptions, read_connection_options
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.option_declaration import Scope
+from quorate.spark.options.option_table import (
     BATCH_BYTES,
     COMPRESSION,
     DELIVERY_TIMEOUT_MS,
@@ -18,11 +18,11 @@ from quorate.spark.retries import INTERVAL_MS_MAX
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """All checked; travels to the executors by pickle."""
+    """The checked options of a write. The object travels to the executors by pickle."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None = None
-    """Where all rows go; None: their column says."""
+    """The topic of all rows; None if the column ``topic`` names it."""
     compression: str = COMPRESSION.default
     batch_bytes: int = BATCH_BYTES.default
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS.default
@@ -30,15 +30,16 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """
+    """Check the options of a write.
+
     Raises:
         OptionError: names the option, its value and what to do.
     """
     given = GivenOptions(options, Scope.WRITE)
-    connection = read_connection(given)
+    connection = read_connection_options(given)
     retries_max = max(connection.retries_max, given[DELIVERY_TIMEOUT_MS] // INTERVAL_MS_MAX)
     return WriteOptions(
-        # A writer waits for a cluster as long as for a partition of it.
+        # A writer waits as long for the cluster as for one partition of it.
         connection=replace(connection, retries_max=retries_max),
         topic=given[TOPIC],
         compression=given[COMPRESSION],

@@ -1,4 +1,5 @@
-"""One task of Spark's: its rows into batches, and on to the leaders until all are acknowledged."""
+"""One task of a Spark write: it builds batches from its rows, and sends them until all are
+acknowledged."""
 
 import itertools
 import time
@@ -9,14 +10,13 @@ import pyarrow as pa
 
 from quorate.client.bootstrap import BootstrapError
 from quorate.spark.call_errors import RETRIABLE, error_name, raise_if_permanent, reason_of
-from quorate.spark.cluster import CALL_TIMEOUT_SECONDS, ClusterClient
+from quorate.spark.cluster_client import CALL_TIMEOUT_SECONDS, ClusterClient
 from quorate.spark.errors import ClusterUnavailable, UnknownTopic, WriteRefused
 from quorate.spark.retries import Retries
-from quorate.spark.writing.batches import Batch, BatchBuilder, BatchSettings
-from quorate.spark.writing.columns import rows_of
-from quorate.spark.writing.partitioning import Partitioner
+from quorate.spark.writing.batch_builder import BatchBuilder, BatchSettings, ProducerBatch
+from quorate.spark.writing.partitioner import Partitioner, TargetTopic
+from quorate.spark.writing.row_columns import rows_of
 from quorate.spark.writing.sender import Sender, SenderSettings
-from quorate.spark.writing.targets import TopicTargets
 from quorate.spark.writing.write_options import WriteOptions
 from quorate_proto.v1.errors_pb2 import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -27,15 +27,16 @@ from quorate_proto.v1.replication_pb2_grpc import RangeWriteStub
 
 
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> int:
-    """Write all rows of a task; how many there were. Returns when all are acknowledged.
+    """Write all rows of a task, and return their number when all are acknowledged.
 
     Args:
-        options: where to, and how.
+        options: the options of the write.
         batches: rows whose schema was checked.
-        task: the task's number: where rows without keys begin.
+        task: the number of the task. Rows without keys begin at this partition.
 
     Raises:
-        QuorateSourceError: a row or the cluster does not allow it; some rows may be written.
+        QuorateSourceError: a row cannot be written, or the cluster refuses it. Some rows may be
+            written.
     """
     for first in batches:
         if first.num_rows:
@@ -46,10 +47,10 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task
 
 
 class _TaskWriter:
-    """One attempt of one task, with a producer id of its own."""
+    """The writer of one attempt of one task, with a producer id of its own."""
 
     def __init__(self, cluster: ClusterClient, options: WriteOptions, task: int) -> None:
-        producer = init_producer_id(cluster, options.connection.new_retries())
+        producer = init_producer_id(cluster, options.connection.retry_policy.new_retries())
         self._cluster = cluster
         self._options = options
         self._partitioner = Partitioner(self._describe, options.topic, task)
@@ -73,24 +74,26 @@ class _TaskWriter:
             sender.flush()
             return sender.records_written
 
-    def _built_of(self, batch: pa.RecordBatch) -> Iterator[Batch]:
-        """The batches that are full with these rows."""
+    def _built_of(self, batch: pa.RecordBatch) -> Iterator[ProducerBatch]:
+        """Append the rows, and yield the batches that are full."""
         now_ms = time.time_ns() // 1_000_000
         rows = rows_of(batch, topic_column=self._options.topic is None, now_ms=now_ms)
         for part in self._partitioner.split(rows):
             yield from self._builder.append(rows, part)
         yield from self._builder.close_largest()
 
-    def _describe(self, topic: str) -> TopicTargets:
-        return describe_target(self._cluster, topic, self._options.connection.new_retries())
+    def _describe(self, topic: str) -> TargetTopic:
+        return describe_target(
+            self._cluster, topic, self._options.connection.retry_policy.new_retries()
+        )
 
 
 def init_producer_id(cluster: ClusterClient, retries: Retries) -> InitProducerIdResponse:
-    """A producer id from any broker; ``retries`` is the budget.
+    """Ask any broker for a producer id.
 
     Raises:
-        WriteRefused: who asks may not write to any topic.
-        ClusterUnavailable: no broker gave one within the retries.
+        WriteRefused: the user may not write to any topic.
+        ClusterUnavailable: no broker gave a producer id within the retries.
     """
     while True:
         address = cluster.any_broker()
@@ -111,18 +114,18 @@ def init_producer_id(cluster: ClusterClient, retries: Retries) -> InitProducerId
         cluster.describe_topics()
 
 
-def describe_target(cluster: ClusterClient, topic: str, retries: Retries) -> TopicTargets:
-    """A topic to write to; one that is not there is asked for, as Kafka's producers do.
+def describe_target(cluster: ClusterClient, topic: str, retries: Retries) -> TargetTopic:
+    """Describe a topic to write to. A missing topic is requested, as Kafka's producers do.
 
     Raises:
-        UnknownTopic: there is none of that name, and the cluster creates none.
-        WriteRefused: it may not be seen, or not be created.
-        ClusterUnavailable: nobody told of it within the retries.
+        UnknownTopic: the topic does not exist, and the cluster does not create it.
+        WriteRefused: the user may not see the topic, or not create it.
+        ClusterUnavailable: no broker described it within the retries.
     """
     while True:
         (described,) = cluster.describe_topics([topic]).topics
         if not described.error_code and described.partitions:
-            return TopicTargets(
+            return TargetTopic(
                 described.topic_id, len(described.partitions), described.max_message_bytes
             )
         code = described.error_code
@@ -134,7 +137,7 @@ def describe_target(cluster: ClusterClient, topic: str, retries: Retries) -> Top
 
 
 def _ask_for(cluster: ClusterClient, topic: str) -> int:
-    """The error code of the topic, now that it was asked for."""
+    """Request the creation of a topic, and return the error code of the answer."""
     try:
         code = cluster.ask_for_topic(topic)
     except BootstrapError as error:

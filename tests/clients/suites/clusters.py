@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.config.listeners import ADVERTISED_LISTENERS
-from broker.config.log import LOG_DIR
-from broker.config.node import BROKER_ID
+from quorate.broker.config.listeners import ADVERTISED_LISTENERS
+from quorate.broker.config.log import LOG_DIR
+from quorate.broker.config.node import BROKER_ID
 from quorate.cluster.certificates import make_certificates
 from quorate.cluster.layout import Node, plan_cluster, write_config
 from quorate.cluster.local import LocalCluster
 from quorate.cluster.settings import check_settings
-from quorum.security_config import BROKER_SECURITY
+from quorate.common.tls.tls_config import BROKER_SECURITY
 
 
 @contextmanager

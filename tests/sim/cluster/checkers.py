@@ -6,21 +6,23 @@ which epoch, of every leadership. It looks into brokers, but only compares; it n
 
 import re
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.control_batches import EndMarker
-from broker.log.record_batch import iterate_batches
-from broker.replication.following import Phase
-from broker.replication.hosted import HostedPartition
-from broker.replication.partition.effects import Role
-from metadata_log.types import TopicIdPartition
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.common.types import TopicIdPartition
 from tests.sim.cluster.copies import CopiesChecker
 from tests.sim.cluster.lives import Truths
 from tests.sim.cluster.metadata_checker import MetadataChecker
 from tests.sim.cluster.transaction_checker import ReplicaTransactions
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation, World
+from tests.support.fetch_states import fetch_state_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster.machine import Machine
@@ -69,19 +71,18 @@ class Checker:
         process = machine.process
         if process is None:
             return
-        node = process.node
-        elector = node._elector
-        if elector is not None and elector.active is not None:
-            self._holds_office(machine.voter_id, int(elector.active.controller_epoch))
+        controller = process.shared.active_controller.active
+        if controller is not None:
+            self._holds_office(machine.voter_id, int(controller.controller_epoch))
         seen = self._seen.get(process)
         if seen is None:
             seen = self._seen[process] = {}
-        for hosted in node._replicas.table:
+        for hosted in process.hosted:
             replica = hosted.replica
             known = seen.get(hosted.tip)
             if known is None or known.hosted is not hosted:
                 known = seen[hosted.tip] = _Seen(hosted)
-            leads = replica.role is Role.LEADER
+            leads = replica.role is ReplicaRole.LEADER
             if (
                 replica.high_watermark != known.high_watermark
                 or leads is not known.leads
@@ -96,7 +97,7 @@ class Checker:
         process = machine.process
         if process is None or not self.looks_at_transactions:
             return
-        for hosted in process.node._replicas.table:
+        for hosted in process.hosted:
             known = self._seen[process].get(hosted.tip)
             if known is not None and not self._is_lossy(hosted):
                 known.transactions.compare_in_full(hosted, machine.voter_id)
@@ -110,7 +111,12 @@ class Checker:
         Its leader may have committed something in the same step: it is not in the table after it,
         nor is its log, and producers hear of what was committed.
         """
-        table = process.node._replicas.table
+        process.when_hosting.append(partial(self._watch_drops_of, machine, process))
+
+    def _watch_drops_of(
+        self, machine: "Machine", process: "Process", replicas: ReplicaManager
+    ) -> None:
+        table = replicas.table
         drop = table.drop
 
         def look_and_drop(hosted: HostedPartition) -> None:
@@ -118,7 +124,7 @@ class Checker:
             drop(hosted)
 
         table.drop = look_and_drop  # type: ignore[method-assign]
-        retaining = process.node._replicas._upkeep._retaining
+        retaining = replicas.retention
         start_at = retaining._start_at
 
         async def look_and_start_at(hosted: HostedPartition, offset: int) -> None:
@@ -189,7 +195,7 @@ class Checker:
     def _is_of_one_life(self, hosted: HostedPartition, who: str) -> None:
         """Nobody takes up a partition with what a removed one left behind (C14)."""
         entries = hosted.log.leader_epochs.entries
-        if hosted.replica.role is Role.IDLE or not entries:
+        if hosted.replica.role is ReplicaRole.IDLE or not entries:
             return
         first_epoch = self.truths.lives.of(hosted.tip, hosted.replica.leader_epoch).first_epoch
         if entries[0][0] < first_epoch:
@@ -204,8 +210,8 @@ class Checker:
             return False
         if hosted.leads or not truth.is_lossy:
             return True
-        following = hosted.following
-        return following is not None and following.phase is Phase.FETCHING
+        state = fetch_state_of(hosted)
+        return state is not None and state.is_fetching
 
     def _leads_now(
         self, machine: "Machine", hosted: HostedPartition, truth: Truth, who: str

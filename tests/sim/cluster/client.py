@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
-from broker.errors import error_name
+from quorate.broker.common.errors import error_name
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.front_door import SERVICE
 from tests.sim.cluster.rpc_frames import endpoint_of

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from broker.replication.hosted import HostedPartition
-from metadata_log.image import Image, Partition
-from metadata_log.types import BrokerId, TopicIdPartition
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.common.types import BrokerId, TopicIdPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition
 from tests.sim.cluster.lives import Lives
 from tests.sim.cluster.truth import Truth
 from tests.sim.world import Violation
@@ -33,7 +34,7 @@ class CopiesChecker:
         copies = 0
         for member, machine in self._machines.items():
             process = machine.process
-            other = None if process is None else process.node._replicas.table.get(hosted.tip)
+            other = None if process is None else process.hosted_at(hosted.tip)
             if process is None or other is None or process.store is None:
                 copies += self._flushed_at_the_end[member].get(hosted.tip, 0) >= truth.end
                 continue
@@ -69,9 +70,9 @@ class CopiesChecker:
             registered = image.brokers.get(member)
             if process is None or registered is None:
                 continue
-            if process.node._broker_epoch() != registered.epoch:
+            if process.shared.identity.epoch != registered.epoch:
                 continue  # What that incarnation had when it was counted is gone with it.
-            hosted = process.node._replicas.table.get(truth.tip)
+            hosted = process.hosted_at(truth.tip)
             flushed = 0 if hosted is None else hosted.log.flushed_offset
             if flushed < truth.end:
                 raise Violation(
@@ -84,7 +85,7 @@ class CopiesChecker:
         process = machine.process
         if process is not None:
             self._flushed_at_the_end[machine.voter_id].update(
-                (hosted.tip, hosted.log.flushed_offset) for hosted in process.node._replicas.table
+                (hosted.tip, hosted.log.flushed_offset) for hosted in process.hosted
             )
 
 

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.log.group_commit import Callbacks, GroupCommit, InlineCommit
-from broker.log.journal import Journal
-from broker.log.options import LogOptions
-from broker.log.recovery import recover_logs
-from broker.log.room import Reserve
-from broker.log.store import LogStore, OnFailed, OnFlushed
-from broker.log.work import Work
+from quorate.broker.log.log_manager import LogCallbacks, LogManager
+from quorate.broker.log.options import LogOptions
+from quorate.broker.log.recovery.recovery import recover_logs
+from quorate.broker.log.writing.disk_space import DiskReserve
+from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit, InlineCommit
+from quorate.broker.log.writing.journal import Journal
+from quorate.broker.log.writing.write_operations import WriteOperation
 from tests.sim.cluster.disk_files import SimulatedSegment, SimulatedTable
 from tests.sim.world import SimulatedCrash, World
 
@@ -103,20 +103,20 @@ class TimedCommit(GroupCommit):
         machine: "Machine",
         journal: Journal,
         group_bytes: int,
-        reserve: Reserve,
-        callbacks: Callbacks,
+        reserve: DiskReserve,
+        callbacks: CommitCallbacks,
     ) -> None:
         super().__init__(journal, group_bytes, reserve, callbacks)
         self._machine = machine
         self._process = machine.process
-        self._group: list[Work] | None = None
+        self._group: list[WriteOperation] | None = None
         self._failed = False
         self._idle = self._loop.create_future()
         machine.disk.interrupted = self._interrupted
         if self._is_stalled:
             self._retry_later()
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: WriteOperation) -> None:
         self._queue.append(work)
         if self._group is None and not self._failed and not self._is_stalled:
             self._begin()
@@ -220,8 +220,8 @@ class Disk:
                 self.segments.pop(segment_id, None)
             self.table.forget_segments(lost)
 
-    def open(self, machine: "Machine", on_flushed: OnFlushed, on_failed: OnFailed) -> LogStore:
-        """What ``LogStore.open`` does, on this disk."""
+    def open(self, machine: "Machine", callbacks: LogCallbacks) -> LogManager:
+        """What ``LogManager.open`` does, on this disk."""
         options = LogOptions(
             flush="os" if self._flush == "os" else "sync", segment_bytes=self._segment_bytes
         )
@@ -241,11 +241,10 @@ class Disk:
                 self._world.between(0.001, 0.3), lambda: machine.deliver(process, perform)
             )
 
-        return LogStore(
+        return LogManager(
             Path("/log"),
             options,
-            on_flushed,
-            on_failed,
+            callbacks,
             cast(Any, SimulatedHousekeeping(later)),
             recovered,
             self._create,

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from broker.log.control_batches import decode_marker
-from broker.log.record_batch import read_header
-from broker.log.segment_contents import (
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.checkpoints.partition_row import PartitionRow, Truncation
+from quorate.broker.log.checkpoints.store_table import StoreRun, TruncationRule
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment_contents import (
     FooterPlace,
     SegmentContents,
     StoredBatch,
     StoredEpoch,
 )
-from broker.log.table import Run, Void
-from broker.log.work import PartitionRow, PendingBatch, Truncation
 
 OnWrite = Callable[[], None]
 """Called before every write, which does not happen if it raises."""
@@ -28,7 +29,7 @@ def _stored_batch(number: int, base_offset: int, data: bytes) -> StoredBatch:
 
 
 class SimulatedSegment:
-    """The surface of ``broker.log.segment.Segment``."""
+    """The surface of ``quorate.broker.log.segments.segment.Segment``."""
 
     def __init__(
         self, segment_id: int, on_write: OnWrite, on_unlink: Callable[[int], None]
@@ -62,6 +63,14 @@ class SimulatedSegment:
             for epoch, start in sorted(starts.items())
         ]
         return SegmentContents.of(self.id, self.written_at_ms, batches, epochs)
+
+    def hold(self, count: int, size: int) -> None:
+        self.live_batches += count
+        self.live_bytes += size
+
+    def release(self, count: int, size: int) -> None:
+        self.live_batches -= count
+        self.live_bytes -= size
 
     def forget_contents(self) -> None:
         """They are computed."""
@@ -121,19 +130,19 @@ class SimulatedSegment:
 
 
 class SimulatedTable:
-    """The surface of ``broker.log.table.StoreTable``; every call is a synced transaction."""
+    """The surface of ``checkpoints.store_table.StoreTable``; every call is a synced transaction."""
 
     def __init__(self, on_write: OnWrite) -> None:
         self._write = on_write
         self._rows: dict[int, PartitionRow] = {}
         self._next_number = 0
-        self._voids: dict[int, list[Void]] = {}
+        self._truncation_rules: dict[int, list[TruncationRule]] = {}
         self._producers: dict[int, bytes] = {}
         self._segments: dict[int, bool] = {}
         self._last_segment_id = 0
         self._high_watermarks: dict[int, int] = {}
         self._cleaned_offsets: dict[int, int] = {}
-        self._run: Run | None = None
+        self._run: StoreRun | None = None
         self._loss = False
 
     def partitions(self) -> list[PartitionRow]:
@@ -151,11 +160,15 @@ class SimulatedTable:
         self._write()
         for number in numbers:
             self._rows.pop(number, None)
-            self._voids.pop(number, None)
+            self._truncation_rules.pop(number, None)
             self._producers.pop(number, None)
 
-    def voids(self) -> dict[int, list[Void]]:
-        return {number: list(voids) for number, voids in self._voids.items() if voids}
+    def truncation_rules(self) -> dict[int, list[TruncationRule]]:
+        return {
+            number: list(truncation_rules)
+            for number, truncation_rules in self._truncation_rules.items()
+            if truncation_rules
+        }
 
     def record_truncations(self, truncations: Sequence[Truncation], sealed_segment_id: int) -> None:
         self._write()
@@ -163,7 +176,8 @@ class SimulatedTable:
             number = truncation.number
             if truncation.lowest_segment_id <= sealed_segment_id:
                 insort(
-                    self._voids.setdefault(number, []), Void(sealed_segment_id, truncation.offset)
+                    self._truncation_rules.setdefault(number, []),
+                    TruncationRule(sealed_segment_id, truncation.offset),
                 )
             if truncation.log_start_offset is not None and number in self._rows:
                 self._rows[number] = msgspec.structs.replace(
@@ -174,9 +188,11 @@ class SimulatedTable:
     def producers(self) -> dict[int, bytes]:
         return dict(self._producers)
 
-    def drop_voids_before(self, oldest_segment_id: int) -> None:
-        for number, voids in self._voids.items():
-            self._voids[number] = [v for v in voids if v.through_segment_id >= oldest_segment_id]
+    def drop_truncation_rules_before(self, oldest_segment_id: int) -> None:
+        for number, truncation_rules in self._truncation_rules.items():
+            self._truncation_rules[number] = [
+                v for v in truncation_rules if v.through_segment_id >= oldest_segment_id
+            ]
 
     def segments(self) -> dict[int, bool]:
         return dict(sorted(self._segments.items()))
@@ -210,10 +226,10 @@ class SimulatedTable:
     def write_cleaned_offsets(self, offsets: Mapping[int, int]) -> None:
         self._cleaned_offsets = dict(offsets)
 
-    def record_run(self, run: Run) -> None:
+    def record_run(self, run: StoreRun) -> None:
         self._run = run
 
-    def last_run(self) -> Run | None:
+    def last_run(self) -> StoreRun | None:
         return self._run
 
     def loss_is_unhandled(self) -> bool:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from broker.replication.hosted import HostedPartition
-from metadata_log.image import Image
-from metadata_log.types import BrokerId, TopicIdPartition
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.common.types import BrokerId, TopicIdPartition
+from quorate.metadata_log.image import Image
 from tests.sim.cluster.checkers import Checker, read_all
 from tests.sim.cluster.clients import Clients
 from tests.sim.cluster.machine import Machine
@@ -89,13 +89,12 @@ class End:
             if broker is None or not broker.admitted or process is None or not process.is_up:
                 yield f"broker {broker_id} is not registered and admitted"
                 return
-            elector = process.node._elector
-            serves = elector is not None and elector.active is not None
+            serves = process.shared.active_controller.active is not None
             if serves != (image.controller_id == broker_id):
                 yield f"broker {broker_id} {'serves' if serves else 'does not serve'} as controller"
             if not serves and (told_by := _lanes(process)):
                 yield f"broker {broker_id} is not the controller, and still tells: {told_by}"
-            told = process.node._cache.topics
+            told = process.shared.cache.topics
             wanted = {
                 name: [(one.leader, one.leader_epoch) for one in topic.partitions]
                 for name, topic in image.topics.items()
@@ -126,7 +125,7 @@ class End:
                     f"broker {broker_id} holds {len(held - assigned)} replicas that are not its "
                     f"own, and lacks {len(assigned - held)}"
                 )
-            for hosted in process.node._replicas.table:
+            for hosted in process.hosted:
                 log, truth = hosted.log, self._checker.truths.of_replica(hosted)
                 if log.flushed_offset != log.log_end_offset:
                     yield f"broker {broker_id} has not flushed {hosted.tp}"
@@ -146,7 +145,7 @@ class End:
     def _leader_of(self, hosted: HostedPartition) -> HostedPartition | None:
         machine = self._machines.get(hosted.replica.leader)
         process = None if machine is None else machine.process
-        return None if process is None else process.node._replicas.table.get(hosted.tip)
+        return None if process is None else process.hosted_at(hosted.tip)
 
     def _all_copies_agree(self) -> None:
         copies: dict[TopicIdPartition, tuple[int, list[bytes]]] = {}
@@ -154,7 +153,7 @@ class End:
             process = machine.process
             assert process is not None
             self._checker.compare_transactions(machine)
-            for hosted in process.node._replicas.table:
+            for hosted in process.hosted:
                 batches = read_all(hosted)
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))
                 if same != batches:

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 
-from broker.log.damage import DamagedBatch
+from quorate.broker.log.segments.damage import DamagedBatch
 from tests.sim.cluster.clients import CLIENT_HOST
 from tests.sim.cluster.late_writes import LateWrites
 from tests.sim.cluster.machine import Machine
@@ -331,4 +331,6 @@ class Faults:
         log = self._world.random.choice(logs)
         machine.note(f"{log.topic}-{log.tip.partition} is damaged")
         machine.damaged.add(log.tip)
-        store.on_damaged(log, DamagedBatch(Path("segment"), log.number, log.log_start_offset, ""))
+        store.reads.on_damaged(
+            log, DamagedBatch(Path("segment"), log.number, log.log_start_offset, "")
+        )

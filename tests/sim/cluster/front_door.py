@@ -10,14 +10,14 @@ from typing import Any
 
 import grpc
 
-from broker.control.changes import CHANGES, Change
-from broker.kafka.services import KafkaServices
-from broker.log.admission import Origin
-from broker.replication.api import FetchTerms, FetchWant, Isolation, ProduceEntry
-from broker.replication.manager import ReplicaManager
-from broker.security.door import OPEN_DOOR, Door
-from broker.security.tls import ListenerTls
-from metadata_log.types import BrokerId, Endpoint, TopicPartition
+from quorate.broker.changes.table import CHANGES, Change
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.replication.api import FetchParams, FetchPartition, Isolation, ProduceEntry
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.security.listener_security import OPEN_LISTENER, ListenerSecurity
+from quorate.broker.security.listener_tls import ListenerTls
+from quorate.common.types import BrokerId, Endpoint, TopicPartition
 from tests.sim.cluster.rpc import Rpc
 from tests.sim.cluster.rpc_frames import CLIENTS
 
@@ -27,7 +27,7 @@ Handler = Callable[[Any, Any], Awaitable[Any]]
 
 
 class FrontDoor:
-    """The surface of ``broker.kafka.server.KafkaServer``."""
+    """The surface of ``quorate.broker.kafka.server.KafkaServer``."""
 
     def __init__(self, rpc: Rpc, services: KafkaServices) -> None:
         self._rpc = rpc
@@ -37,7 +37,10 @@ class FrontDoor:
         self._replicas = services.replicas
 
     async def start(
-        self, listener: Endpoint, door: Door = OPEN_DOOR, tls: ListenerTls | None = None
+        self,
+        listener: Endpoint,
+        security: ListenerSecurity = OPEN_LISTENER,
+        tls: ListenerTls | None = None,
     ) -> Endpoint:
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
@@ -81,7 +84,7 @@ class FrontDoor:
     async def _transactional_produce(self, request: Any, _: Any) -> Any:
         """As ``_produce``."""
         tp, records, acks, timeout_ms, transactional_id = request
-        origin = Origin.TRANSACTIONAL_CLIENT
+        origin = AppendOrigin.TRANSACTIONAL_CLIENT
         entry = ProduceEntry(TopicPartition(*tp), records, origin, transactional_id)
         return await self._append(entry, acks, timeout_ms)
 
@@ -108,10 +111,10 @@ class FrontDoor:
         tp, offset, epoch, max_wait_ms = request
         tp = TopicPartition(*tp)
         hosted = self._replicas.table.named(tp)
-        terms = FetchTerms(
+        terms = FetchParams(
             max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=4_000, isolation=isolation, near=near
         )
-        want = FetchWant(tp, offset, 2_000, epoch)
+        want = FetchPartition(tp, offset, 2_000, epoch)
         (outcome,) = await self._services.replicas.fetch([want], terms)
         records = b"".join(outcome.chunks)
         tip = None if hosted is None else tuple(hosted.tip)
@@ -128,7 +131,7 @@ class FrontDoor:
     def _changing(self, change: Change[Any, Any]) -> Handler:
         async def handler(request: bytes, _: Any) -> bytes:
             parsed = change.request.FromString(request)
-            answer = await self._services.forwarder.carry_out(change, parsed)
+            answer = await self._services.forwarder.forward(change, parsed)
             return bytes(answer.SerializeToString())
 
         return handler

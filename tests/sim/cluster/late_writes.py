@@ -7,8 +7,8 @@ was sent twice; against these only the compare-and-set helps.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from metadata_log.records import IsrChange, Operation
-from metadata_log.types import TopicPartition
+from quorate.common.types import TopicPartition
+from quorate.metadata_log.records import IsrChange, Operation
 from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.world import World
 

@@ -5,8 +5,8 @@ What tells them apart is the leader epoch: it goes on above that of the removed 
 
 from typing import NamedTuple
 
-from broker.replication.hosted import HostedPartition
-from metadata_log.types import TopicIdPartition
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.common.types import TopicIdPartition
 from tests.sim.cluster.transaction_truth import Outcomes
 from tests.sim.cluster.truth import Truth
 

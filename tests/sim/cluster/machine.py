@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from metadata_log.types import TopicIdPartition
+from quorate.common.types import TopicIdPartition
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.rpc import Rpc
 from tests.sim.loop import SimulatedLoop

@@ -1,10 +1,11 @@
 """What the metadata log may say next: epochs and versions only grow, by the rules alone."""
 
-from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
-from metadata_log.apply import Applied
-from metadata_log.image import Image, Partition, Topic
-from metadata_log.records import Transaction
-from metadata_log.types import NO_BROKER, BrokerId, TopicIdPartition, TopicPartition
+from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
+from quorate.common.types import NO_BROKER, BrokerId, TopicIdPartition, TopicPartition
+from quorate.metadata_log.apply import Applied
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition, Topic
+from quorate.metadata_log.records import Transaction
 from tests.sim.cluster.copies import CopiesChecker
 from tests.sim.cluster.lives import Truths
 from tests.sim.world import Violation, World

@@ -9,29 +9,28 @@ from typing import Any, Final
 
 import msgspec
 
-import metadata_log.apply
-import metadata_log.rules.leader_and_isr as isr_rules
-import metadata_log.rules.partition_count as count_rules
-import metadata_log.rules.reassignment as reassignment_rules
-import metadata_log.rules.topics as topic_rules
-from broker.control.fencing import ControlFence
-from broker.controller.managers import reassignments
-from broker.controller.managers.office import Office
-from broker.log.batch_places import Run
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import Batch
-from broker.log.recovered_log import RecoveredLog
-from broker.log.segment import Segment
-from broker.replication import fetch_session
-from broker.replication.commands import ControlCommands
-from broker.replication.partition.isr import IsrState
-from broker.replication.partition.state import ReplicaState
-from broker.replication.truncator import Truncator
-from metadata_log.draft import Draft
-from metadata_log.image import Topic
-from metadata_log.records import IsrChange, Operation, Record
-from metadata_log.rules.table import RULES, Rule
-from metadata_log.types import MetadataOffset, TopicPartition
+import quorate.metadata_log.apply
+import quorate.metadata_log.rules.leader_and_isr as isr_rules
+import quorate.metadata_log.rules.reassignment as reassignment_rules
+import quorate.metadata_log.rules.topics as count_rules
+from quorate.broker.control.broker_control_service import ControlFence
+from quorate.broker.controller.managers import reassignment_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.log.batches.record_batch import Batch
+from quorate.broker.log.recovery.recovered_log import RecoveredLog
+from quorate.broker.log.segments.batch_places import PartitionRun
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.broker.replication.commands.control_commands import ControlCommands
+from quorate.broker.replication.fetching.truncator import Truncator
+from quorate.broker.replication.partition.isr import IsrState
+from quorate.broker.replication.partition.replica_state import ReplicaState
+from quorate.broker.replication.serving import replica_fetch_session as fetch_session
+from quorate.common.types import MetadataOffset, TopicPartition
+from quorate.metadata_log.draft import Draft
+from quorate.metadata_log.partitions import Topic
+from quorate.metadata_log.records import IsrChange, Operation, Record
+from quorate.metadata_log.rules.table import RULES, Rule
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.mutants_transactions import TRANSACTION_MUTANTS
 from tests.sim.mutants import Mutant, Replacement, nothing
@@ -42,7 +41,7 @@ WITHIN_SEEDS: Final = 300
 def _truncate_to_high_watermark() -> list[Replacement]:
     async def on_answer(self: Truncator, following: Any, answer: Any) -> None:
         if answer.error_code != errors_pb2.NONE:
-            following.back_off(self._now_ms())
+            following.back_off(self._table.clock.now_ms())
             return
         if await self._cut(following, following.hosted.replica.high_watermark):
             self._done(following)
@@ -78,7 +77,7 @@ def _isr_cas() -> list[Replacement]:
 
     rules = {**RULES, IsrChange: Rule(whoever_asks)}
     return [
-        (metadata_log.apply, "RULES", rules),
+        (quorate.metadata_log.apply, "RULES", rules),
         (isr_rules, "_require_leadership", nothing),
         (isr_rules, "_require_eligible", nothing),
     ]
@@ -111,15 +110,13 @@ def _resumed_isr() -> list[Replacement]:
 
 
 def _controller_epoch() -> list[Replacement]:
-    def operation(self: Office, *records: Record) -> Operation:
+    def operation(self: ControllerTenure, *records: Record) -> Operation:
         return Operation(records=records)
 
     return [
-        (Office, "operation", operation),
-        (metadata_log.apply, "_require_authority", nothing),
-        (isr_rules, "require_controller", nothing),
-        (topic_rules, "require_controller", nothing),
-        (reassignment_rules, "require_controller", nothing),
+        (ControllerTenure, "operation", operation),
+        (quorate.metadata_log.apply, "_require_authority", nothing),
+        (Draft, "require_controller", nothing),
     ]
 
 
@@ -132,7 +129,7 @@ def _reassignment_waits() -> list[Replacement]:
         return True
 
     return [
-        (reassignments, "_is_in_sync", at_once),
+        (reassignment_manager, "_is_in_sync", at_once),
         (reassignment_rules, "_require_end", nothing),
     ]
 
@@ -154,15 +151,15 @@ def _epoch_floor() -> list[Replacement]:
 
 
 def _producer_check() -> list[Replacement]:
-    def find_nothing(_: PartitionProducers, batches: Sequence[Batch]) -> list[None]:
+    def find_nothing(_: ProducerStateManager, batches: Sequence[Batch]) -> list[None]:
         return [None] * len(batches)
 
-    return [(PartitionProducers, "find_originals", find_nothing)]
+    return [(ProducerStateManager, "find_duplicates", find_nothing)]
 
 
 def _recovered_producers() -> list[Replacement]:
     def add_alone(
-        self: RecoveredLog, run: Run, contents: Any, segment: Segment, *, is_recent: bool
+        self: RecoveredLog, run: PartitionRun, contents: Any, segment: Segment, *, is_recent: bool
     ) -> None:
         add(self, run, contents, segment, is_recent=False)
 
@@ -171,7 +168,7 @@ def _recovered_producers() -> list[Replacement]:
 
 
 def _truncated_producers() -> list[Replacement]:
-    return [(PartitionProducers, "truncate_from_end", nothing)]
+    return [(ProducerStateManager, "truncate_from_end", nothing)]
 
 
 def _offset_not_available() -> list[Replacement]:

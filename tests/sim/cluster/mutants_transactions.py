@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from broker.errors import KafkaError
-from broker.log.control_batches import EndMarker
-from broker.log.producers import PartitionProducers
-from broker.log.transactions import PartitionTransactions
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.broker.log.state.transactions import PartitionTransactions
 from quorate_proto.v1 import errors_pb2
 from tests.sim.mutants import Mutant, Replacement, nothing
 
@@ -18,15 +18,15 @@ def _truncated_transactions() -> list[Replacement]:
 
 
 def _coordinator_epoch() -> list[Replacement]:
-    def check_marker(self: PartitionProducers, marker: EndMarker) -> None:
+    def check_marker(self: ProducerStateManager, marker: EndMarker) -> None:
         try:
             check(self, marker)
         except KafkaError as error:
             if error.code != errors_pb2.TRANSACTION_COORDINATOR_FENCED:
                 raise
 
-    check = PartitionProducers.check_marker
-    return [(PartitionProducers, "check_marker", check_marker)]
+    check = ProducerStateManager.check_marker
+    return [(ProducerStateManager, "check_marker", check_marker)]
 
 
 def _committed_markers() -> list[Replacement]:
@@ -37,14 +37,14 @@ def _committed_markers() -> list[Replacement]:
 
 
 def _transaction_fence() -> list[Replacement]:
-    def record_marker(self: PartitionProducers, marker: EndMarker, offset: int) -> None:
+    def record_marker(self: ProducerStateManager, marker: EndMarker, offset: int) -> None:
         known = self.get(marker.producer_id)
         record(
             self, marker if known is None else marker._replace(producer_epoch=known.epoch), offset
         )
 
-    record = PartitionProducers.record_marker
-    return [(PartitionProducers, "record_marker", record_marker)]
+    record = ProducerStateManager.record_marker
+    return [(ProducerStateManager, "record_marker", record_marker)]
 
 
 TRANSACTION_MUTANTS: Final = [

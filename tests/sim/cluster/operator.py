@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
-from broker.errors import error_name
-from metadata_log.features import FEATURES
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.broker.common.errors import error_name
+from quorate.common.types import NO_BROKER
+from quorate.metadata_log.features import FEATURES
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import (
     ConfigSet,
     ControllerEpochIs,
     ControllerRemoved,
     FeatureLevel,
     Operation,
 )
-from metadata_log.types import NO_BROKER
 from quorate_proto.v1 import admin_pb2, admin_pb2_grpc
 from tests.sim.cluster.client import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum

@@ -1,23 +1,31 @@
-"""One incarnation of a broker: ``BrokerNode`` as it is deployed, in surroundings made up for it."""
+"""One incarnation of a broker: the deployed ``BrokerServer`` in a simulated environment."""
 
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc.aio
 
-from broker.config.spec import BROKER_SPEC
-from broker.control.registration import RegistrationRefused
-from broker.controller.door import AuditTrail, no_trail
-from broker.errors import KafkaError
-from broker.grpc_listener import GrpcListener
-from broker.kafka.services import KafkaServices
-from broker.listeners import ListenError
-from broker.log.store import LogStore, OnFailed, OnFlushed
-from broker.node import BrokerNode
-from broker.peers import Peer, PeerChannels
-from broker.security.grpc_identity import Passwords
-from metadata_log.configuration import Configuration
-from quorum.errors import QuorumError
+from quorate.broker.assembly.kafka_listeners import ListenError
+from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.broker_server import BrokerServer
+from quorate.broker.changes.audit_log import KeepAuditEntries, keep_no_entries
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.control.broker_registrar import RegistrationRefused
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.log.log_manager import LogCallbacks, LogManager
+from quorate.broker.log.writing.log_writer import LogManagerEvents, LogManagerListener
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.broker.replication.serving.transaction_verification import TransactionVerifier
+from quorate.broker.rpc.grpc_listener import GrpcListener
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels
+from quorate.broker.security.client_guard import VerifiedPasswords
+from quorate.common.configuration import Configuration
+from quorate.common.types import TopicIdPartition
+from quorate.quorum.quorum_errors import QuorumError
 from tests.sim.cluster.front_door import FrontDoor
 from tests.sim.cluster.machine import Machine, MachineLoop, raise_failure
 from tests.sim.cluster.quorum_client import SimulatedQuorumClient
@@ -30,8 +38,8 @@ if TYPE_CHECKING:
 NAMED_FAILURES = (QuorumError, ListenError, RegistrationRefused, KafkaError, OSError)
 
 
-class SimulatedSurroundings:
-    """What ``BrokerNode`` finds around it."""
+class SimulatedEnvironment:
+    """The environment of a simulated ``BrokerServer``."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
@@ -56,20 +64,20 @@ class SimulatedSurroundings:
     def inter_broker_listener(self) -> GrpcListener:
         return GrpcListener(self._process.rpc.new_server(BROKERS))
 
-    def client_listener(self, passwords: Passwords) -> GrpcListener:
+    def client_listener(self, passwords: VerifiedPasswords) -> GrpcListener:
         return GrpcListener(self._process.rpc.new_server(CLIENTS))
 
     def kafka_listener(self, services: KafkaServices) -> FrontDoor:
         return FrontDoor(self._process.rpc, services)
 
-    def audit_trail(self, cleanup: AsyncExitStack) -> AuditTrail:
-        return no_trail
+    def open_audit_log(self, cleanup: AsyncExitStack) -> KeepAuditEntries:
+        return keep_no_entries
 
-    async def open_store(
-        self, cleanup: AsyncExitStack, on_flushed: OnFlushed, on_failed: OnFailed
-    ) -> LogStore:
-        store = self._machine.disk.open(self._machine, on_flushed, on_failed)
-        self._process.store = store
+    async def open_store(self, cleanup: AsyncExitStack, events: LogManagerEvents) -> LogManager:
+        process = self._process
+        events.subscribe = partial(process.listens_to_log, events.subscribe)  # type: ignore[method-assign]
+        store = self._machine.disk.open(self._machine, LogCallbacks.to(events))
+        process.store = store
         cleanup.push_async_callback(store.close)
         return store
 
@@ -93,15 +101,51 @@ class Process:
             quorum, machine, timeout_ms=session_timeout_ms, patience=patience
         )
         self.quorum.process = self
-        self.store: LogStore | None = None
+        self.store: LogManager | None = None
+        self.replicas: ReplicaManager | None = None
+        """The replicas of the broker, or None before its log is open."""
+        self.when_hosting: list[Callable[[ReplicaManager], None]] = []
+        """Called with the replicas once they are there, before any of them leads or follows."""
+        self.broker: BrokerServer | None = None
         self.is_up = False
         with self.loop.running():
-            self.node = BrokerNode(config, SimulatedSurroundings(self))
+            self.shared = SharedParts.of(config, SimulatedEnvironment(self))
 
     @property
     def listens(self) -> bool:
         servers = self.rpc.servers.values()
         return bool(servers) and all(server.is_started for server in servers)
+
+    @property
+    def hosted(self) -> Iterable[HostedPartition]:
+        """The partitions that it hosts."""
+        return () if self.replicas is None else self.replicas.table
+
+    def hosted_at(self, tip: TopicIdPartition) -> HostedPartition | None:
+        """The partition of that id, if it is hosted."""
+        return None if self.replicas is None else self.replicas.table.get(tip)
+
+    def listens_to_log(
+        self, subscribe: Callable[[LogManagerListener], None], listener: LogManagerListener
+    ) -> None:
+        """Note the replicas when they begin to listen to the log store."""
+        subscribe(listener)
+        if isinstance(listener, ReplicaManager):
+            self.replicas = listener
+            for action in self.when_hosting:
+                action(listener)
+
+    def verify(self, verifier: TransactionVerifier) -> None:
+        """Have this asked before transactions begin, now and once the log is open."""
+
+        def ask(replicas: ReplicaManager) -> None:
+            verification = replicas._appender._verification
+            assert verification is not None
+            verification._verifier = verifier
+
+        self.when_hosting.append(ask)
+        if self.replicas is not None:
+            ask(self.replicas)
 
     def start(self) -> None:
         """Begin, inside the loop."""
@@ -117,16 +161,17 @@ class Process:
 
     async def _run(self) -> None:
         try:
-            await self.node.start()
+            self.broker = await BrokerServer.start(self.shared)
         except NAMED_FAILURES as error:
             self._exit(f"{type(error).__name__}: {error}")
         else:
             self.is_up = True
-            await self.node.log_failed()
+            await self.broker.log_failed()
             self.stop()
 
     async def _stop(self) -> None:
-        await self.node.stop()
+        assert self.broker is not None
+        await self.broker.stop()
         self._exit("stopped")
 
     def _exit(self, why: str) -> None:

@@ -1,6 +1,6 @@
 """What must hold of idempotent producers (KIP-98) in what is committed of a partition."""
 
-from broker.log.record_batch import BatchHeader
+from quorate.broker.log.batches.record_batch import BatchHeader
 from tests.sim.world import Violation
 
 

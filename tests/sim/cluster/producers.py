@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from metadata_log.types import TopicIdPartition
+from quorate.common.types import TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.client import Client, TopicPart
 from tests.sim.cluster.lives import Life

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from metadata_log.apply import Applied, AppliedRun, apply, apply_run
-from metadata_log.codec import decode_transaction
-from metadata_log.draft import Changes
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.apply import Applied, AppliedRun, apply, apply_run
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import Changes, Image
+from quorate.metadata_log.records import (
     Operation,
     SessionClosed,
     SessionOpened,
@@ -25,8 +25,7 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.sessions import KeepAlive, SessionTable
+from quorate.quorum.voter.sessions import KeepAlive, SessionTable
 from tests.sim.world import World
 from tests.support.metadata import first_voter_set
 

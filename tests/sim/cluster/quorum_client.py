@@ -1,19 +1,29 @@
-"""A broker's client of the simulated quorum: what ``quorum.client.QuorumClient`` promises."""
+"""A broker's client of the simulated quorum: what ``QuorumClient`` promises."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from metadata_log.codec import encode_transaction
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import Operation, Transaction, TransactionResult
-from metadata_log.types import NO_SESSION, MetadataOffset, SessionId
+from quorate.common.types import NO_SESSION, MetadataOffset, SessionId
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import Operation, Transaction, TransactionResult
+from quorate.quorum.client.pending_transactions import (
+    PendingTransaction,
+    fail,
+    session_gone,
+    settle,
+)
+from quorate.quorum.client.quorum_client import SnapshotLoaded, TransactionsApplied, WatchEvent
+from quorate.quorum.quorum_errors import (
+    OutcomeUnknown,
+    QuorumUnavailable,
+    SessionLost,
+    TransactionTooLarge,
+)
+from quorate.quorum.voter.sessions import KeepAlive
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse
-from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
-from quorum.client_pending import PendingTransaction, fail, session_gone, settle
-from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
-from quorum.sessions import KeepAlive
 from tests.sim.cluster.quorum import SimulatedQuorum
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metadata_log.types import Endpoint
+from quorate.common.types import Endpoint
 from tests.sim.cluster.rpc_client import SimulatedChannel
 from tests.sim.cluster.rpc_frames import GHOST, HEAD, MESSAGE, OPEN, host_and_door
 from tests.sim.cluster.rpc_server import ServerCall, SimulatedServer

@@ -6,7 +6,7 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from metadata_log.types import Endpoint
+from quorate.common.types import Endpoint
 
 PORT_BASE: Final = 9_000
 

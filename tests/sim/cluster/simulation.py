@@ -10,8 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from broker.control.registration import RegistrationRefused
-from broker.replication.verification import Verification
+from quorate.broker.control.broker_registrar import RegistrationRefused
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.clients import Clients
 from tests.sim.cluster.disk import Disk, DiskFull
@@ -143,8 +142,7 @@ class Simulation:
     def _verify_transactions(self, process: Process) -> None:
         coordinator = self.clients.coordinator
         if coordinator is not None:
-            verification = Verification(coordinator.verify)
-            process.node._replicas.verify_transactions(verification)
+            process.verify(coordinator)
 
     def abandon(self) -> None:
         """Nothing runs any more; who wanted to clean up after itself is not heard."""
@@ -218,7 +216,10 @@ def simulate(
         stack.callback(gc.enable)
         gc.disable()  # When a cycle is freed depends on what ran before in this process.
         stack.enter_context(
-            patch("broker.metadata_follower.apply_run", simulation.quorum.applied_again)
+            patch(
+                "quorate.broker.metadata.metadata_follower.apply_run",
+                simulation.quorum.applied_again,
+            )
         )
         if mutant is not None:
             stack.enter_context(mutant.applied())

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from broker.replication.commands import DELETION_EPOCH
-from broker.replication.partition.effects import Role
-from metadata_log.types import LeaderEpoch
+from quorate.broker.replication.commands.control_commands import DELETION_EPOCH
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.common.types import LeaderEpoch
 from tests.sim.cluster.checkers import Checker
 from tests.sim.cluster.machine import Machine
 from tests.sim.world import Violation, World
@@ -18,11 +18,15 @@ from tests.support.replica_cluster import batch
 
 async def _checked_leader(broker: BrokerReplicas) -> tuple[Checker, Machine]:
     process = Mock()
-    process.node._elector = None
-    process.node._replicas.table = broker.manager.table
+    process.shared.active_controller.active = None
+    process.hosted = broker.manager.table
+    process.hosted_at = broker.manager.table.get
+    process.when_hosting = []
     machine = cast("Machine", Mock(voter_id=1, process=process))
     checker = Checker(World(1), {1: machine})
     checker.watch_drops(machine, process)
+    for action in process.when_hosting:
+        action(broker.manager)
     await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
     checker.after(machine)
     return checker, machine
@@ -44,14 +48,14 @@ async def _delete(broker: BrokerReplicas) -> None:
 @pytest.mark.parametrize(
     ("step_down", "role"),
     [
-        (_see_newer_epoch, Role.SUSPENDED),
-        (_follow, Role.FOLLOWER),
-        (_delete, Role.IDLE),
+        (_see_newer_epoch, ReplicaRole.SUSPENDED),
+        (_follow, ReplicaRole.FOLLOWER),
+        (_delete, ReplicaRole.IDLE),
     ],
     ids=["saw a newer epoch", "was told to follow", "was told to delete its replica"],
 )
 async def test_what_a_leader_commits_in_the_step_that_ends_its_leadership_is_committed(
-    step_down: Callable[[BrokerReplicas], Coroutine[Any, Any, None]], role: Role
+    step_down: Callable[[BrokerReplicas], Coroutine[Any, Any, None]], role: ReplicaRole
 ) -> None:
     broker = await BrokerReplicas().start()
     checker, machine = await _checked_leader(broker)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.topic_config import TOPIC_UNCLEAN_LEADER_ELECTION
-from metadata_log.apply import Applied
-from metadata_log.records import ConfigSet, PartitionChange, Transaction
-from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.config.topic_keys import TOPIC_UNCLEAN_LEADER_ELECTION
+from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.metadata_log.apply import Applied
+from quorate.metadata_log.records import ConfigSet, PartitionChange, Transaction
 from tests.sim.cluster.checkers import Checker
 from tests.sim.world import Violation, World
 from tests.support.metadata import MetadataLogBuilder

@@ -5,9 +5,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from metadata_log.records import BrokerRegistration, Operation, TransactionResult
-from metadata_log.types import BrokerId, Endpoint
-from quorum.errors import OutcomeUnknown, SessionLost
+from quorate.common.types import BrokerId, Endpoint
+from quorate.metadata_log.records import BrokerRegistration, Operation, TransactionResult
+from quorate.quorum.quorum_errors import OutcomeUnknown, SessionLost
 from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.cluster.quorum_client import SimulatedQuorumClient
 from tests.sim.world import World

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import iterate_batches
-from broker.log.transactions import PartitionTransactions, take_note
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.broker.log.state.transactions import PartitionTransactions, record_batch_state
 from tests.sim.cluster.transaction_replay import Replay
 from tests.sim.cluster.transaction_truth import (
     CommittedTransactions,
@@ -52,13 +52,13 @@ def _replay(history: Iterable[bytes | EndMarker], start_offset: int = 0) -> Repl
 
 def _known(
     history: Iterable[bytes | EndMarker],
-) -> tuple[PartitionTransactions, PartitionProducers]:
+) -> tuple[PartitionTransactions, ProducerStateManager]:
     """What the product makes of it."""
-    transactions, producers = PartitionTransactions("orders-0"), PartitionProducers("orders-0")
+    transactions, producers = PartitionTransactions("orders-0"), ProducerStateManager("orders-0")
     for offset, what in enumerate(history):
         marker = what if isinstance(what, EndMarker) else None
         for header, _ in iterate_batches(_batch(offset, what), "product"):
-            take_note(producers, transactions, header, offset, marker)
+            record_batch_state(producers, transactions, header, offset, marker)
     return transactions, producers
 
 
@@ -114,7 +114,9 @@ def test_a_replica_that_knows_of_other_producers_is_refused(
 
 
 def test_a_producer_that_a_replica_does_not_know_is_refused() -> None:
-    assert "does not know producer 7" in _replay(HISTORY).compare_producers(PartitionProducers("p"))
+    assert "does not know producer 7" in _replay(HISTORY).compare_producers(
+        ProducerStateManager("p")
+    )
 
 
 @pytest.mark.parametrize(

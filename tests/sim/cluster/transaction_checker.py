@@ -1,8 +1,8 @@
 """Looks at what every replica makes of its transactions, whenever its log has changed."""
 
-from broker.log import PartitionLog
-from broker.log.record_batch import iterate_batches
-from broker.replication.hosted import HostedPartition
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from tests.sim.cluster.transaction_replay import Replay
 from tests.sim.cluster.transaction_truth import check_stable_offset
 from tests.sim.world import Violation
@@ -70,9 +70,10 @@ class ReplicaTransactions:
         found = replay.compare_stable_offset(
             hosted.last_stable_offset, hosted.replica.high_watermark, log.log_start_offset
         )
-        if found or not (in_full or log.transactions.aborted_count != self._aborted):
+        aborted = len(log.transactions.aborted(log.log_start_offset, log.log_end_offset))
+        if found or not (in_full or aborted != self._aborted):
             return found
-        self._aborted = log.transactions.aborted_count
+        self._aborted = aborted
         return replay.compare_transactions(
             log.transactions, log.log_start_offset
         ) or replay.compare_producers(log.producers)

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Final
 
 import grpc.aio
 
-from broker.coordinator.marker_sender import Leadership, MarkerSender, MarkerWrite
-from broker.coordinator.partition_verifier import refusal
-from broker.coordinator.transaction_peers import marker_request
-from broker.coordinator.transactions import decisions
-from broker.coordinator.transactions.transaction import (
+from quorate.broker.common.errors import KafkaError, error_name
+from quorate.broker.coordinator.transactions.marker_sender import (
+    MarkerSender,
+    MarkerWrite,
+    PartitionLeadership,
+)
+from quorate.broker.coordinator.transactions.partition_verifier import refusal
+from quorate.broker.coordinator.transactions.state import transaction_decisions as decisions
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     AT_REST,
     ProducerEpoch,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
-from broker.errors import KafkaError, error_name
-from broker.replication.verification import TransactionBatch
-from metadata_log.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
+from quorate.broker.coordinator.transactions.transaction_peers import marker_request
+from quorate.broker.replication.serving.transaction_verification import TransactionBatch
+from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2, transactions_pb2_grpc
 from tests.sim.cluster.client import CALL_TIMEOUT_S, Client
 from tests.sim.cluster.quorum import SimulatedQuorum
@@ -48,9 +52,9 @@ class _Office:
         self._requests = 0
         self.sender = MarkerSender(self, self._write)
 
-    def leadership(self, tp: TopicPartition) -> Leadership | None:
+    def leadership(self, tp: TopicPartition) -> PartitionLeadership | None:
         known = self._coordinator.leaders.get((tp.topic, tp.partition))
-        return known and Leadership(BrokerId(known[1]), LeaderEpoch(known[2]))
+        return known and PartitionLeadership(BrokerId(known[1]), LeaderEpoch(known[2]))
 
     async def is_gone(self, tp: TopicPartition) -> bool:
         return self._coordinator.quorum.image.partition(tp) is None
@@ -86,7 +90,7 @@ class Coordinator(Client):
         super().__init__(clients, 60)
         self.quorum = quorum
         self._outcomes = clients.checker.truths.outcomes
-        self._states: dict[str, Transaction] = {}
+        self._states: dict[str, TransactionMetadata] = {}
         self._numbers: dict[str, int] = {}
         self._begun = 0
         self._producer_ids = _FIRST_PRODUCER_ID
@@ -182,7 +186,7 @@ class Coordinator(Client):
                 return code
         return errors_pb2.NONE
 
-    def _write(self, transactional_id: str, transaction: Transaction) -> None:
+    def _write(self, transactional_id: str, transaction: TransactionMetadata) -> None:
         before = self._states.get(transactional_id)
         self._states[transactional_id] = transaction
         was_open = before is not None and before.state is TransactionState.ONGOING
@@ -195,11 +199,11 @@ class Coordinator(Client):
             self._outcomes.decide(number, commit=transaction.is_commit)
             self._finish(transactional_id, transaction)
 
-    def _finish(self, transactional_id: str, prepared: Transaction) -> None:
+    def _finish(self, transactional_id: str, prepared: TransactionMetadata) -> None:
         self.clients.spawn(self._send_markers(self._office, transactional_id, prepared))
 
     async def _send_markers(
-        self, office: _Office, transactional_id: str, prepared: Transaction
+        self, office: _Office, transactional_id: str, prepared: TransactionMetadata
     ) -> None:
         try:
             await office.sender.send(
@@ -235,7 +239,9 @@ class Coordinator(Client):
                 self._finish(transactional_id, found)
                 self.clients.spawn(self._go_on(former, transactional_id, found))
 
-    async def _go_on(self, former: _Office, transactional_id: str, prepared: Transaction) -> None:
+    async def _go_on(
+        self, former: _Office, transactional_id: str, prepared: TransactionMetadata
+    ) -> None:
         """It was stopped before it sent these markers, and has not heard of its successor."""
         await self.pause(1.0)
         await self._send_markers(former, transactional_id, prepared)

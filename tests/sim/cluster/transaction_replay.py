@@ -6,11 +6,11 @@ restarts; whatever it says must be what follows from the batches that a replica 
 
 from typing import NamedTuple
 
-from broker.log.control_batches import EndMarker, decode_marker
-from broker.log.options import Records
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import BatchHeader
-from broker.log.transactions import PartitionTransactions
+from quorate.broker.log.batches.control_batches import EndMarker, decode_marker
+from quorate.broker.log.batches.record_batch import BatchHeader
+from quorate.broker.log.options import Records
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.broker.log.state.transactions import PartitionTransactions
 
 _ANY_SEQUENCE = -2
 _BEFORE_FIRST = -1
@@ -87,10 +87,6 @@ class Replay:
         unstable = [one.first_offset for one in self._ended if one.last_offset >= high_watermark]
         return min([*self._ongoing.values(), *unstable, high_watermark])
 
-    @property
-    def aborted_count(self) -> int:
-        return sum(not one.committed for one in self._ended)
-
     # -- comparisons; each says what is different, "" if nothing is --------------------------------
 
     def compare_stable_offset(self, stable: int, high_watermark: int, log_start_offset: int) -> str:
@@ -115,7 +111,7 @@ class Replay:
             return f"its aborted transactions are {listed}, its batches say {sorted(expected)}"
         return ""
 
-    def compare_producers(self, known: PartitionProducers) -> str:
+    def compare_producers(self, known: ProducerStateManager) -> str:
         """Epochs, numbers, and who ended their last transactions."""
         for producer_id, expected in self._producers.items():
             found = known.get(producer_id)

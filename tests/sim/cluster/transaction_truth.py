@@ -8,10 +8,10 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.control_batches import EndMarker, decode_marker
-from broker.log.options import Records
-from broker.log.record_batch import BatchHeader, iterate_batches
+from quorate.broker.log.batches.control_batches import EndMarker, decode_marker
+from quorate.broker.log.batches.record_batch import BatchHeader, iterate_batches
+from quorate.broker.log.options import Records
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
 from tests.sim.world import Violation
 from tests.support.committed_reader import committed_batches
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from metadata_log.types import TopicIdPartition, TopicPartition
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.common.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.client import Client, TopicPart
 from tests.sim.cluster.consumer import Consumer

@@ -1,7 +1,7 @@
 """What was committed: per partition, every batch that was below a leader's high watermark."""
 
-from broker.log.record_batch import read_header
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.common.types import LeaderEpoch, TopicIdPartition
 from tests.sim.cluster.producer_order import ProducerOrder
 from tests.sim.cluster.transaction_truth import CommittedTransactions, Outcomes
 from tests.sim.world import Violation

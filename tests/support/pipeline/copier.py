@@ -28,6 +28,7 @@ from confluent_kafka import (
 from tests.support.pipeline.history import Copy
 from tests.support.pipeline.journal import Journal, Kind
 from tests.support.pipeline.signals import until_told_to_stop
+from tests.support.waiting import let_time_pass
 
 FENCED_EXIT_CODE: Final = 3
 STUCK_EXIT_CODE: Final = 4
@@ -218,7 +219,7 @@ class Copier:
                 self._journal.note(Kind.FAILED, note=f"again: {error}")
                 if time.monotonic() > until_s:
                     raise
-                time.sleep(0.05)
+                let_time_pass(0.05, "the brokers may be ready the next time")
 
     def _assigned(self, _: Consumer, tps: list[TopicPartition]) -> None:
         self._gathered.clear()

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from broker.log.options import Flush
+from quorate.broker.log.options import Flush
 from tests.support.power_loss.disk import RecordedDisk
 from tests.support.power_loss.events import Event, Kind, Recording
 from tests.support.power_loss.mutants import opening

@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from broker.log import LogOptions, LogStore, PartitionLog
-from broker.log.options import Flush
-from broker.log.record_batch import Batch, read_header
-from broker.log.rewriting import Rewrite
-from metadata_log.types import LeaderEpoch, TopicIdPartition
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions, PartitionLog, StoredLog
+from quorate.broker.log.batches.record_batch import Batch, read_header
+from quorate.broker.log.options import Flush
+from quorate.broker.log.rewriting.rewriter import Rewrite
+from quorate.common.types import LeaderEpoch, TopicIdPartition
 from tests.support.power_loss.mutants import writing
 from tests.support.power_loss.promises import (
     MERGED,
@@ -49,7 +49,7 @@ def options(flush: Flush) -> LogOptions:
     )
 
 
-def key_of(log: PartitionLog) -> str:
+def key_of(log: StoredLog) -> str:
     return bytes(log.tip.topic_id).decode()
 
 
@@ -85,12 +85,12 @@ class Load:
         self._marks = marks
         self._seed = seed
         self._changed = asyncio.Event()
-        self.store: LogStore
+        self.store: LogManager
 
-    def say(self, what: str, log: PartitionLog, offset: int = 0) -> None:
+    def say(self, what: str, log: StoredLog, offset: int = 0) -> None:
         self._write(Said(what, key_of(log), offset))
 
-    def flushed(self, logs: Sequence[PartitionLog]) -> None:
+    def flushed(self, logs: Sequence[StoredLog]) -> None:
         for log in logs:
             self.say("flushed", log, log.flushed_offset)
         self._changed.set()
@@ -100,7 +100,9 @@ class Load:
         os._exit(1)
 
     async def run(self, directory: Path, flush: Flush, steps: int) -> None:
-        self.store = await LogStore.open(directory, options(flush), self.flushed, self.failed)
+        self.store = await LogManager.open(
+            directory, options(flush), LogCallbacks(self.flushed, self.failed)
+        )
         for log in self.store.logs.values():
             self._write(Said("found", key_of(log), log.log_start_offset, held(log)))
         self._write(Said("opened"))
@@ -154,7 +156,7 @@ class _Slot:
             self._empty: odd,
             self._recreate: odd,
             self._merge: 20 * (not odd),
-            self._store.roll: 2,
+            self._store.writer.roll: 2,
         }
         for _ in range(steps):
             (kind,) = self._chance.choices(list(kinds), list(kinds.values()))
@@ -164,7 +166,7 @@ class _Slot:
 
     async def _append(self) -> None:
         log = self._log
-        await self._store.wait_for_room()
+        await self._store.writer.wait_for_room()
         for _ in range(self._chance.randrange(1, 4)):
             if self._chance.random() < 0.05:
                 self._epoch += 1
@@ -240,7 +242,7 @@ def main() -> None:
     directory, marks, flush, seed, steps, boot, mutant = sys.argv[1:]
     mode: Flush = "sync" if flush == "sync" else "os"
     descriptor = os.open(marks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    with patch("broker.log.store.current_boot_id", lambda: boot), writing(mutant):
+    with patch("quorate.broker.log.log_manager.current_boot_id", lambda: boot), writing(mutant):
         asyncio.run(Load(descriptor, int(seed)).run(Path(directory), mode, int(steps)))
 
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import lmdb
 
-from broker.log.options import Flush
-from broker.log.recovered_log import RecoveredLog
-from broker.log.rewriting import Rewriting
+from quorate.broker.log.options import Flush
+from quorate.broker.log.recovery.recovered_log import RecoveredLog
+from quorate.broker.log.writing.live_segments import LiveSegments
 
 _Fault = Callable[[], AbstractContextManager[object]]
 
@@ -34,9 +34,9 @@ def _opened_with(**settings: bool) -> AbstractContextManager[object]:
     return patch("lmdb.open", opened)
 
 
-def _let_go_at_once(rewriting: Rewriting) -> None:
-    while rewriting._kept:
-        rewriting._release(rewriting._kept.popleft()[1])
+def _release_at_once(segments: LiveSegments) -> None:
+    while segments.kept:
+        segments.release(segments.kept.popleft()[1])
 
 
 def _written_alone(path: Path, position: int, data: bytes) -> None:
@@ -49,13 +49,13 @@ MUTANTS: Final = {
     "metasync=False": Mutant("sync", partial(_opened_with, metasync=False)),
     "sync=False": Mutant("sync", partial(_opened_with, sync=False)),
     "no folder sync": Mutant(
-        "sync", partial(patch, "broker.log.segment.sync_folder", lambda _: None)
+        "sync", partial(patch, "quorate.broker.log.segments.segment.sync_folder", lambda _: None)
     ),
     "copies replace before they are synced": Mutant(
-        "os", partial(patch.object, Rewriting, "let_go", _let_go_at_once)
+        "os", partial(patch.object, LiveSegments, "release_durable", _release_at_once)
     ),
     "sealed without fsync": Mutant(
-        "os", partial(patch, "broker.log.segment._write_durably", _written_alone)
+        "os", partial(patch, "quorate.broker.log.segments.segment._write_durably", _written_alone)
     ),
     "truncations of sealed segments forgotten": Mutant(
         "sync", nullcontext, partial(patch.object, RecoveredLog, "_exists", lambda *_: True)

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from broker.log.options import Flush
-from broker.log.record_batch import patched
-from metadata_log.types import LeaderEpoch, TopicId
+from quorate.broker.log.batches.record_batch import patched
+from quorate.broker.log.options import Flush
+from quorate.common.types import LeaderEpoch, TopicId
 from tests.support.log_stores import batch
 from tests.support.record_batches import assemble
 

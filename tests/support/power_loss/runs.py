@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.log.options import Flush
-from broker.log.room import RESERVE_FILE
+from quorate.broker.log.options import Flush
+from quorate.broker.log.writing.disk_space import RESERVE_FILE
 from tests.support.power_loss.disk import RecordedDisk
 from tests.support.power_loss.events import Kind, Recording, is_recorded
+from tests.support.waiting import let_time_pass
 
 _PROJECT: Final = Path(__file__).parents[3]
 _MEMORY: Final = Path("/dev/shm")
@@ -59,7 +59,7 @@ def record(
         seen = recording.log.stat().st_size if recording.log.exists() else 0
         wanted = seen + chance.randrange(100_000, 2_000_000)
         while process.poll() is None and _size(recording.log) < wanted:
-            time.sleep(0.0005)
+            let_time_pass(0.0005, "a kill comes at any byte")
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "the load ended before it was killed"
         recording.note_kill()

@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 from unittest.mock import patch
 
-from broker.log import LogStore, PartitionLog
-from broker.log.examination import examine
-from broker.log.options import Flush
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log import LogCallbacks, LogManager, PartitionLog
+from quorate.broker.log.options import Flush
+from quorate.broker.log.recovery.examination import examine
+from quorate.common.types import LeaderEpoch
 from tests.support.power_loss.load import held, key_of, options
 from tests.support.power_loss.promises import (
     NEITHER,
@@ -31,7 +31,7 @@ def check(directory: Path, flush: Flush, promises: Promises, *, thoroughly: bool
         AssertionError: a promise is broken.
         Exception: it does not open, or cannot be read.
     """
-    with patch("broker.log.store.current_boot_id", lambda: _BOOT):
+    with patch("quorate.broker.log.log_manager.current_boot_id", lambda: _BOOT):
         asyncio.run(_check(directory, flush, promises, go_on=thoroughly))
         if thoroughly:
             problems = examine(directory).problems
@@ -48,7 +48,9 @@ async def _check(directory: Path, flush: Flush, promises: Promises, *, go_on: bo
         failures.append(error)
         changed.set()
 
-    store = await LogStore.open(directory, options(flush), lambda _: changed.set(), failed)
+    store = await LogManager.open(
+        directory, options(flush), LogCallbacks(lambda _: changed.set(), failed)
+    )
     try:
         _compare(store, flush, promises)
         if go_on:
@@ -67,7 +69,7 @@ async def _check(directory: Path, flush: Flush, promises: Promises, *, go_on: bo
         await store.close()
 
 
-def _compare(store: LogStore, flush: Flush, promises: Promises) -> None:
+def _compare(store: LogManager, flush: Flush, promises: Promises) -> None:
     if flush == "sync" and promises.loss_is_settled:
         assert not store.log_may_be_lost, "a synced store says that batches may be lost"
     logs = {key_of(log): log for log in store.logs.values()}

@@ -15,9 +15,9 @@ from bench._admin_wire import (
     Refused,
     parse_value,
 )
-from broker.kafka import codec
-from broker.kafka.apis import api_table
-from broker.kafka.cursor import Cursor
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.primitives import Cursor
 
 APIS = api_table()
 

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from broker.allocation import keep_freed_memory
+from quorate.broker.common.allocation import keep_freed_memory
 
 SCRIPT = """
 import resource, sys
-from broker.allocation import keep_freed_memory
+from quorate.broker.common.allocation import keep_freed_memory
 assert keep_freed_memory()
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(3): frame = bytearray(4 << 20); del frame

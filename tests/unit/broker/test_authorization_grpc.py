@@ -11,33 +11,37 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from broker.admin_reads import admin_reads
-from broker.client_memory import ResponseMemory
-from broker.config_description import ConfigReads
-from broker.control.admin_service import AdminService
-from broker.control.changes import CHANGES
-from broker.control.metadata_view import MetadataViewService
-from broker.coordinator.commit_service import GroupOffsetsService
-from broker.coordinator.transactions.transaction import (
+from quorate.broker.admin.admin_reads import AdminReads
+from quorate.broker.admin.admin_service import AdminService
+from quorate.broker.admin.metadata_view_service import MetadataViewService
+from quorate.broker.admin.transaction_admin import TransactionAdmin
+from quorate.broker.changes.table import CHANGES
+from quorate.broker.coordinator.groups.group_offsets_service import GroupOffsetsService
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     ProducerEpoch,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
-from broker.metadata_follower import MetadataFollower
-from broker.replication.api import ProduceOutcome
-from broker.replication.frames import pack_frame
-from broker.replication.range_read import RangeReadService
-from broker.replication.range_write import RangeWriteService
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.security.grpc_caller import Caller, set_caller
-from broker.security.principal import KafkaPrincipal
-from broker.transaction_admin import transaction_reads
-from metadata_log.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
-from metadata_log.image import Image
-from metadata_log.snapshot import encode_snapshot
-from metadata_log.types import BrokerEpoch, TopicPartition
+from quorate.broker.kafka.admin.config_description import ConfigReads
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.quota.client_memory import ResponseMemory
+from quorate.broker.replication.api import ProduceOutcome
+from quorate.broker.replication.frames import pack_frame
+from quorate.broker.replication.services.range_read_service import RangeReadService
+from quorate.broker.replication.services.range_write_service import RangeWriteService
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.grpc_caller import Caller, set_caller
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.token_access import TokenDescription
+from quorate.broker.security.token_secrets import TokenKeys
+from quorate.common.acl_types import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
+from quorate.common.types import TopicPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.snapshot.snapshot import encode_snapshot
 from quorate_proto.v1 import admin_pb2, errors_pb2, groups_pb2, quorum_pb2, replication_pb2
 from tests.support.acls import Binding, acl, log_with
+from tests.support.followers import ShownImage
+from tests.support.identities import active, registered
 from tests.support.kafka_fakes import FakeMetadata
 
 Op = AclOperation
@@ -128,9 +132,9 @@ class Coordinator:
 
     partition_count = 1
 
-    def answering(self) -> list[tuple[int, list[tuple[str, Transaction]]]]:
+    def answering(self) -> list[tuple[int, list[tuple[str, TransactionMetadata]]]]:
         state, nothing = TransactionState.ONGOING, frozenset[TopicPartition]()
-        return [(0, [("x", Transaction(7, 0, 1_000, state, nothing, 0, 0))])]
+        return [(0, [("x", TransactionMetadata(7, 0, 1_000, state, nothing, 0, 0))])]
 
     def shard_of(self, transactional_id: str) -> "Coordinator":
         return self
@@ -165,25 +169,25 @@ class Broker:
         follower: Any = MetadataFollower(None)  # type: ignore[arg-type]
         follower.image, follower.applied_offset = log.image, log.image.offset
         authorizer = Authorizer(
-            lambda: log.image.acls,
+            ShownImage(lambda: log.image),
             AuthorizerSettings(enabled=True, super_users=frozenset({super_users})),
         )
         self.controller = Controller()
-        configs: Any = ConfigReads(lambda: log.image, None, authorizer)  # type: ignore[arg-type]
+        configs: Any = ConfigReads(ShownImage(lambda: log.image), None, authorizer)  # type: ignore[arg-type]
+        tokens = TokenDescription(follower, TokenKeys("", ""), authorizer)
         quorum: Any = Quorum()
         controller: Any = self.controller
         coordinator: Any = Coordinator()
         hosted: Any = Manager()
         self.reads = {
-            **admin_reads(follower, configs, None, authorizer, lambda: 0),  # type: ignore[arg-type]
-            **transaction_reads(coordinator, hosted, authorizer, lambda: 0),
+            **AdminReads(follower, configs, tokens, authorizer, lambda: 0).methods(),
+            **TransactionAdmin(coordinator, hosted, authorizer, lambda: 0).methods(),
         }
         self.admin = AdminService(
-            cluster_id=lambda: "c",
-            own_epoch=lambda: BrokerEpoch(1),
+            identity=registered(1, 1),
             images=follower,
             quorum=quorum,
-            controller=lambda: controller,
+            controller=active(controller),
             authorizer=authorizer,
             broker_alerts=lambda: ["alert"],
         )
@@ -206,7 +210,7 @@ class Broker:
 class _Peer:
     """As far as it is described."""
 
-    from metadata_log.types import Endpoint as _Endpoint
+    from quorate.common.types import Endpoint as _Endpoint
 
     grpc = kafka = _Endpoint("h", 1)
     epoch = 1

@@ -14,23 +14,24 @@ from typing import Any
 
 import pytest
 
-from broker.config_description import ConfigReads
-from broker.control.changes import CHANGES, A, Change, Q
-from broker.control.guards import GUARDS, guarded
-from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.dynamic_config import LiveConfiguration
-from broker.errors import KafkaError
-from broker.kafka import codec
-from broker.kafka.apis import api_table
-from broker.kafka.cursor import Cursor
-from broker.kafka.requests import RequestContext
-from broker.security.authorizer import Authorizer, caller_of
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
-from broker.security.principal import KafkaPrincipal
-from metadata_log.acls import AclPermission
-from metadata_log.types import Endpoint
+from quorate.broker.changes.authorization import GUARDS, authorize
+from quorate.broker.changes.table import CHANGES, A, Change, Q
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
+from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from quorate.broker.kafka.admin.config_description import ConfigReads
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.primitives import Cursor
+from quorate.broker.security.authorizer import Authorizer, caller_of
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.common.acl_types import AclPermission
+from quorate.common.types import Endpoint
 from tests.support.acls import Binding, acl, log_with
 from tests.support.authorization_rows import OPEN, ROWS, TOPIC, WHO, Row
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import read_answer, request_body
 
@@ -53,10 +54,15 @@ class GuardedForwarder:
         self._fake = inside.forwarder
         self.services = inside.services
 
-    async def carry_out(self, change: Change[Q, A], request: Q, *, proxied: bool = True) -> A:
+    async def forward(
+        self, change: Change[Q, A], request: Q, *, api_version: int | None = None
+    ) -> A:
         rights = self.services.authorizer.rights_of(caller_of(request.context))
-        image = self.services.image()
-        return await guarded(change, request, rights, image, self._fake.carry_out)
+        image = self.services.images.image
+        permission = authorize(change, request, rights, image)
+        if permission.request is None:
+            return permission.complete(change.answer())
+        return permission.complete(await self._fake.forward(change, permission.request))
 
 
 class Asked:
@@ -78,13 +84,11 @@ class Asked:
         inside.metadata.add_topic(TRANSACTIONS_TOPIC)
         forwarder: Any = GuardedForwarder(inside)
         config: Any = inside.services.config
-        live = LiveConfiguration(lambda: log.image, config, BROKER)
+        live = LiveConfiguration(ShownImage(lambda: log.image), config, BROKER)
         self.services = dataclasses.replace(
             inside.services,
             forwarder=forwarder,
-            describe_configs=ConfigReads(
-                lambda: log.image, live, inside.services.authorizer
-            ).describe,
+            configs=ConfigReads(ShownImage(lambda: log.image), live, inside.services.authorizer),
         )
         self._before = self._done()
 
@@ -110,7 +114,9 @@ class Asked:
         body = api.decode_body(row.version, Cursor(raw))
         context = RequestContext(row.version, "client", HOST, ALICE)
         try:
-            answer = b"".join(await api.handle(self.services, context, body))
+            answer = b"".join(
+                api.encode_body(context.version, await api.handle(self.services, context, body))
+            )
         except KafkaError as error:
             assert codec.response_has_error_code(api.name, row.version)
             return {error.code}
@@ -159,7 +165,7 @@ async def test_f5_without_the_right_it_is_refused_and_changes_nothing(
     tmp_path: Path, key: int, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = Asked(tmp_path, *row.also)
-    with caplog.at_level(logging.INFO, logger="broker.security.authorizer"):
+    with caplog.at_level(logging.INFO, logger="quorate.broker.security.authorizer"):
         assert row.denied in await asked.codes(key, row)
     assert asked.nothing_was_done
     wanted = {entry.operation.name for _, entry in row.needs}  # type: ignore[attr-defined]

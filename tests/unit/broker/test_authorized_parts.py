@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from broker.kafka.apis import api_table
-from broker.kafka.cursor import Cursor
-from broker.kafka.requests import RequestContext
-from metadata_log.acls import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.wire.primitives import Cursor
+from quorate.common.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from quorate_proto.v1 import errors_pb2
 from tests.support.acls import Binding, acl
 from tests.support.kafka_wire import Values, fetching, producing, record_batch, request_body
@@ -36,7 +36,9 @@ class Broker(Asked):
         body = memoryview(bytearray(request_body(key, version, values)))
         context = RequestContext(version, "client", HOST, ALICE)
         decoded = api.decode_body(version, Cursor(body))
-        return b"".join(await api.handle(self.services, context, decoded))
+        return b"".join(
+            api.encode_body(context.version, await api.handle(self.services, context, decoded))
+        )
 
     async def ask(self, key: int, version: int, values: Values) -> Any:  # noqa: ANN401 - any response
         return read_answer_body(key, version, await self.raw(key, version, values))[1]
@@ -167,14 +169,16 @@ async def test_f5_what_one_may_see_is_not_kept_for_another(tmp_path: Path) -> No
     """Answers to metadata requests are cached: for those who may see all of it."""
     api = api_table()[3]
     seeing, blind = Broker(tmp_path, Op.DESCRIBE), Broker(tmp_path)
-    blind.inside.metadata.topics = seeing.inside.metadata.topics
+    blind.inside.metadata.topics.update(seeing.inside.metadata.topics)
     body = request_body(3, 9, metadata("mine-1"))
     counts = []
     for broker in (seeing, blind, seeing):
         broker.inside.metadata.brokers = seeing.inside.metadata.brokers
         context = RequestContext(9, "client", HOST, ALICE)
         decoded = api.decode_body(9, Cursor(memoryview(bytearray(body))))
-        answer = b"".join(await api.handle(broker.services, context, decoded))
+        answer = b"".join(
+            api.encode_body(context.version, await api.handle(broker.services, context, decoded))
+        )
         (topic,) = read_answer_body(3, 9, answer)[1].topics
         counts.append(len(topic.partitions))
     assert counts == [1, 0, 1]

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.security.acl_rules import SUPPORTED_OPERATIONS
-from broker.security.authorizer import REMEMBERED_MAX, Authorizer, AuthorizerSettings
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
-from broker.security.principal import ANONYMOUS, CLUSTER_ADMIN, KafkaPrincipal
-from metadata_log.acls import CLUSTER_NAME, AclOperation, ResourceType
-from metadata_log.configuration import ConfigError
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.security.acl_rules import SUPPORTED_OPERATIONS
+from quorate.broker.security.authorizer import CACHED_DECISIONS_MAX, Authorizer, AuthorizerSettings
+from quorate.broker.security.principal import ANONYMOUS, CLUSTER_ADMIN, KafkaPrincipal
+from quorate.common.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from quorate.common.configuration import ConfigError
+from quorate.metadata_log.image import Image
 from tests.support.acls import Binding, acl, added, log_with, removed
+from tests.support.followers import ShownImage
 
 Op = AclOperation
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -22,7 +24,7 @@ HOST = "10.0.0.1"
 
 def authorizer(*bindings: Binding, **settings: Any) -> Authorizer:  # noqa: ANN401 - any setting
     log = log_with(*bindings)
-    return Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True, **settings))
+    return Authorizer(ShownImage(lambda: log.image), AuthorizerSettings(enabled=True, **settings))
 
 
 def may(
@@ -135,7 +137,7 @@ def test_a_resource_without_entries_is_nobodys_or_everybodys() -> None:
 
 def test_without_an_authorizer_everything_is_allowed() -> None:
     log = log_with(acl("User:*", Op.ALL, TOPIC, "*", deny=True))
-    off = Authorizer(lambda: log.image.acls, AuthorizerSettings())
+    off = Authorizer(ShownImage(lambda: log.image), AuthorizerSettings())
     assert not off.enabled
     assert may(off, Op.WRITE, principal=ANONYMOUS)
 
@@ -196,7 +198,7 @@ def test_kip679_where_topics_without_entries_are_everybodys_only_a_deny_of_all_c
 def test_a_change_of_entries_is_obeyed_at_once() -> None:
     entry = acl("User:alice", Op.READ, TOPIC, "orders")
     log = log_with()
-    found = Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True))
+    found = Authorizer(ShownImage(lambda: log.image), AuthorizerSettings(enabled=True))
     for _ in range(2):
         assert not may(found, Op.READ)
         log.write_as_controller(added(entry))
@@ -206,9 +208,9 @@ def test_a_change_of_entries_is_obeyed_at_once() -> None:
 
 def test_remembered_decisions_are_bounded_and_stay_right() -> None:
     found = authorizer(acl("User:alice", Op.READ, TOPIC, "t", prefixed=True))
-    for number in range(REMEMBERED_MAX + 10):
+    for number in range(CACHED_DECISIONS_MAX + 10):
         assert may(found, Op.READ, f"t{number}")
-    assert len(found._decided) <= REMEMBERED_MAX
+    assert len(found._decisions) <= CACHED_DECISIONS_MAX
     assert not may(found, Op.WRITE, "t1")
 
 
@@ -269,10 +271,10 @@ def test_a_name_that_somebody_made_up_costs_no_more_for_its_length() -> None:
 
     acls = log_with(acl("User:alice", Op.READ, TOPIC, "xx", prefixed=True)).image.acls
     counted: Any = Counted(acls.items())
-    found = Authorizer(lambda: counted, AuthorizerSettings(enabled=True))
+    found = Authorizer(ShownImage(lambda: Image(acls=counted)), AuthorizerSettings(enabled=True))
     assert may(found, Op.READ, "x" * 30_000)
     assert len(looked_up) == 3, "the name, any name, and the one prefix there is"
-    assert not found._decided, "who asks could fill the memory with names"
+    assert not found._decisions, "who asks could fill the memory with names"
 
 
 def test_denying_what_would_imply_an_operation_allows_it_nowhere() -> None:

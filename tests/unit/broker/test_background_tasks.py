@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from broker.background_tasks import BackgroundTasks
+from quorate.common.background_tasks import BackgroundTasks
 
 
 async def test_work_begins_in_the_order_in_which_it_was_started() -> None:

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from broker.client_memory import (
-    AnswerLease,
+from quorate.broker.quota.client_memory import (
     RequestAccount,
     RequestMemory,
+    ResponseLease,
     ResponseMemory,
 )
 
@@ -156,7 +156,7 @@ def test_whatever_comes_all_frames_end_and_nothing_stays_held(seed: int) -> None
 
 def test_a_lease_counts_what_it_keeps_and_gives_back_the_rest() -> None:
     memory = ResponseMemory(100)
-    first, second = AnswerLease(memory), AnswerLease(memory)
+    first, second = ResponseLease(memory), ResponseLease(memory)
     assert first.reserve(70) == 50
     assert second.reserve(70) == 25
     first.keep(20)
@@ -169,16 +169,16 @@ def test_a_lease_counts_what_it_keeps_and_gives_back_the_rest() -> None:
 
 def test_an_answer_may_be_larger_than_what_was_reserved() -> None:
     memory = ResponseMemory(100)
-    lease = AnswerLease(memory)
+    lease = ResponseLease(memory)
     assert lease.reserve(200) == 50
     lease.keep(150)
     assert memory.room_bytes == 0
-    assert AnswerLease(memory).reserve(1) == 0
+    assert ResponseLease(memory).reserve(1) == 0
 
 
 def test_many_that_reserve_leave_something_to_the_next_one() -> None:
     memory = ResponseMemory(1_000)
-    leases = [AnswerLease(memory) for _ in range(9)]
+    leases = [ResponseLease(memory) for _ in range(9)]
     shares = [lease.reserve(1_000) for lease in leases]
     assert shares == [500, 250, 125, 63, 31, 16, 8, 4, 2]
     assert memory.room_bytes == 1

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.config_description import describe
-from metadata_log.configuration import ConfigSpec
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.kafka.admin.config_description import describe
+from quorate.common.configuration import ConfigSpec
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.acls import ALL_RIGHTS
 from tests.unit.broker.test_dynamic_config import ME, Cluster
@@ -73,7 +73,7 @@ def test_f3_synonyms_and_a_sentence_are_told_to_those_who_ask() -> None:
         ("message.max.bytes", "20", 4),
         ("message.max.bytes", str(8 << 20), 5),
     ]
-    assert entry.documentation == "Largest record batch accepted."
+    assert entry.documentation == "The largest record batch that is accepted."
 
 
 def test_f3_types_are_kafkas() -> None:
@@ -96,7 +96,9 @@ def test_f3_types_are_kafkas() -> None:
 def test_f3_a_secret_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(fetch_max_bytes=4711)
     secret = msgspec.structs.replace(BROKER_SPEC.key("fetch.max.bytes"), sensitive=True)
-    monkeypatch.setattr("broker.config_description.BROKER_SPEC", ConfigSpec("b", [secret]))
+    monkeypatch.setattr(
+        "quorate.broker.kafka.admin.config_description.BROKER_SPEC", ConfigSpec("b", [secret])
+    )
     found = described(cluster, "broker", "1", more=True)
     (entry,) = found.entries
     assert (entry.sensitive, entry.HasField("value"), entry.type) == (True, False, 9)

@@ -5,16 +5,16 @@ import pkgutil
 
 import pytest
 
-import broker.config
-from broker.config.node import BROKER_ID
-from broker.config.spec import BROKER_SPEC
-from metadata_log.configuration import ConfigSpec, declared
+import quorate.broker.config
+from quorate.broker.config.node import BROKER_ID
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.common.configuration import ConfigSpec, declared
 
 
 def test_every_declared_key_is_understood() -> None:
     areas = [
-        importlib.import_module(f"broker.config.{module.name}")
-        for module in pkgutil.iter_modules(broker.config.__path__)
+        importlib.import_module(f"quorate.broker.config.{module.name}")
+        for module in pkgutil.iter_modules(quorate.broker.config.__path__)
         if module.name != "spec"
     ]
     keys = [key for area in areas for key in declared(area)]

@@ -5,25 +5,26 @@ import logging
 import msgspec
 import pytest
 
-from broker.config.listeners import FETCH_MAX_BYTES
-from broker.config.replication import FOLLOWER_REPLICATION_THROTTLED_RATE
-from broker.config.spec import BROKER_SPEC
-from broker.config.topics import MIN_INSYNC_REPLICAS
-from broker.dynamic_config import LiveConfiguration, Source, topic_settings
-from broker.live_limits import LiveLimits
-from broker.log import KEEP_ALL, Retention
-from broker.log.compaction.choosing import Compaction
-from broker.log.storing import Storing
-from broker.topic_config import (
+from quorate.broker.config.dynamic_config import ConfigSource, LiveConfiguration, topic_settings
+from quorate.broker.config.listeners import FETCH_MAX_BYTES
+from quorate.broker.config.replication import FOLLOWER_REPLICATION_THROTTLED_RATE
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.config.topic_keys import (
     TOPIC_LEADER_THROTTLED_REPLICAS,
     TOPIC_MAX_MESSAGE_BYTES,
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_RETENTION_MS,
     TOPIC_SPEC,
 )
-from metadata_log.configuration import ConfigError
-from metadata_log.records import ConfigSet
-from metadata_log.types import BrokerId
+from quorate.broker.config.topics import MIN_INSYNC_REPLICAS
+from quorate.broker.log import KEEP_ALL, Retention
+from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
+from quorate.broker.log.compaction.log_selection import CompactionOptions
+from quorate.broker.replication.hosting.partition_limits import PartitionLimits
+from quorate.common.configuration import ConfigError
+from quorate.common.types import BrokerId
+from quorate.metadata_log.records import ConfigSet
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
 
 REQUIRED = {"broker.id": 1, "log.dir": "x", "quorum.bootstrap.servers": "x:1"}
@@ -39,7 +40,7 @@ class Cluster:
         self.log.elect_controller(1)
         named = {key.replace("_", "."): value for key, value in file.items()}
         self.file = BROKER_SPEC.parse({**REQUIRED, **named})
-        self.live = LiveConfiguration(lambda: self.log.image, self.file, ME)
+        self.live = LiveConfiguration(ShownImage(lambda: self.log.image), self.file, ME)
 
     def set(self, entity_type: str, name: str, key: str, value: object) -> None:
         text = None if value is None else str(value)
@@ -60,14 +61,14 @@ def test_c11_a_brokers_own_value_goes_before_the_one_for_all_and_its_file() -> N
 def test_f3_a_topics_value_goes_before_all_that_its_broker_has() -> None:
     cluster = Cluster(min_insync_replicas=2)
     name = MIN_INSYNC_REPLICAS.name
-    assert LiveLimits(cluster.live).min_insync_replicas("t") == 2
+    assert PartitionLimits(cluster.live).min_insync_replicas("t") == 2
     cluster.set("broker", "", name, 3)
-    assert LiveLimits(cluster.live).min_insync_replicas("t") == 3
+    assert PartitionLimits(cluster.live).min_insync_replicas("t") == 3
     cluster.set("broker", "1", name, 4)
-    assert LiveLimits(cluster.live).min_insync_replicas("t") == 4
+    assert PartitionLimits(cluster.live).min_insync_replicas("t") == 4
     cluster.set("topic", "t", name, 5)
-    assert LiveLimits(cluster.live).min_insync_replicas("t") == 5
-    assert LiveLimits(cluster.live).min_insync_replicas("u") == 4
+    assert PartitionLimits(cluster.live).min_insync_replicas("t") == 5
+    assert PartitionLimits(cluster.live).min_insync_replicas("u") == 4
 
 
 def test_f3_every_place_that_gives_a_value_is_named_in_order() -> None:
@@ -77,14 +78,14 @@ def test_f3_every_place_that_gives_a_value_is_named_in_order() -> None:
     cluster.set("broker", "", "message.max.bytes", 30)
     found = topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_MAX_MESSAGE_BYTES)
     assert [(one.name, one.value, one.source) for one in found] == [
-        ("max.message.bytes", 50, Source.TOPIC),
-        ("message.max.bytes", 40, Source.BROKER),
-        ("message.max.bytes", 30, Source.EVERY_BROKER),
-        ("message.max.bytes", 20, Source.FILE),
-        ("message.max.bytes", 8 << 20, Source.DEFAULT),
+        ("max.message.bytes", 50, ConfigSource.TOPIC),
+        ("message.max.bytes", 40, ConfigSource.BROKER),
+        ("message.max.bytes", 30, ConfigSource.EVERY_BROKER),
+        ("message.max.bytes", 20, ConfigSource.FILE),
+        ("message.max.bytes", 8 << 20, ConfigSource.DEFAULT),
     ]
     own = topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_LEADER_THROTTLED_REPLICAS)
-    assert [(one.value, one.source) for one in own] == [("", Source.DEFAULT)]
+    assert [(one.value, one.source) for one in own] == [("", ConfigSource.DEFAULT)]
 
 
 def test_f3_what_only_a_restart_changes_is_taken_from_the_file() -> None:
@@ -113,7 +114,7 @@ def test_f3_values_are_looked_up_once_per_change() -> None:
             return default
 
     image = msgspec.structs.replace(cluster.log.image, configs=Counted())
-    live = LiveConfiguration(lambda: image, cluster.file, ME)
+    live = LiveConfiguration(ShownImage(lambda: image), cluster.file, ME)
     for _ in range(3):
         assert live.of_topic("t", TOPIC_MIN_INSYNC_REPLICAS) == 1
     assert len(asked) == 3, "topic, broker, all brokers: once each"
@@ -136,21 +137,21 @@ def test_f3_retention_in_finer_units_goes_before_that_in_coarser_ones(
     given: dict[str, int], kept_ms: int, name: str
 ) -> None:
     cluster = Cluster(**{key.replace(".", "_"): value for key, value in given.items()})
-    assert LiveLimits(cluster.live).retention("t") == Retention(ms=kept_ms, bytes=-1)
+    assert PartitionLimits(cluster.live).retention("t") == Retention(ms=kept_ms, bytes=-1)
     first = next(topic_settings(cluster.log.image, cluster.file, ME, "t", TOPIC_RETENTION_MS))
     assert first.name == name
     cluster.set("broker", "", MS, 5)
-    assert LiveLimits(cluster.live).retention("t").ms == 5
+    assert PartitionLimits(cluster.live).retention("t").ms == 5
     cluster.set("topic", "t", "retention.ms", -1)
     cluster.set("topic", "t", "retention.bytes", 6)
-    assert LiveLimits(cluster.live).retention("t") == Retention(ms=-1, bytes=6)
-    assert LiveLimits(cluster.live).retention("u").ms == 5
+    assert PartitionLimits(cluster.live).retention("t") == Retention(ms=-1, bytes=6)
+    assert PartitionLimits(cluster.live).retention("u").ms == 5
 
 
 def test_f3_how_records_are_stored_is_the_topics_or_the_brokers() -> None:
     cluster = Cluster()
-    limits = LiveLimits(cluster.live)
-    assert limits.storing("t") == Storing(after_max_ms=3_600_000)
+    limits = PartitionLimits(cluster.live)
+    assert limits.storing("t") == TopicStorageOptions(after_max_ms=3_600_000)
     for key, value in (
         ("message.timestamp.type", "LogAppendTime"),
         ("message.timestamp.before.max.ms", 7),
@@ -159,11 +160,11 @@ def test_f3_how_records_are_stored_is_the_topics_or_the_brokers() -> None:
     ):
         cluster.set("topic", "t", key, value)
     cluster.set("broker", "", "log.message.timestamp.after.max.ms", 9)
-    assert limits.storing("t") == Storing(
+    assert limits.storing("t") == TopicStorageOptions(
         log_append_time=True, before_max_ms=7, after_max_ms=8, codec=3
     )
     cluster.set("broker", "", "compression.type", "uncompressed")
-    assert limits.storing("u") == Storing(after_max_ms=9, codec=0)
+    assert limits.storing("u") == TopicStorageOptions(after_max_ms=9, codec=0)
 
 
 @pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
@@ -203,11 +204,11 @@ def test_f3_when_to_flush_is_the_brokers_to_say(key: str) -> None:
 def test_f3_a_topic_is_compacted_as_configured() -> None:
     cluster = Cluster()
     cluster.log.create_topic("t", (1,))
-    assert LiveLimits(cluster.live).compaction("t") is None
+    assert PartitionLimits(cluster.live).compaction("t") is None
     cluster.set("topic", "t", "cleanup.policy", "compact , delete")
     cluster.set("topic", "t", "min.compaction.lag.ms", 7)
-    limits = LiveLimits(cluster.live)
-    assert limits.compaction("t") == Compaction(min_compaction_lag_ms=7)
+    limits = PartitionLimits(cluster.live)
+    assert limits.compaction("t") == CompactionOptions(min_compaction_lag_ms=7)
     assert limits.retention("t").ms > 0
     cluster.set("topic", "t", "segment.ms", 8)
     cluster.set("topic", "t", "segment.bytes", 90)

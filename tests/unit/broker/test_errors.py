@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.errors import CODE_OF_RESULT
-from metadata_log.records import ResultCode
+from quorate.broker.common.errors import CODE_OF_RESULT
+from quorate.metadata_log.records import ResultCode
 from quorate_proto.v1 import errors_pb2
 
 

@@ -13,26 +13,34 @@ import grpc
 import grpc.aio
 import pytest
 
-from broker.config.spec import BROKER_SPEC, load_config
-from broker.grpc_listener import (
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.rpc.grpc_listener import (
     GrpcListener,
+    GrpcRefusals,
     client_listener,
     inter_broker_listener,
     read_certificates,
 )
-from broker.grpc_options import GRPC_REQUEST_BYTES_MAX
-from broker.grpc_refusals import GrpcRefusals
-from broker.peers import Peer, PeerChannels, open_channel
-from broker.security.grpc_caller import Caller, caller
-from broker.security.grpc_identity import Passwords
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
-from metadata_log.configuration import ConfigError, Configuration
-from metadata_log.types import BrokerId, Endpoint
+from quorate.broker.rpc.peer_channels import (
+    GRPC_REQUEST_BYTES_MAX,
+    Peer,
+    PeerChannels,
+    open_channel,
+)
+from quorate.broker.security.client_guard import VerifiedPasswords
+from quorate.broker.security.config_file import load_config
+from quorate.broker.security.grpc_caller import Caller, caller
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.common.configuration import ConfigError, Configuration
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.renewable import RenewableSecurity
+from quorate.common.types import BrokerId, Endpoint
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2
-from quorum.certificate_authority import CertificateAuthority
-from quorum.renewable import RenewableSecurity
-from quorum.security import Role, Security
+from tests.support.followers import ShownImage
 from tests.support.quorum_cluster import security_in
+from tests.support.sasl import image_with_users
 
 CREATE = "/quorate.v1.Admin/CreateTopics"
 ALLOCATE = "/quorate.v1.Admin/AllocateProducerIds"
@@ -190,7 +198,7 @@ async def test_who_answers_must_be_the_broker_that_was_meant(
 async def test_certificates_are_renewed_on_both_sides_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quorum.renewable.LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("quorate.common.tls.renewable.LOOK_INTERVAL_S", 0.0)
     authority = CertificateAuthority.open(tmp_path / "certs")
     for broker_id in (1, 2):
         authority.issue_node(Role.BROKER, broker_id)
@@ -230,14 +238,17 @@ def configured(authority: CertificateAuthority, **values: object) -> Configurati
     )
 
 
-def users(**passwords: str) -> Passwords:
+NO_USERS = Image()
+
+
+def users(**passwords: str) -> VerifiedPasswords:
     def verify(user: str, password: str) -> KafkaPrincipal | None:
         return KafkaPrincipal(user) if passwords.get(user) == password else None
 
-    return Passwords(verify, lambda: 1)
+    return VerifiedPasswords(verify, ShownImage(lambda: NO_USERS))
 
 
-def for_clients(config: Configuration, passwords: Passwords | None = None) -> GrpcListener:
+def for_clients(config: Configuration, passwords: VerifiedPasswords | None = None) -> GrpcListener:
     return client_listener(
         config, read_certificates(config).clients, passwords or users(), GrpcRefusals()
     )
@@ -345,7 +356,7 @@ async def test_a_required_certificate_makes_a_principal(authority: CertificateAu
 
 async def test_a_verified_password_is_remembered_until_a_user_changes() -> None:
     asked: list[str] = []
-    version: list[object] = [object()]
+    images = [NO_USERS]
 
     def verify(user: str, password: str) -> KafkaPrincipal | None:
         hashed_by = threading.current_thread().name
@@ -353,14 +364,14 @@ async def test_a_verified_password_is_remembered_until_a_user_changes() -> None:
         asked.append(password)
         return KafkaPrincipal(user) if password == "right" else None
 
-    passwords = Passwords(verify, lambda: version[0])
+    passwords = VerifiedPasswords(verify, ShownImage(lambda: images[0]))
     for _ in range(3):
         assert await passwords.principal("ann", "right") == KafkaPrincipal("ann")
     assert asked == ["right"]
     assert await passwords.principal("ann", "wrong") is None
     assert await passwords.principal("ann", "wrong") is None
     assert asked == ["right", "wrong", "wrong"]
-    version[0] = object()
+    images[0] = image_with_users(berta="a new user")
     assert await passwords.principal("ann", "right") is not None
     assert asked == ["right", "wrong", "wrong", "right"]
     assert "right" not in repr(vars(passwords))

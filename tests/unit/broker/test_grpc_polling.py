@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from broker.grpc_polling import read_in_the_polling_thread
+from quorate.broker.rpc.grpc_polling import read_in_the_polling_thread
 
 SERVE = """
-from broker.grpc_polling import read_in_the_polling_thread
+from quorate.broker.rpc.grpc_polling import read_in_the_polling_thread
 if {chosen}:
     read_in_the_polling_thread()
 import asyncio

@@ -7,16 +7,16 @@ from typing import Any
 import grpc
 import pytest
 
-from broker.control import change_frames
-from broker.control.metadata_changes import MetadataHistory
-from broker.control.metadata_view import MetadataViewService
-from metadata_log.codec import decode_transaction
-from metadata_log.history import ALL_KINDS, history
-from metadata_log.image import Image
-from metadata_log.records import ConfigSet
-from metadata_log.types import MetadataOffset, TopicPartition
+from quorate.broker.admin import metadata_change_frame as change_frames
+from quorate.broker.admin.metadata_history import MetadataHistory
+from quorate.broker.admin.metadata_view_service import MetadataViewService
+from quorate.common.types import MetadataOffset, TopicPartition
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import ConfigSet
+from quorate.metadata_log.tree.history import ALL_KINDS, history
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1 import admin_pb2
-from quorum.errors import QuorumUnavailable
 from tests.support.acls import ALL_RIGHTS
 from tests.support.metadata import MetadataLogBuilder
 from tests.support.metadata_voter import Voter

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from broker.metadata_follower import OPERATIONS_PER_RUN, MetadataFollower, changes_between
-from metadata_log.codec import decode_transaction
-from metadata_log.draft import Changes
-from metadata_log.image import Image
-from metadata_log.types import BrokerId, MetadataOffset
-from quorum.client import SnapshotLoaded, TransactionsApplied, WatchEvent
+from quorate.broker.metadata.metadata_follower import (
+    OPERATIONS_PER_RUN,
+    MetadataFollower,
+    changes_between,
+)
+from quorate.common.types import BrokerId, MetadataOffset
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Changes, Image
+from quorate.quorum.client.quorum_client import SnapshotLoaded, TransactionsApplied, WatchEvent
 from tests.support.metadata import MetadataLogBuilder
 
 

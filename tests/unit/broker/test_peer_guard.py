@@ -8,10 +8,10 @@ import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from broker.security.peer_guard import broker_of, refusal
+from quorate.broker.security.peer_guard import broker_of, refusal
+from quorate.common.grpc_support.checked_calls import CheckedCalls
+from quorate.common.tls.identity import Principal, Role, node_name, role_name
 from quorate_proto.v1 import admin_pb2, control_pb2, replication_pb2, transactions_pb2
-from quorum.checked_calls import CheckedCalls
-from quorum.security import Principal, Role, node_name, role_name
 
 SENDERS: dict[str, tuple[Any, Any]] = {
     "LeaderAndIsr": (

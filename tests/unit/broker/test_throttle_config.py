@@ -2,15 +2,18 @@
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.dynamic_config import LiveConfiguration
-from broker.replication.throttle import Throttles
-from broker.throttle_config import partitions_named, throttles
-from broker.topic_config import TOPIC_SPEC
-from metadata_log.configuration import ConfigError
-from metadata_log.image import Image
-from metadata_log.records import ConfigSet
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.config.topic_keys import TOPIC_SPEC
+from quorate.broker.replication.hosting.replication_throttle import (
+    ReplicationThrottles,
+    partitions_named,
+)
+from quorate.common.configuration import ConfigError
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import ConfigSet
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -25,8 +28,8 @@ class Configured:
         self.log = MetadataLogBuilder()
         self.log.start_broker(1)
         self.log.elect_controller(1)
-        live = LiveConfiguration(self.image, CONFIG, BrokerId(1))
-        self.throttles: Throttles = throttles(live)
+        live = LiveConfiguration(ShownImage(self.image), CONFIG, BrokerId(1))
+        self.throttles = ReplicationThrottles.configured(live)
 
     def image(self) -> Image:
         return self.log.image

@@ -2,14 +2,15 @@
 
 import pytest
 
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.security.grpc_caller import Caller
-from broker.security.principal import KafkaPrincipal
-from broker.security.token_access import describing_with
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.image import DelegationToken
-from metadata_log.types import MetadataOffset
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.broker.security.grpc_caller import Caller
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.token_access import describing_with
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.image import DelegationTokenState
 from tests.support.acls import Binding, acl, log_with
+from tests.support.followers import ShownImage
 
 Op = AclOperation
 TOKEN = ResourceType.DELEGATION_TOKEN
@@ -30,7 +31,7 @@ USER = ResourceType.USER
 )
 def test_kip373_others_tokens_are_seen_by_right(binding: Binding, seen: bool) -> None:
     log = log_with(binding)
-    authorizer = Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True))
+    authorizer = Authorizer(ShownImage(lambda: log.image), AuthorizerSettings(enabled=True))
     may = describing_with(authorizer.rights_of(Caller(KafkaPrincipal("alice"), "h")))
-    token = DelegationToken("User:bob", "User:bob", (), 0, 1, 2, MetadataOffset(1))
+    token = DelegationTokenState("User:bob", "User:bob", (), 0, 1, 2, MetadataOffset(1))
     assert may("t1", token) is seen

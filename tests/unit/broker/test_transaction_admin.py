@@ -6,20 +6,25 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.topics import TRANSACTIONS_TOPIC
-from broker.coordinator.transaction_coordinator import TransactionCoordinator, TransactionSettings
-from broker.coordinator.transaction_shard import TransactionShard
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from broker.log.admission import Origin
-from broker.log.record_batch import TRANSACTIONAL
-from broker.replication.api import ACKS_LEADER, ProduceEntry
-from broker.security.authorizer import Authorizer, AuthorizerSettings
-from broker.transaction_admin import TransactionAdmin
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.types import TopicPartition
+from quorate.broker.admin.transaction_admin import TransactionAdmin
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC
+from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.coordinator.transactions.transaction_coordinator import (
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from quorate.broker.coordinator.transactions.transaction_shard import TransactionShard
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.record_batch import TRANSACTIONAL
+from quorate.broker.replication.api import ACKS_LEADER, ProduceEntry
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.acls import acl, log_with
 from tests.support.broker_replicas import BrokerReplicas
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import FakeMarkers, FakeOffsetsLog
 from tests.support.log_stores import batch
 from tests.unit.replication.test_produce import settle
@@ -29,27 +34,31 @@ WALL_MS = 1_000_000
 ALICE = admin_pb2.RequestContext(principal_name="User:alice", client_host="h", forwarded_by=-1)
 
 
+class CountedIds(ProducerIds):
+    def __init__(self) -> None:
+        self._last = 100
+
+    async def take(self) -> int:
+        self._last += 1
+        return self._last
+
+
 class Broker:
     """Coordinates two partitions of __transaction_state, and leads one of a topic."""
 
     def __init__(self, replicas: BrokerReplicas, authorizer: Authorizer) -> None:
         self.replicas = replicas
         self.now_ms = WALL_MS
-        self._ids = 100
         self.coordinator = TransactionCoordinator(
             TransactionSettings(900_000, 10_000, 10_000_000, 10_000_000),
             partition_count=lambda topic: 2 if topic == TRANSACTIONS_TOPIC else 0,
             markers=FakeMarkers(),
-            new_producer_id=self._new_id,
+            producer_ids=CountedIds(),
             wall_ms=lambda: self.now_ms,
         )
         self.admin = TransactionAdmin(
             self.coordinator, replicas.manager, authorizer, lambda: self.now_ms
         )
-
-    async def _new_id(self) -> int:
-        self._ids += 1
-        return self._ids
 
     async def lead(self, *partitions: int) -> None:
         for partition in partitions:
@@ -72,7 +81,7 @@ class Broker:
         records = batch(
             producer=(producer_id, epoch, 0), timestamp_ms=timestamp_ms, attributes=TRANSACTIONAL
         )
-        entry = ProduceEntry(TP, records, Origin.TRANSACTIONAL_CLIENT)
+        entry = ProduceEntry(TP, records, AppendOrigin.TRANSACTIONAL_CLIENT)
         sent = asyncio.ensure_future(self.replicas.manager.produce([entry], ACKS_LEADER, 10_000))
         await settle()
         self.replicas.store.flush()
@@ -100,7 +109,7 @@ class Broker:
 
 
 def everything_allowed() -> Authorizer:
-    return Authorizer(lambda: log_with().image.acls, AuthorizerSettings())
+    return Authorizer(ShownImage(lambda: log_with().image), AuthorizerSettings())
 
 
 @pytest.fixture
@@ -203,7 +212,7 @@ async def test_f5_what_may_not_be_seen_is_counted_or_left_out(broker: BrokerRepl
         acl("User:bob", AclOperation.ALL, ResourceType.TOPIC, "*"),
     )
     await broker.lead("orders", isr=(1,), replicas=(1,))
-    authorizer = Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True))
+    authorizer = Authorizer(ShownImage(lambda: log.image), AuthorizerSettings(enabled=True))
     here = Broker(broker, authorizer)
     await here.lead(0, 1)
     await here.begin("pay", 0)

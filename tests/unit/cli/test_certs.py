@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quorate.cli.main import run
-from quorum.keystore import load_security, require_node
-from quorum.security import Role, Security
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.keystore import load_security, require_node
 
 
 def load(folder: Path, stem: str, role: Role) -> Security:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from quorate.cli import options
+from quorate.cli import shared_options as options
 from quorate.cli.main import COMMANDS, cli, run
 from quorate.client.errors import RequestFailed
 from quorate_proto.v1 import errors_pb2

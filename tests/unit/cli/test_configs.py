@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli import configs as command
-from quorate.cli.config_kinds import DEFAULT, Entity
+from quorate.cli.configs import configs_command as command
+from quorate.cli.configs.kinds.config_kind import DEFAULT, Entity
 from quorate.cli.main import run
 from quorate.client import admin
 from quorate_proto.v1 import admin_pb2
@@ -156,7 +156,7 @@ def test_q12_names_and_defaults_are_those_of_their_types_in_order(
 
     monkeypatch.setattr(command, "PAIRS", Pairs(), raising=False)
     together = frozenset({"users", "clients"})
-    kinds = {**command.KINDS, together: "quorate.cli.configs:PAIRS"}
+    kinds = {**command.KINDS, together: "quorate.cli.configs.configs_command:PAIRS"}
     monkeypatch.setattr(command, "KINDS", kinds)
     types = ("--entity-type", "users", "--entity-type", "clients")
     for names in (

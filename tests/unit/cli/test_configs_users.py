@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.security.scram import BY_NUMBER, password_fits
-from metadata_log.image import ScramKey
+from quorate.broker.security.scram import BY_NUMBER, password_fits
 from quorate.cli.main import run
 from quorate.client import admin as admin_module
 from quorate.client.results import QuotaFilter
+from quorate.metadata_log.image import ScramKey
 from tests.unit.cli.test_users import FakeAdmin
 
 

@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from quorate.cli.group_admin import GroupPartition, Move, group_partitions, moves
-from quorate.cli.groups import groups
+from quorate.cli.groups.group_offsets import GroupPartition, Move, group_partitions, moves
+from quorate.cli.groups.groups_command import groups
 
 A, B, C = ("orders", 0), ("orders", 1), ("orders", 2)
 

@@ -6,9 +6,9 @@ import click
 import pytest
 from confluent_kafka import KafkaError
 
-from quorate.cli.consume import _is_error
 from quorate.cli.kafka_errors import Troubles, explained
-from quorate.cli.produce import Delivery
+from quorate.cli.records.consume_command import _is_error
+from quorate.cli.records.produce_command import Delivery
 
 
 class ErrorMessage:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata_log.client_quotas import QuotaEntity
 from quorate.cli.main import run
 from quorate.client import admin
+from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate_proto.v1 import admin_pb2
 from tests.support.admin_cluster import FakeCluster, serving
 
@@ -49,12 +49,12 @@ def test_q12_a_quota_is_set_in_the_documents_words(
 def test_q12_quotas_are_described_in_the_documents_words(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.quotas[QuotaEntity("user1", "clientA")] = {
+    cluster.quotas[ClientQuotaEntity("user1", "clientA")] = {
         "controller_mutation_rate": 10.0,
         "producer_byte_rate": 1_048_576.0,
     }
-    cluster.quotas[QuotaEntity("user1")] = {"request_percentage": 12.5}
-    cluster.quotas[QuotaEntity(client_id="")] = {"request_percentage": 50.0}
+    cluster.quotas[ClientQuotaEntity("user1")] = {"request_percentage": 12.5}
+    cluster.quotas[ClientQuotaEntity(client_id="")] = {"request_percentage": 50.0}
     assert quorate("configs", "--describe", *USER1, *CLIENT_A) == 0
     assert capsys.readouterr().out == (
         "Configs for user-principal 'user1', client-id 'clientA' are "

@@ -7,8 +7,8 @@ import pytest
 
 from quorate.cli.main import run
 from quorate.client import admin as admin_module
-from quorate.reassignment import progress
-from quorate.reassignment.throttle import FOLLOWER_REPLICAS, LEADER_RATE
+from quorate.reassignment import reassignment_progress as progress
+from quorate.reassignment.reassignment_throttle import FOLLOWER_REPLICAS, LEADER_RATE
 from tests.unit.reassignment.fake_admin import FakeAdmin, named
 
 

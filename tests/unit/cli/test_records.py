@@ -5,9 +5,15 @@ import json
 import click
 import pytest
 
-from quorate.cli.consume import EARLIEST, LATEST, as_json_line, as_line, start_offset
-from quorate.cli.produce import split_lines
-from quorate.cli.topics import parse_assignment, topic_id_text
+from quorate.cli.records.consume_command import (
+    EARLIEST,
+    LATEST,
+    as_json_line,
+    as_line,
+    start_offset,
+)
+from quorate.cli.records.produce_command import split_lines
+from quorate.cli.topics.topics_command import parse_assignment, topic_id_text
 
 
 class FakeMessage:

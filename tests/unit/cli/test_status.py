@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.cli.status import _show
+from quorate.cli.cluster.status_command import _show
 from quorate.client.results import BrokerInfo, ClusterStatus, FeatureInfo
 
 

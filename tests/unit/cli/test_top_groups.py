@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
-from quorate.cli.group_admin import Partition
-from quorate.cli.top_groups import (
+from quorate.cli.groups.group_offsets import Partition
+from quorate.cli.top.top_groups import (
     GROUPS_ASKED_MAX,
-    GroupLook,
     GroupOffsets,
+    GroupSnapshot,
     group_rates,
     look,
     row,
 )
-from quorate.cli.top_view import as_document, lines
+from quorate.cli.top.top_view import as_document, lines
 from tests.unit.cli.test_top import status
 
 A, B = ("orders", 0), ("orders", 1)
@@ -36,9 +36,9 @@ class Cluster:
         return {one: self.ends[one] for one in partitions if one in self.ends}
 
 
-def at(at_s: float, **groups: tuple[int, int]) -> GroupLook:
+def at(at_s: float, **groups: tuple[int, int]) -> GroupSnapshot:
     """Groups of one partition: (committed, end)."""
-    return GroupLook(
+    return GroupSnapshot(
         at_s,
         [GroupOffsets(name, "stable", {A: done}, {A: end}) for name, (done, end) in groups.items()],
     )
@@ -78,7 +78,7 @@ def test_a_group_that_was_set_back_has_no_negative_rate() -> None:
 
 def test_what_people_and_scripts_see_of_groups() -> None:
     rates = group_rates(at(0.0, far=(0, 100)), at(2.0, far=(40, 100)), 10)
-    seen = GroupLook(2.0, trouble="not allowed")
+    seen = GroupSnapshot(2.0, trouble="not allowed")
     shown = lines(status(1), [], [], rates, seen)
     assert shown[-3].startswith("group  state ")
     assert shown[-2].split() == ["far", "stable", "1", "60", "20/s", "3", "s"]

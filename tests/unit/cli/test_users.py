@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.managers import scram
-from broker.controller.managers.office import Office
-from broker.security.scram import BY_NUMBER, password_fits
-from broker.security.scram_users import describe_users
-from metadata_log.image import Image, ScramKey
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.controller.managers import scram_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.security.scram import BY_NUMBER, password_fits
+from quorate.broker.security.scram_users import describe_users
 from quorate.cli.main import run
 from quorate.client import admin as admin_module
-from quorate.client.calls import users
+from quorate.client.call_steps import ToAnyBroker, ToController
+from quorate.client.calls import user_calls as users
 from quorate.client.results import ScramDeletion, ScramResult, ScramUpsertion, ScramUser
-from quorate.client.steps import ToAnyBroker, ToController
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.image import Image, ScramKey
 from tests.support.metadata import MetadataLogBuilder
 
 
@@ -40,8 +40,8 @@ class FakeAdmin:
         question = next(steps)
         assert isinstance(question, ToController)
         self.sent += question.request.SerializeToString()
-        office = Office(BrokerId(1), ControllerEpoch(1))
-        decisions = scram.alter(self.image, question.request, office=office)  # type: ignore[arg-type]
+        tenure = ControllerTenure(BrokerId(1), ControllerEpoch(1))
+        decisions = scram_manager.alter(self.image, question.request, tenure=tenure)  # type: ignore[arg-type]
         for one in decisions:
             if one.operation is not None:
                 assert self.log.transact(one.operation).ok

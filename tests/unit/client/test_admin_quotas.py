@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata_log import client_quotas
 from quorate.client.admin import AdminClient
 from quorate.client.errors import RequestFailed
 from quorate.client.results import Metric, QuotaAlteration, QuotaEntity, QuotaEntry, QuotaFilter
+from quorate.metadata_log import client_quotas
 from quorate_proto.v1 import admin_pb2
 from tests.support.admin_cluster import FakeCluster, serving
 
@@ -47,7 +47,7 @@ def test_q7_quotas_are_changed_at_the_controller_entity_by_entity(cluster: FakeC
 
 def test_q7_quotas_are_found_by_filters(cluster: FakeCluster) -> None:
     for user, client_id in (("anna", None), ("anna", "app"), ("", None)):
-        cluster.quotas[client_quotas.QuotaEntity(user, client_id)] = {"b": 2.0, "a": 1.0}
+        cluster.quotas[client_quotas.ClientQuotaEntity(user, client_id)] = {"b": 2.0, "a": 1.0}
     values = {"a": 1.0, "b": 2.0}
     with AdminClient(grpc_addresses=cluster.addresses) as admin:
         assert admin.describe_client_quotas([QuotaFilter("user", "anna")], strict=True) == [

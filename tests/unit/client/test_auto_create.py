@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from quorate.client.auto_create import decode_error
+from quorate.client.auto_create_request import decode_error
 from quorate.client.bootstrap import MalformedResponse
 
 

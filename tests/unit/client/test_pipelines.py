@@ -4,10 +4,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from quorate.client.calls import pipelines
+from quorate.client.call_steps import Steps, ToAnyBroker, ToController
+from quorate.client.calls import pipeline_calls as pipelines
 from quorate.client.errors import RequestFailed
 from quorate.client.results import PipelineStep, PipelineTopic
-from quorate.client.steps import Steps, ToAnyBroker, ToController
 from quorate_proto.v1 import admin_pb2, errors_pb2, metadata_pb2
 
 R = TypeVar("R")

@@ -7,8 +7,9 @@ import pytest
 
 from quorate.client import ThrottlingQuotaExceededError
 from quorate.client.admin import AdminClient
-from quorate.client.calls import topics
-from quorate.client.connection import ClusterConnection, Pause
+from quorate.client.admin_connection import ClusterConnection, Pause
+from quorate.client.call_steps import Steps, ToController, WaitBeforeRetry
+from quorate.client.calls import topic_calls as topics
 from quorate.client.errors import RequestFailed
 from quorate.client.results import (
     CreatePartitionsOptions,
@@ -18,7 +19,6 @@ from quorate.client.results import (
     NewTopic,
     TopicResult,
 )
-from quorate.client.steps import Patience, Steps, ToController
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.admin_cluster import FakeCluster, serving
 
@@ -67,9 +67,9 @@ CALLS = {
 def test_q10_what_is_over_the_quota_is_tried_again_after_the_time_it_was_told(call: str) -> None:
     steps = CALLS[call](True)
     assert asked(next(steps)) == ["a", "b", "c"]
-    assert steps.send(answer(700, a=OVER, b=0, c=OVER)) == Patience(700)
+    assert steps.send(answer(700, a=OVER, b=0, c=OVER)) == WaitBeforeRetry(700)
     assert asked(steps.send(True)) == ["a", "c"]
-    assert steps.send(answer(300, a=0, c=OVER)) == Patience(300)
+    assert steps.send(answer(300, a=0, c=OVER)) == WaitBeforeRetry(300)
     assert asked(steps.send(True)) == ["c"]
     results = ended(steps, answer(c=errors_pb2.TOPIC_ALREADY_EXISTS))
     assert [(one.name, one.error) for one in results] == [
@@ -97,7 +97,7 @@ def test_q10_who_opts_out_is_told_at_once_and_when_to_try_again(call: str) -> No
 def test_q10_without_time_left_the_refusal_is_the_result() -> None:
     steps = CALLS["create"](True)
     next(steps)
-    assert steps.send(answer(5_000, a=0, b=OVER, c=0)) == Patience(5_000)
+    assert steps.send(answer(5_000, a=0, b=OVER, c=0)) == WaitBeforeRetry(5_000)
     results = ended(steps, NO_TIME)
     assert [one.is_over_quota for one in results] == [False, True, False]
     assert results[1].throttle_time_ms == 5_000
@@ -110,7 +110,7 @@ def test_q10_retrying_is_the_default() -> None:
 
 def waiting(timeout_ms: int, time_ms: int) -> Any:  # noqa: ANN401
     def steps() -> Steps[bool]:
-        waited: bool = yield Patience(time_ms)
+        waited: bool = yield WaitBeforeRetry(time_ms)
         return waited
 
     return ClusterConnection("c", timeout_ms=timeout_ms, client_id="x").carry_out(steps())

@@ -6,26 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.grpc_listener import client_listener, read_certificates
-from broker.grpc_refusals import GrpcRefusals
-from broker.security.door import door_of
-from broker.security.grpc_identity import Passwords
-from broker.security.listeners import configured_listeners
-from broker.security.tls import ListenerTls
-from metadata_log.types import Endpoint
-from quorate.cli.options import as_librdkafka
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.rpc.grpc_listener import GrpcRefusals, client_listener, read_certificates
+from quorate.broker.security.client_guard import VerifiedPasswords
+from quorate.broker.security.listener_security import configured_listeners, listener_security_of
+from quorate.broker.security.listener_tls import ListenerTls
+from quorate.cli.shared_options import as_librdkafka
 from quorate.client.admin import AdminClient, AsyncAdminClient
 from quorate.client.bootstrap import BootstrapError, discover
 from quorate.client.errors import ClusterUnreachable
-from quorate.client.sasl import LoginFailed, login
+from quorate.client.sasl_client import LoginFailed, login
 from quorate.client.security import ClientSecurity, InvalidOption, Securities, read_options
 from quorate.cluster.client_options import client_options_of
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role
+from quorate.common.types import Endpoint
 from quorate_proto.v1 import replication_pb2, replication_pb2_grpc
-from quorum.certificate_authority import CertificateAuthority
-from quorum.security import Role
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import BROKER, FakeBrokerInside, fake_broker
-from tests.support.sasl import logins
+from tests.support.sasl import credentials
 
 HERE = Endpoint("127.0.0.1", 0)
 ANN = {"sasl.username": "ann", "sasl.password": "secret"}
@@ -191,7 +190,9 @@ async def guarded(
         connection_failed_authentication_delay_ms=0,
     )
     (listener,) = configured_listeners(inside.services.config)
-    door = door_of(listener, inside.services.config, logins(ann="secret"), lambda: "nonce")
+    door = listener_security_of(
+        listener, inside.services.config, credentials(ann="secret"), lambda: "nonce"
+    )
     at = await inside.server.start(HERE, door, ListenerTls(inside.services.config))
     await inside.start()
     inside.metadata.brokers[BROKER] = inside.metadata.brokers[BROKER].at("SASL_SSL", at)
@@ -276,7 +277,7 @@ async def at_grpc(
             "grpc.ssl.client.auth": "required" if request.param == "SSL" else "none",
         }
     )
-    passwords = Passwords(logins(ann="secret").password, lambda: 1)
+    passwords = VerifiedPasswords(credentials(ann="secret").password, ShownImage())
     listener = client_listener(config, read_certificates(config).clients, passwords, GrpcRefusals())
     replication_pb2_grpc.add_RangeReadServicer_to_server(
         Reads(),  # type: ignore[abstract]  # gRPC refuses the rest

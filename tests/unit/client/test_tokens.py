@@ -4,9 +4,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from quorate.client.calls import tokens
+from quorate.client.call_steps import Steps, ToAnyBroker, ToController
+from quorate.client.calls import token_calls as tokens
 from quorate.client.errors import RequestFailed
-from quorate.client.steps import Steps, ToAnyBroker, ToController
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 R = TypeVar("R")

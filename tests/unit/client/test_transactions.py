@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from quorate.client.calls import transactions
+from quorate.client.call_steps import Steps, ToAllBrokers, ToAnyBroker
+from quorate.client.calls import transaction_calls as transactions
 from quorate.client.errors import ClusterUnreachable, RequestFailed
 from quorate.client.results import PartitionName
-from quorate.client.steps import Steps, ToAnyBroker, ToEachBroker
 from quorate_proto.v1 import admin_pb2, errors_pb2, metadata_pb2, replication_pb2
 
 R = TypeVar("R")
@@ -66,7 +66,7 @@ class Cluster:
             if isinstance(question, ToAnyBroker):
                 answer = self._status()
                 continue
-            assert isinstance(question, ToEachBroker)
+            assert isinstance(question, ToAllBrokers)
             answer = {
                 address: self._answer(question.rpc, question.request, int(address[-1]))
                 for address in question.addresses

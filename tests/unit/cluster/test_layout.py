@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.spec import load_config, quorum_security
-from metadata_log.configuration import ConfigError
+from quorate.broker.config.spec import quorum_security
+from quorate.broker.security.config_file import load_config
 from quorate.cluster.certificates import admin_security
-from quorate.cluster.errors import LocalClusterError
+from quorate.cluster.cluster_ports import PortReservation
 from quorate.cluster.layout import Node, load_nodes, plan_cluster, with_settings, write_config
 from quorate.cluster.local import LocalCluster
-from quorate.cluster.ports import PortReservation
+from quorate.cluster.local_cluster_errors import LocalClusterError
 from quorate.cluster.processes import is_ours
 from quorate.cluster.settings import Settings, check_settings
 from quorate.cluster.state import read_pids, remove_state, write_state
 from quorate.cluster.state_file import read_state
-from quorum.config import load_quorum_config
+from quorate.common.configuration import ConfigError
+from quorate.quorum.quorum_config import load_quorum_config
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from quorate.cluster.errors import LocalClusterError
-from quorate.cluster.ports import PortReservation, lease_stretch
+from quorate.cluster.cluster_ports import PortReservation, lease_stretch
+from quorate.cluster.local_cluster_errors import LocalClusterError
 
 
 def test_what_is_held_is_not_given_to_another() -> None:
@@ -24,7 +24,7 @@ def test_what_is_held_is_not_given_to_another() -> None:
 
 def test_processes_choose_from_ports_of_their_own() -> None:
     program = (
-        "from quorate.cluster.ports import PortReservation\n"
+        "from quorate.cluster.cluster_ports import PortReservation\n"
         "with PortReservation() as held:\n"
         "    print([held.claim_any() for _ in range(200)], flush=True)\n"
         "input()"

@@ -6,8 +6,10 @@ from typing import Any
 import grpc
 import pytest
 
-from broker.control.admin_service import AdminService, ControllerDutyService
-from broker.control.changes import (
+from quorate.broker.admin.admin_service import AdminService, BrokerToControllerService
+from quorate.broker.admin.cluster_status import cluster_status
+from quorate.broker.admin.metadata_view_service import MetadataViewService
+from quorate.broker.changes.table import (
     ALLOCATE_PRODUCER_IDS,
     CHANGES,
     CREATE_TOPICS,
@@ -16,17 +18,16 @@ from broker.control.changes import (
     Change,
     Q,
 )
-from broker.control.cluster_status import cluster_status
-from broker.control.metadata_view import MetadataViewService
-from broker.controller.managers.brokers import leadership_changes
-from broker.controller.managers.office import Office
-from broker.controller.managers.partition_change import Liveness
-from broker.metadata_follower import MetadataFollower
-from metadata_log.types import BrokerEpoch, MetadataOffset, TopicPartition
+from quorate.broker.controller.managers.broker_manager import leadership_changes
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_change import LiveBrokers
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.types import MetadataOffset, TopicPartition
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, WatchEvent, WatchRequest
-from quorum.errors import QuorumUnavailable
 from tests.support.acls import ALL_RIGHTS, NO_AUTHORIZER
+from tests.support.identities import active, registered
 from tests.support.metadata import MetadataLogBuilder
 
 NO_CONTEXT: Any = None
@@ -71,15 +72,15 @@ class Here:
         self.log.elect_controller(1)
         self.log.create_topic("orders", (1, 2), (2, 3))
         self.quorum = Quorum()
-        self.epoch: BrokerEpoch | None = BrokerEpoch(4)
+        self.identity = registered(2, 4)
+        self.controller = active()
         follower = MetadataFollower(None)  # type: ignore[arg-type]
         follower.image = self.log.image
         self.service = AdminService(
-            cluster_id=lambda: "a-cluster",
-            own_epoch=lambda: self.epoch,
+            identity=self.identity,
             images=follower,
             quorum=self.quorum,
-            controller=lambda: None,
+            controller=self.controller,
             authorizer=NO_AUTHORIZER,
             broker_alerts=lambda: ["the ISR of orders-0 is frozen"],
         )
@@ -93,30 +94,30 @@ async def test_f2_a_direct_request_at_a_non_controller_is_declined() -> None:
     service = Here().service
     create = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name="a")])
     assert (
-        await service.carry_out(CREATE_TOPICS, create, NO_CONTEXT)
+        await service.perform(CREATE_TOPICS, create, NO_CONTEXT)
     ).error_code == errors_pb2.NOT_CONTROLLER
     delete = admin_pb2.DeleteTopicsRequest(names=["a"])
     assert (
-        await service.carry_out(DELETE_TOPICS, delete, NO_CONTEXT)
+        await service.perform(DELETE_TOPICS, delete, NO_CONTEXT)
     ).error_code == errors_pb2.NOT_CONTROLLER
     ids = admin_pb2.AllocateProducerIdsRequest()
-    answer = await service.carry_out(ALLOCATE_PRODUCER_IDS, ids, NO_CONTEXT)
+    answer = await service.perform(ALLOCATE_PRODUCER_IDS, ids, NO_CONTEXT)
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
     resign = admin_pb2.ResignControllerRequest()
     resigned = await service.ResignController(resign, NO_CONTEXT)
     assert resigned.error_code == errors_pb2.NOT_CONTROLLER
     leave = control_pb2.ControlledShutdownRequest()
-    left = await ControllerDutyService(lambda: None).ControlledShutdown(leave, NO_CONTEXT)
+    left = await BrokerToControllerService(active()).ControlledShutdown(leave, NO_CONTEXT)
     assert left.error_code == errors_pb2.NOT_CONTROLLER
     report = control_pb2.ReportReplicasRequest()
-    told = await ControllerDutyService(lambda: None).ReportReplicas(report, NO_CONTEXT)
+    told = await BrokerToControllerService(active()).ReportReplicas(report, NO_CONTEXT)
     assert told.error_code == errors_pb2.NOT_CONTROLLER
 
 
 async def test_f2_a_forwarded_request_is_never_forwarded_again() -> None:
     request = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name="a")])
     request.context.forwarded_by = 3
-    answer = await Here().service.carry_out(CREATE_TOPICS, request, NO_CONTEXT)
+    answer = await Here().service.perform(CREATE_TOPICS, request, NO_CONTEXT)
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
 
@@ -129,10 +130,10 @@ class InOffice:
         self.met: list[int] = []
         self.asked = 0
 
-    def meet(self, controller_epoch: int) -> None:
+    def observe_controller_epoch(self, controller_epoch: int) -> None:
         self.met.append(controller_epoch)
 
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+    async def perform(self, change: Change[Q, A], request: Q) -> A:
         self.asked += 1
         return change.answer()
 
@@ -154,15 +155,15 @@ async def test_e3_brokers_say_which_controller_they_mean(epoch: int, *, obeyed: 
     """Lower: they mean an earlier one, and are to look again. Higher: this one is deposed."""
     controller: Any = InOffice()
     here = Here()
-    here.service._controller = lambda: controller
+    here.controller.fill(controller)
     request = admin_pb2.CreateTopicsRequest(
         context=admin_pb2.RequestContext(controller_epoch=epoch)
     )
-    created = await here.service.carry_out(CREATE_TOPICS, request, NO_CONTEXT)
+    created = await here.service.perform(CREATE_TOPICS, request, NO_CONTEXT)
     leave = control_pb2.ControlledShutdownRequest(controller_epoch=epoch)
-    left = await ControllerDutyService(lambda: controller).ControlledShutdown(leave, NO_CONTEXT)
+    left = await BrokerToControllerService(active(controller)).ControlledShutdown(leave, NO_CONTEXT)
     report = control_pb2.ReportReplicasRequest(controller_epoch=epoch)
-    told = await ControllerDutyService(lambda: controller).ReportReplicas(report, NO_CONTEXT)
+    told = await BrokerToControllerService(active(controller)).ReportReplicas(report, NO_CONTEXT)
     expected = errors_pb2.NONE if obeyed else errors_pb2.NOT_CONTROLLER
     assert {created.error_code, left.error_code, told.error_code} == {expected}
     assert controller.asked == (3 if obeyed else 0)
@@ -178,7 +179,7 @@ def said_by_brokers() -> list[str]:
 async def test_e3_no_request_is_carried_out_by_a_controller_that_is_not_meant(name: str) -> None:
     controller: Any = InOffice()
     here = Here()
-    here.service._controller = lambda: controller
+    here.controller.fill(controller)
     method = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name[name]
     request = getattr(admin_pb2, method.input_type.name)()
     request.context.controller_epoch = 6
@@ -190,7 +191,7 @@ async def test_e3_no_request_is_carried_out_by_a_controller_that_is_not_meant(na
 
 async def test_e1_status_names_the_controller_and_the_quorums_leader() -> None:
     status = await Here().status()
-    assert (status.cluster_id, status.quorum_leader) == ("a-cluster", 2)
+    assert (status.cluster_id, status.quorum_leader) == ("c", 2)
     assert (status.controller_id, status.controller_epoch) == (1, 1)
     assert [broker.broker_id for broker in status.brokers] == [1, 2, 3]
     assert (status.topics, status.partitions) == (1, 2)
@@ -218,7 +219,7 @@ async def test_d1_status_is_told_without_a_quorum_too() -> None:
 
 async def test_b2_a_broker_that_is_not_registered_has_no_status_to_tell() -> None:
     here = Here()
-    here.epoch = None
+    here.identity.unregister()
     with pytest.raises(Aborted):
         await here.status()
 
@@ -233,8 +234,8 @@ def test_c2_status_counts_what_is_offline_and_what_lacks_replicas() -> None:
     assert not whole.offline_partitions
     assert not whole.under_replicated_partitions
     log.stop_broker(2)
-    office = Office(log.image.controller_id, log.image.controller_epoch)
-    live = Liveness(frozenset(log.image.brokers))
+    office = ControllerTenure(log.image.controller_id, log.image.controller_epoch)
+    live = LiveBrokers(frozenset(log.image.brokers))
     changes = leadership_changes(log.image, office, live, unclean=lambda _topic: False)
     assert log.transact(*changes, atomic=False).ok
     hurt = cluster_status(log.image, lambda _: 1)
@@ -255,8 +256,8 @@ def test_c11_replicas_on_their_way_are_no_trouble() -> None:
     assert not moving.under_replicated_partitions
     assert not moving.at_min_isr_partitions
     log.stop_broker(2)
-    office = Office(log.image.controller_id, log.image.controller_epoch)
-    live = Liveness(frozenset(log.image.brokers))
+    office = ControllerTenure(log.image.controller_id, log.image.controller_epoch)
+    live = LiveBrokers(frozenset(log.image.brokers))
     changes = leadership_changes(log.image, office, live, unclean=lambda _topic: False)
     assert log.transact(*changes, atomic=False).ok
     hurt = cluster_status(log.image, lambda _: 2)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from broker.control.changes import CHANGES, Change
+from quorate.broker.changes.table import CHANGES, Change
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 METHODS = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name

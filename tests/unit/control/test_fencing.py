@@ -1,7 +1,7 @@
 """Which control requests a broker obeys."""
 
-from broker.control.fencing import ControlFence
-from metadata_log.types import BrokerEpoch, ControllerEpoch, MetadataOffset
+from quorate.broker.control.broker_control_service import ControlFence
+from quorate.common.types import BrokerEpoch, ControllerEpoch, MetadataOffset
 from quorate_proto.v1 import errors_pb2
 from quorate_proto.v1.control_pb2 import ControlHeader
 

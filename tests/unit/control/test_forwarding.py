@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from broker.control.changes import (
+from quorate.broker.changes.table import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -17,14 +17,15 @@ from broker.control.changes import (
     Change,
     Q,
 )
-from broker.control.forwarding import ControllerForwarder
-from broker.errors import KafkaError
-from broker.metadata_follower import MetadataFollower
-from broker.peers import Peer, PeerChannels
-from metadata_log.image import Image
-from metadata_log.records import FeatureLevel
-from metadata_log.types import BrokerEpoch, BrokerId, Endpoint
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.control.controller_forwarder import ControllerForwarder
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels
+from quorate.common.types import Endpoint
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import FeatureLevel
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.identities import active, registered
 from tests.support.metadata import MetadataLogBuilder
 
 CREATE = admin_pb2.CreateTopicsRequest(
@@ -65,20 +66,17 @@ class Here:
         self.follower = MetadataFollower(None)  # type: ignore[arg-type]
         self.channels = FakeChannels(answer)
         self.bridged: list[str] = []
-        self.epoch: BrokerEpoch | None = BrokerEpoch(4)
-        loop = asyncio.get_running_loop()
+        self.identity = registered(2, 4)
         self.forwarder = ControllerForwarder(
-            broker_id=BrokerId(2),
-            broker_epoch=lambda: self.epoch,
+            identity=self.identity,
             images=self.follower,
             channels=self.channels,
-            local=lambda: None,
+            local=active(),
             bridge=self,
-            clock_ms=lambda: loop.time() * 1000,
         )
         self.look()
 
-    async def carry_out(self, change: Change[Q, A], request: Q) -> A:
+    async def perform(self, change: Change[Q, A], request: Q) -> A:
         """As this broker's bridge does."""
         self.bridged.append(change.rpc)
         return change.answer()
@@ -98,7 +96,7 @@ async def test_f6_s17_without_a_controller_until_the_deadline_each_item_times_ou
     """Scenario 17."""
     here = Here(accepted)
     begin = asyncio.get_running_loop().time()
-    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
+    response = await here.forwarder.forward(CREATE_TOPICS, CREATE)
     assert 5.0 <= asyncio.get_running_loop().time() - begin < 5.2
     assert [one.name for one in response.topics] == ["a", "b"]
     assert {one.error_code for one in response.topics} == {errors_pb2.REQUEST_TIMED_OUT}
@@ -110,7 +108,7 @@ async def test_f2_one_hop_that_says_so_and_keeps_the_principal() -> None:
     here = Here(accepted)
     here.log.elect_controller(3)
     here.look()
-    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
+    response = await here.forwarder.forward(CREATE_TOPICS, CREATE)
     assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
     ((endpoint, request),) = here.channels.calls
     assert endpoint == Endpoint("grpc3", 9192)
@@ -139,7 +137,7 @@ async def test_f6_not_controller_and_broken_connections_lead_to_another_look() -
     here = Here(answer)
     here.log.elect_controller(3)
     here.look()
-    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
+    response = await here.forwarder.forward(CREATE_TOPICS, CREATE)
     assert {one.error_code for one in response.topics} == {errors_pb2.NONE}
     assert [endpoint.host for endpoint, _ in here.channels.calls] == ["grpc3", "grpc3", "grpc1"]
 
@@ -148,7 +146,7 @@ async def test_f6_a_deletion_names_each_item_that_timed_out() -> None:
     here = Here(accepted)
     request = admin_pb2.DeleteTopicsRequest(names=["a"], topic_ids=[b"i" * 16])
     request.context.timeout_ms = 100
-    response = await here.forwarder.carry_out(DELETE_TOPICS, request)
+    response = await here.forwarder.forward(DELETE_TOPICS, request)
     assert [(one.name, one.topic_id) for one in response.topics] == [("a", b""), ("", b"i" * 16)]
 
 
@@ -159,7 +157,7 @@ async def test_b2_producer_ids_need_an_epoch() -> None:
     answer = await here.forwarder.allocate_producer_ids()
     assert answer.first_producer_id == 7
     assert here.channels.calls[0][1].broker_epoch == 4
-    here.epoch = None
+    here.identity.unregister()
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         await here.forwarder.allocate_producer_ids()
 
@@ -167,13 +165,13 @@ async def test_b2_producer_ids_need_an_epoch() -> None:
 async def test_f6_additions_and_elections_name_each_item_that_timed_out() -> None:
     here = Here(accepted)
     context = admin_pb2.RequestContext(timeout_ms=100)
-    additions = await here.forwarder.carry_out(
+    additions = await here.forwarder.forward(
         CREATE_PARTITIONS,
         admin_pb2.CreatePartitionsRequest(
             context=context, topics=[admin_pb2.NewPartitions(name="a")]
         ),
     )
-    elections = await here.forwarder.carry_out(
+    elections = await here.forwarder.forward(
         ELECT_LEADERS,
         admin_pb2.ElectLeadersRequest(
             context=context, topics=[admin_pb2.TopicPartitions(topic="a", partitions=[0, 2])]
@@ -192,11 +190,14 @@ async def test_f2_a_version_of_the_controller_alone_is_declined_elsewhere_at_onc
     here = Here(accepted)
     here.log.elect_controller(3)
     here.look()
-    response = await here.forwarder.carry_out(CREATE_TOPICS, CREATE, proxied=False)
+    request = admin_pb2.IncrementalAlterConfigsRequest(
+        changes=[admin_pb2.ConfigChange(entity_type="topic", entity_name=name) for name in "ab"]
+    )
+    response = await here.forwarder.forward(INCREMENTAL_ALTER_CONFIGS, request, api_version=2)
     assert not here.channels.calls
     assert response.error_code == errors_pb2.NOT_CONTROLLER
-    assert {one.error_code for one in response.topics} == {errors_pb2.NOT_CONTROLLER}
-    assert "ask broker 3" in response.topics[0].error_message
+    assert [one.error_code for one in response.results] == [errors_pb2.NOT_CONTROLLER] * 2
+    assert "ask broker 3" in response.results[0].error_message
 
 
 @pytest.mark.parametrize("level", [1, 2, None])
@@ -207,11 +208,11 @@ async def test_f6_the_level_decides_who_writes(level: int | None) -> None:
         here.log.write_as_controller(FeatureLevel(name="inter_broker_protocol", level=level))
     here.look()
     request = admin_pb2.IncrementalAlterConfigsRequest()
-    await here.forwarder.carry_out(INCREMENTAL_ALTER_CONFIGS, request)
+    await here.forwarder.forward(INCREMENTAL_ALTER_CONFIGS, request)
     assert here.bridged == (["IncrementalAlterConfigs"] if level == 1 else [])
     assert len(here.channels.calls) == (0 if level == 1 else 1)
     here.channels._answer = accepted
-    await here.forwarder.carry_out(CREATE_TOPICS, CREATE)
+    await here.forwarder.forward(CREATE_TOPICS, CREATE)
     assert "CreateTopics" not in here.bridged, "topics were the controller's at any level"
-    direct = await here.forwarder.carry_out(INCREMENTAL_ALTER_CONFIGS, request, proxied=False)
+    direct = await here.forwarder.forward(INCREMENTAL_ALTER_CONFIGS, request, api_version=2)
     assert direct.error_code == errors_pb2.NOT_CONTROLLER

@@ -2,30 +2,30 @@
 
 import time
 
-import immutables
 import pytest
 
-from broker.control.changes import ALTER_PIPELINE, DELETE_TOPICS
-from broker.control.guards import GUARDS
-from broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
-from broker.security.principal import KafkaPrincipal
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.image import Image
+from quorate.broker.changes.authorization import GUARDS
+from quorate.broker.changes.table import ALTER_PIPELINE, DELETE_TOPICS
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.acls import acl, log_with
+from tests.support.followers import ShownImage
 
 TOPICS = 10_000
 
 
 def test_f5_who_may_do_nothing_cannot_keep_the_controller_busy() -> None:
-    authorizer = Authorizer(immutables.Map, AuthorizerSettings(enabled=True))
+    authorizer = Authorizer(ShownImage(), AuthorizerSettings(enabled=True))
     mallory = Rights(authorizer, KafkaPrincipal("mallory"), "10.0.0.9")
     request = admin_pb2.DeleteTopicsRequest(names=[f"{n:0200}" for n in range(TOPICS)])
     began = time.process_time()
-    verdict = GUARDS[DELETE_TOPICS.rpc](DELETE_TOPICS, request, mallory, Image())
-    answer = verdict.told(DELETE_TOPICS.answer())
+    permission = GUARDS[DELETE_TOPICS.rpc](DELETE_TOPICS, request, mallory, Image())
+    answer = permission.complete(DELETE_TOPICS.answer())
     took_s = time.process_time() - began
-    assert verdict.allowed is None
+    assert permission.request is None
     assert {one.error_code for one in answer.topics} == {errors_pb2.TOPIC_AUTHORIZATION_FAILED}
     assert len(answer.topics) == TOPICS
     assert took_s < 3, "not the square of their number"
@@ -50,13 +50,13 @@ def test_f5_a_pipeline_takes_the_rights_of_a_group_of_its_name(action: str) -> N
 
     def is_allowed(operation: AclOperation, group: str) -> bool:
         log = log_with(acl("User:alice", operation, ResourceType.GROUP, group))
-        authorizer = Authorizer(lambda: log.image.acls, AuthorizerSettings(enabled=True))
+        authorizer = Authorizer(ShownImage(lambda: log.image), AuthorizerSettings(enabled=True))
         alice = Rights(authorizer, KafkaPrincipal("alice"), "10.0.0.9")
-        verdict = GUARDS[ALTER_PIPELINE.rpc](ALTER_PIPELINE, request, alice, log.image)
-        if verdict.allowed is None:
-            answer = verdict.told(ALTER_PIPELINE.answer())
+        permission = GUARDS[ALTER_PIPELINE.rpc](ALTER_PIPELINE, request, alice, log.image)
+        if permission.request is None:
+            answer = permission.complete(ALTER_PIPELINE.answer())
             assert answer.error_code == errors_pb2.GROUP_AUTHORIZATION_FAILED
-        return verdict.allowed is not None
+        return permission.request is not None
 
     needed = PIPELINE_ACTIONS[action]
     other = {AclOperation.READ: AclOperation.DELETE, AclOperation.DELETE: AclOperation.READ}[needed]

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.control.metadata_cache import MetadataCache
-from broker.controller.control_requests import ControlRequests
-from broker.controller.managers.office import Office
-from metadata_log.image import Image
-from metadata_log.records import Listener, PartitionChange
-from metadata_log.types import (
+from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.common.types import (
     NO_BROKER,
     BrokerId,
     ControllerEpoch,
@@ -18,13 +16,17 @@ from metadata_log.types import (
     TopicId,
     TopicPartition,
 )
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import Listener, PartitionChange
 from quorate_proto.v1.control_pb2 import UpdateMetadataRequest
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 
-def requests() -> ControlRequests:
+def requests() -> ControlRequestBuilder:
     """New ones: they keep what they made of an image by its offset, and each test has a log."""
-    return ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
+    return ControlRequestBuilder(
+        ControllerTenure(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000
+    )
 
 
 def full(image: Image) -> UpdateMetadataRequest:
@@ -74,7 +76,9 @@ def test_where_each_listener_of_a_broker_is_comes_out_as_it_went_in() -> None:
     guarded = Endpoint("outside", 9094)
     log.register_again(2, listeners=(Listener(name="SASL_SSL", endpoint=guarded),))
     cache = MetadataCache()
-    told = ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000)
+    told = ControlRequestBuilder(
+        ControllerTenure(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=1000
+    )
     cache.update(UpdateMetadataRequest.FromString(told.full_metadata(log.image).body))
     first, second = (cache.brokers[BrokerId(number)] for number in (1, 2))
     assert first.listeners == {"PLAINTEXT": log.image.brokers[BrokerId(1)].kafka}
@@ -132,7 +136,7 @@ def test_c5_who_keeps_something_of_topics_is_told_when_they_are_gone() -> None:
     gone: list[Mapping[str, int]] = []
     log = cluster()
     cache = MetadataCache()
-    cache.on_gone = gone.append
+    cache.watch_removals(gone.append)
     cache.update(full(log.image))
     cache.update(delta(log.image, "orders"))
     assert not gone, "it is there"
@@ -147,7 +151,7 @@ def test_c5_a_topic_made_anew_is_not_the_one_that_is_gone(is_full: bool) -> None
     image = cluster().image
     cache = MetadataCache()
     cache.update(full(image))
-    cache.on_gone = gone.append
+    cache.watch_removals(gone.append)
     anew = full(image) if is_full else delta(image, "orders")
     anew.topics[0].topic_id = bytes(16)
     cache.update(anew)
@@ -161,7 +165,7 @@ def test_c5_partitions_that_are_gone_are_told_of_too(was_looked_at: bool) -> Non
     log = cluster()
     cache = MetadataCache()
     cache.update(full(log.image))
-    cache.on_gone = gone.append
+    cache.watch_removals(gone.append)
     if was_looked_at:
         assert len(cache.topics["orders"].partitions) == 3
     fewer = delta(log.image, "orders")

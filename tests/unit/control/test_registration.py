@@ -4,18 +4,20 @@ import asyncio
 
 import pytest
 
-from broker.control.registration import BrokerRegistrar, RegistrationRefused
-from broker.metadata_follower import MetadataFollower
-from metadata_log.records import (
+from quorate.broker.common.broker_identity import BrokerIdentity
+from quorate.broker.control.broker_registrar import BrokerRegistrar, RegistrationRefused
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint
+from quorate.metadata_log.records import (
     BrokerAdmitted,
     ControllerClaim,
     ControllerEpochIs,
     Listener,
     Operation,
 )
-from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
-from tests.support.virtual_time import until
+from tests.support.virtual_time import pass_time
+from tests.support.waiting import async_wait_until
 
 
 class Process:
@@ -26,10 +28,10 @@ class Process:
     ) -> None:
         self.client: LocalQuorumClient = quorum.client(f"incarnation {incarnation}")
         self.follower = MetadataFollower(self.client)
+        self.identity = BrokerIdentity(BrokerId(1), f"incarnation {incarnation:4}".encode())
         self.registrar = BrokerRegistrar(
             self.client,
-            broker_id=BrokerId(1),
-            incarnation_id=f"incarnation {incarnation:4}".encode(),
+            identity=self.identity,
             listeners=[Listener(name="PLAINTEXT", endpoint=Endpoint("h", 9092))],
             grpc=Endpoint("h", 9192),
             images=self.follower,
@@ -37,7 +39,7 @@ class Process:
         )
 
     def epoch(self) -> BrokerEpoch | None:
-        return self.registrar.broker_epoch
+        return self.identity.epoch
 
     async def start(self) -> int:
         await self.client.start()
@@ -64,7 +66,7 @@ async def test_b3_scenario_10_a_new_incarnation_waits_and_gets_a_greater_epoch()
     first, second = Process(quorum, 1), Process(quorum, 2)
     old = await first.start()
     starting = asyncio.create_task(second.start())
-    await asyncio.sleep(3)
+    await pass_time(3)
     assert not starting.done(), "the id is taken while the old session lives"
     quorum.expire(first.client.session_id, tell=False)
     assert await starting > old
@@ -91,10 +93,10 @@ async def test_b3_a_lost_session_makes_the_epoch_unknown_until_registered_anew()
     quorum.available = False
     quorum.expire(process.client.session_id)
     assert process.epoch() is None
-    await asyncio.sleep(5)
+    await pass_time(5)
     assert process.epoch() is None
     quorum.available = True
-    await until(lambda: process.epoch() is not None)
+    await async_wait_until(lambda: process.epoch() is not None, "a registration")
     assert (process.epoch() or 0) > old
     await process.stop()
 
@@ -102,7 +104,7 @@ async def test_b3_a_lost_session_makes_the_epoch_unknown_until_registered_anew()
 async def test_b3_an_invalid_registration_is_an_error_that_says_why() -> None:
     quorum = LocalQuorum()
     process = Process(quorum, 1)
-    process.registrar._incarnation_id = b"short"
+    process.identity.incarnation_id = b"short"
     with pytest.raises(RegistrationRefused, match="incarnation id"):
         await process.start()
     await process.stop()
@@ -115,7 +117,7 @@ async def test_d1_log_loss_is_declared_until_a_controller_has_dealt_with_it() ->
     epoch = await process.start()
     assert quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost
     quorum.expire(process.client.session_id)
-    await until(lambda: process.epoch() not in (None, epoch))
+    await async_wait_until(lambda: process.epoch() not in (None, epoch), "another registration")
     assert quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost, "not dealt with yet"
     broker = quorum.image.brokers[BrokerId(1)]
     claim = ControllerClaim(
@@ -128,8 +130,10 @@ async def test_d1_log_loss_is_declared_until_a_controller_has_dealt_with_it() ->
     admitted = BrokerAdmitted(broker_id=BrokerId(1), broker_epoch=broker.epoch)
     held = ControllerEpochIs(controller_epoch=ControllerEpoch(1))
     assert quorum.write(Operation(records=(admitted,), conditions=(held,))).ok
-    await asyncio.sleep(1)
+    await pass_time(1)
     quorum.expire(process.client.session_id)
-    await until(lambda: process.epoch() not in (None, broker.epoch))
+    await async_wait_until(
+        lambda: process.epoch() not in (None, broker.epoch), "another registration"
+    )
     assert not quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost
     await process.stop()

@@ -6,20 +6,21 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.control.controller_duty import ControllerDuty
-from broker.control.replica_reports import (
+from quorate.broker.control.controller_client import ControllerClient
+from quorate.broker.control.replica_reporter import (
     REPEAT_INTERVAL_MS,
     RETRY_INTERVAL_MS,
     ReplicaReporter,
-    Trouble,
+    ReplicaTroubles,
 )
-from metadata_log.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
+from quorate.common.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.identities import active, registered
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 TIP = TopicIdPartition(TopicId(b"t" * 16), 3)
-NOTHING = Trouble(is_full=False, damaged=())
-FULL = Trouble(is_full=True, damaged=())
+NOTHING = ReplicaTroubles(is_full=False, damaged=())
+FULL = ReplicaTroubles(is_full=True, damaged=())
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -48,35 +49,38 @@ class Broker:
     """Broker 1 and its reporter."""
 
     def __init__(self) -> None:
-        self.controller: Controller | None = Controller()
-        self.epoch: BrokerEpoch | None = BrokerEpoch(7)
+        self.controller = Controller()
+        self.slot = active(self.controller)
+        self.identity = registered(1, 7)
         self.trouble = NOTHING
+        self.changed = asyncio.Event()
         image = SimpleNamespace(brokers={}, controller_id=BrokerId(-1), controller_epoch=4)
         images = cast("Any", SimpleNamespace(image=image))
         self.reporter = ReplicaReporter(
-            BrokerId(1),
-            broker_epoch=lambda: self.epoch,
+            self.identity,
             images=images,
-            duty=ControllerDuty(
-                BrokerId(1),
+            controller=ControllerClient(
+                self.identity,
                 images=images,
                 channels=cast("Any", None),
-                local=lambda: cast("Any", self.controller),
+                local=self.slot,
             ),
-            trouble=lambda: self.trouble,
+            troubles=self,
         )
         self.reporter.start()
 
-    async def meets(self, trouble: Trouble) -> None:
+    def current(self) -> ReplicaTroubles:
+        return self.trouble
+
+    async def meets(self, trouble: ReplicaTroubles) -> None:
         self.trouble = trouble
-        self.reporter.look()
-        await asyncio.sleep(0.01)
+        self.changed.set()
+        await pass_time(0.01)
 
 
 async def test_a_broker_without_trouble_says_nothing() -> None:
     broker = Broker()
-    await asyncio.sleep(60)
-    assert broker.controller is not None
+    await pass_time(60)
     assert broker.controller.told == []
     await broker.reporter.close()
 
@@ -84,10 +88,9 @@ async def test_a_broker_without_trouble_says_nothing() -> None:
 async def test_trouble_is_reported_at_once_again_and_its_end_once() -> None:
     broker = Broker()
     await broker.meets(FULL)
-    await asyncio.sleep(2.5 * REPEAT_INTERVAL_MS / 1000)
+    await pass_time(2.5 * REPEAT_INTERVAL_MS / 1000)
     await broker.meets(NOTHING)
-    await asyncio.sleep(60)
-    assert broker.controller is not None
+    await pass_time(60)
     told = [request.is_full for _, request in broker.controller.told]
     assert told == [True, True, True, False]
     assert broker.controller.pauses_ms()[:2] == [REPEAT_INTERVAL_MS] * 2
@@ -98,8 +101,7 @@ async def test_trouble_is_reported_at_once_again_and_its_end_once() -> None:
 
 async def test_damaged_logs_are_named() -> None:
     broker = Broker()
-    await broker.meets(Trouble(is_full=False, damaged=[TIP]))
-    assert broker.controller is not None
+    await broker.meets(ReplicaTroubles(is_full=False, damaged=[TIP]))
     ((_, request),) = broker.controller.told
     assert [(one.topic_id, one.partition) for one in request.damaged] == [tuple(TIP)]
     await broker.reporter.close()
@@ -107,24 +109,24 @@ async def test_damaged_logs_are_named() -> None:
 
 async def test_a_report_that_was_not_taken_is_soon_repeated() -> None:
     broker = Broker()
-    assert broker.controller is not None
     broker.controller.code = errors_pb2.NOT_CONTROLLER
     await broker.meets(FULL)
-    await asyncio.sleep(3.5 * RETRY_INTERVAL_MS / 1000)
+    await pass_time(3.5 * RETRY_INTERVAL_MS / 1000)
     assert broker.controller.pauses_ms() == [RETRY_INTERVAL_MS] * 3
     await broker.reporter.close()
 
 
 async def test_a_broker_reports_once_it_is_registered_and_there_is_a_controller() -> None:
     broker = Broker()
-    controller, broker.controller = broker.controller, None
-    assert controller is not None
+    controller = broker.controller
+    broker.slot.empty()
     await broker.meets(FULL)
-    await asyncio.sleep(1)
-    broker.controller, broker.epoch = controller, None
-    await asyncio.sleep(1)
+    await pass_time(1)
+    broker.slot.fill(cast("Any", controller))
+    broker.identity.unregister()
+    await pass_time(1)
     assert controller.told == []
-    broker.epoch = BrokerEpoch(8)
-    await asyncio.sleep(1)
+    broker.identity.register(BrokerEpoch(8))
+    await pass_time(1)
     assert [request.broker_epoch for _, request in controller.told] == [8]
     await broker.reporter.close()

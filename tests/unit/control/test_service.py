@@ -1,17 +1,16 @@
 """Control requests at a broker: fenced, in order, passed on."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
-from broker.control.fencing import ControlFence
-from broker.control.metadata_cache import MetadataCache
-from broker.control.service import BrokerControlService
-from broker.metadata_follower import MetadataFollower
-from metadata_log.draft import Changes
-from metadata_log.image import Image
-from metadata_log.types import BrokerEpoch, ControllerEpoch
+from quorate.broker.control.broker_control_service import BrokerControlService, ControlFence
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.types import BrokerEpoch, ControllerEpoch, MetadataOffset
+from quorate.metadata_log.image import Changes, Image
 from quorate_proto.v1 import control_pb2, errors_pb2
+from tests.support.identities import registered
+from tests.support.virtual_time import pass_time
 
 NO_CONTEXT: Any = None
 
@@ -43,14 +42,12 @@ class Replicas:
 
 class Broker:
     def __init__(self) -> None:
-        self.epoch: BrokerEpoch | None = BrokerEpoch(5)
+        self.identity = registered(1, 5)
         self.replicas = Replicas()
         self.cache = MetadataCache()
-        self.observers: list[Callable[[Image, Changes], None]] = []
-        follower = MetadataFollower(None)  # type: ignore[arg-type]
-        follower.subscribe = self.observers.append  # type: ignore[method-assign,assignment]
+        self.follower = follower = MetadataFollower(None)  # type: ignore[arg-type]
         self.service = BrokerControlService(
-            own_epoch=lambda: self.epoch,
+            identity=self.identity,
             replicas=self.replicas,
             cache=self.cache,
             images=follower,
@@ -83,7 +80,7 @@ async def test_c17_e3_requests_wait_their_turn_and_are_fenced_at_it() -> None:
     broker = Broker()
     first = asyncio.create_task(broker.lead(1))
     second = asyncio.create_task(broker.lead(1))
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert broker.replicas.began == [1], "the second waits for the first"
     await broker.update(1, controller_epoch=2)
     broker.replicas.may_go_on.set()
@@ -106,12 +103,12 @@ async def test_c20_outcomes_are_per_partition() -> None:
 async def test_b2_nothing_is_obeyed_before_the_own_epoch_is_known() -> None:
     broker = Broker()
     broker.replicas.may_go_on.set()
-    broker.epoch = None
+    broker.identity.unregister()
     assert (await broker.lead(1)).error_code == errors_pb2.STALE_BROKER_EPOCH
     assert await broker.update(1, "orders") == errors_pb2.STALE_BROKER_EPOCH
     assert not broker.replicas.began
     assert not broker.cache.topics
-    broker.epoch = BrokerEpoch(5)
+    broker.identity.register(BrokerEpoch(5))
     assert await broker.update(1, "orders") == errors_pb2.NONE
     assert set(broker.cache.topics) == {"orders"}
 
@@ -125,6 +122,6 @@ async def test_b2_metadata_from_an_older_image_is_dropped_without_an_error() -> 
 
 async def test_e3_the_watched_controller_epoch_counts() -> None:
     broker = Broker()
-    for observe in broker.observers:
-        observe(Image(controller_epoch=ControllerEpoch(3)), Changes(controller=True))
+    image = Image(controller_epoch=ControllerEpoch(3))
+    broker.follower._advance(image, Changes(controller=True), MetadataOffset(1))
     assert (await broker.lead(2)).error_code == errors_pb2.STALE_CONTROLLER_EPOCH

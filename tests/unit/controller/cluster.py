@@ -6,16 +6,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config.spec import BROKER_SPEC
-from broker.control.changes import CREATE_TOPICS
-from broker.controller.controller import Controller
-from broker.controller.managers.placement import PlacementStart
-from broker.controller.managers.topics import NewIds
-from broker.controller.transport import ControlKind, ControlResponse, Unanswered
-from broker.peers import Peer
-from metadata_log.configuration import Configuration
-from metadata_log.image import Image, Partition
-from metadata_log.records import (
+from quorate.broker.changes.table import CREATE_TOPICS
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.controller.channels.broker_channel import (
+    ControlKind,
+    ControlResponse,
+    NoControlResponse,
+)
+from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.managers.placement import NewIds, PlacementStart
+from quorate.broker.rpc.peer_channels import Peer
+from quorate.common.configuration import Configuration
+from quorate.common.types import BrokerId, ControllerEpoch, TopicId, TopicPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition
+from quorate.metadata_log.records import (
     ConfigSet,
     ControllerClaim,
     ControllerEpochIs,
@@ -24,15 +29,10 @@ from metadata_log.records import (
     IsrMember,
     Operation,
 )
-from metadata_log.types import (
-    BrokerId,
-    ControllerEpoch,
-    TopicId,
-    TopicPartition,
-)
 from quorate_proto.v1 import admin_pb2, control_pb2
 from tests.support.local_quorum import LocalQuorum
-from tests.support.virtual_time import until
+from tests.support.virtual_time import pass_time
+from tests.support.waiting import async_wait_until
 from tests.unit.controller.fake_broker import FakeBroker
 
 NO_CONTEXT: Any = None
@@ -110,7 +110,7 @@ class Cluster:
         """The first of them becomes the controller."""
         for broker_id in broker_ids:
             await self.start_broker(broker_id)
-        await until(lambda: self.controller is not None)
+        await async_wait_until(lambda: self.controller is not None, "a controller")
         await self.at_rest()
 
     async def kill(self, broker_id: int) -> None:
@@ -178,12 +178,12 @@ class Cluster:
     ) -> ControlResponse:
         broker = next((one for one in self.brokers.values() if one.endpoint == peer.endpoint), None)
         if broker is None:
-            raise Unanswered("UNAVAILABLE: connection refused")
+            raise NoControlResponse("UNAVAILABLE: connection refused")
         request = REQUEST_TYPES[kind].FromString(body)
         self.sent.append(Sent(broker.broker_id, kind, body, request))
         if broker.broker_id in self.silent:
-            await asyncio.sleep(timeout_ms / 1000)
-            raise Unanswered("DEADLINE_EXCEEDED")
+            await pass_time(timeout_ms / 1000)
+            raise NoControlResponse("DEADLINE_EXCEEDED")
         gate = self.slow.get((broker.broker_id, kind))
         if gate is not None:
             await gate.wait()
@@ -196,10 +196,10 @@ class Cluster:
 
     async def at_rest(self) -> None:
         """Everything that follows from what happened so far has happened."""
-        await asyncio.sleep(1)
+        await pass_time(1)
 
     async def when(self, holds: Callable[[], object]) -> None:
-        await until(holds)
+        await async_wait_until(holds, "what the test waits for")
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Cluster:
         self, name: str, *replicas: tuple[int, ...], **configs: str
     ) -> admin_pb2.TopicResult:
         """A topic with one partition per tuple of replicas."""
-        response = await self.active.carry_out(
+        response = await self.active.perform(
             CREATE_TOPICS,
             admin_pb2.CreateTopicsRequest(topics=[new_topic(name, *replicas, **configs)]),
         )

@@ -7,28 +7,25 @@ would do is recorded.
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.config.node import INTER_BROKER_PROTOCOL_VERSION
-from broker.control.admin_service import AdminService, ControllerDutyService
-from broker.control.fencing import ControlFence
-from broker.control.metadata_cache import MetadataCache
-from broker.control.registration import BrokerRegistrar
-from broker.control.service import BrokerControlService
-from broker.controller.administration import Means
-from broker.controller.bridge import Bridge
-from broker.controller.controller import Controller
-from broker.controller.door import AuditEntry
-from broker.controller.election import ControllerElector
-from broker.controller.managers.topics import NewIds
-from broker.controller.transport import ControlTransport
-from broker.dynamic_config import LiveConfiguration
-from broker.metadata_follower import MetadataFollower
-from metadata_log.configuration import Configuration
-from metadata_log.records import Listener
-from metadata_log.types import (
-    BrokerEpoch,
-    BrokerId,
-    Endpoint,
-)
+from quorate.broker.admin.admin_service import AdminService, BrokerToControllerService
+from quorate.broker.changes.audit_log import AuditEntry
+from quorate.broker.common.broker_identity import BrokerIdentity
+from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.node import INTER_BROKER_PROTOCOL_VERSION
+from quorate.broker.control.active_controller import ActiveControllerSlot
+from quorate.broker.control.broker_control_service import BrokerControlService, ControlFence
+from quorate.broker.control.broker_registrar import BrokerRegistrar
+from quorate.broker.controller.bridge import Bridge
+from quorate.broker.controller.channels.broker_channel import ControlTransport
+from quorate.broker.controller.controller import Controller, ControllerDependencies
+from quorate.broker.controller.election import ControllerElector
+from quorate.broker.controller.managers.placement import NewIds
+from quorate.broker.controller.requests.administration_requests import AdministrationContext
+from quorate.broker.metadata.metadata_cache import MetadataCache
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.configuration import Configuration
+from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
+from quorate.metadata_log.records import Listener
 from quorate_proto.v1 import control_pb2
 from tests.support.acls import NO_AUTHORIZER
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
@@ -85,10 +82,13 @@ class FakeBroker:
         self.fence = ControlFence()
         self.audited: list[AuditEntry] = []
         self.endpoint = Endpoint(f"broker{broker_id}.{incarnation}", 9192)
+        self.identity = BrokerIdentity(
+            self.broker_id, f"process {broker_id:3}{incarnation:5}".encode()
+        )
+        self.active_controller = ActiveControllerSlot()
         self.registrar = BrokerRegistrar(
             self.quorum,
-            broker_id=self.broker_id,
-            incarnation_id=f"process {broker_id:3}{incarnation:5}".encode(),
+            identity=self.identity,
             listeners=[Listener(name="PLAINTEXT", endpoint=Endpoint(f"kafka{broker_id}", 9092))],
             grpc=self.endpoint,
             images=self.follower,
@@ -96,48 +96,47 @@ class FakeBroker:
             inter_broker_protocol_max=cluster.config[INTER_BROKER_PROTOCOL_VERSION],
         )
         self.service = BrokerControlService(
-            own_epoch=lambda: self.registrar.broker_epoch,
+            identity=self.identity,
             replicas=self.replicas,
             cache=self.cache,
             images=self.follower,
             fence=self.fence,
         )
         self.bridge = Bridge(
-            self.broker_id,
-            broker_epoch=lambda: self.registrar.broker_epoch,
+            self.identity,
             quorum=self.quorum,
             images=self.follower,
-            means=Means(
-                config=LiveConfiguration(
-                    lambda: self.follower.image, cluster.config, self.broker_id
-                ),
+            context=AdministrationContext(
+                config=LiveConfiguration(self.follower, cluster.config, self.broker_id),
                 clock_ms=lambda: cluster.wall_clock_ms,
                 token_keys=lambda: cluster.token_keys,
                 draw_id=lambda: cluster.draw().topic_id.hex(),
             ),
-            trail=self._audit,
+            audit_log=self._audit,
         )
         self.elector = ControllerElector(
-            broker_id=self.broker_id,
-            config=LiveConfiguration(lambda: self.follower.image, cluster.config, self.broker_id),
-            quorum=self.quorum,
-            images=self.follower,
-            transport=cluster,
-            draw=cluster.draw,
-            clock_ms=lambda: cluster.wall_clock_ms,
-            token_keys=lambda: cluster.token_keys,
-            trail=self._audit,
-            bridge=self.bridge,
+            self.broker_id,
+            ControllerDependencies(
+                config=LiveConfiguration(self.follower, cluster.config, self.broker_id),
+                quorum=self.quorum,
+                images=self.follower,
+                transport=cluster,
+                draw=cluster.draw,
+                clock_ms=lambda: cluster.wall_clock_ms,
+                token_keys=lambda: cluster.token_keys,
+                audit_log=self._audit,
+                bridge=self.bridge,
+            ),
+            slot=self.active_controller,
         )
         self.admin = AdminService(
-            cluster_id=lambda: self.quorum.cluster_id,
-            own_epoch=lambda: self.registrar.broker_epoch,
+            identity=self.identity,
             images=self.follower,
             quorum=self.quorum,
-            controller=lambda: self.elector.active,
+            controller=self.active_controller,
             authorizer=NO_AUTHORIZER,
         )
-        self.duty = ControllerDutyService(lambda: self.elector.active)
+        self.duty = BrokerToControllerService(self.active_controller)
 
     async def _audit(self, entries: Sequence[AuditEntry]) -> None:
         self.audited.extend(entries)
@@ -149,8 +148,8 @@ class FakeBroker:
     @property
     def epoch(self) -> BrokerEpoch:
         """Its registration, as it knows it."""
-        assert self.registrar.broker_epoch is not None
-        return self.registrar.broker_epoch
+        assert self.identity.epoch is not None
+        return self.identity.epoch
 
     async def start(self) -> None:
         await self.quorum.start()

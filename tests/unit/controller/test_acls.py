@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from broker.controller.managers import acls
-from broker.controller.managers.office import Office
-from broker.security.acl_bindings import from_proto
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.records import AclAdded, AclRemoved
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.controller.managers import acl_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.security.acl_bindings import from_proto
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.records import AclAdded, AclRemoved
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.acls import Binding, acl, log_with
 
 Op = AclOperation
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 
 
 def binding(**changed: Any) -> admin_pb2.AclBinding:  # noqa: ANN401 - any field's
@@ -45,7 +45,7 @@ def binding(**changed: Any) -> admin_pb2.AclBinding:  # noqa: ANN401 - any field
     ],
 )
 def test_what_can_be_recorded_is(good: admin_pb2.AclBinding) -> None:
-    (decision,) = acls.create(log_with().image, [good], office=OFFICE)
+    (decision,) = acl_manager.create(log_with().image, [good], tenure=TENURE)
     assert not decision.result.error_code
     assert decision.operation is not None
     assert isinstance(decision.operation.records[0], AclAdded)
@@ -80,7 +80,7 @@ def test_what_can_be_recorded_is(good: admin_pb2.AclBinding) -> None:
 )
 def test_what_means_nothing_is_refused_alone(wrong: dict[str, Any], said: str) -> None:
     image = log_with().image
-    refused, taken = acls.create(image, [binding(**wrong), binding()], office=OFFICE)
+    refused, taken = acl_manager.create(image, [binding(**wrong), binding()], tenure=TENURE)
     assert refused.result.error_code == errors_pb2.INVALID_REQUEST
     assert re.search(said, refused.result.error_message), refused.result.error_message
     assert refused.operation is None
@@ -89,7 +89,7 @@ def test_what_means_nothing_is_refused_alone(wrong: dict[str, Any], said: str) -
 
 def test_an_entry_that_is_there_needs_no_write() -> None:
     image = log_with(acl("User:alice", Op.READ, TOPIC, "orders")).image
-    there, other = acls.create(image, [binding(), binding(host="1.1.1.1")], office=OFFICE)
+    there, other = acl_manager.create(image, [binding(), binding(host="1.1.1.1")], tenure=TENURE)
     assert (there.result.error_code, there.operation) == (0, None)
     assert other.operation is not None
 
@@ -134,7 +134,7 @@ def wanted(**changed: Any) -> admin_pb2.AclFilter:  # noqa: ANN401 - any field's
 def test_a_filter_means_what_it_says(
     meant: admin_pb2.AclFilter, found: tuple[Binding, ...]
 ) -> None:
-    ((deletion,),) = acls.delete(log_with(*ALL).image, [meant], office=OFFICE)
+    ((deletion,),) = acl_manager.delete(log_with(*ALL).image, [meant], tenure=TENURE)
     gone = {from_proto(one) for one in deletion.result.deleted}
     assert gone == set(found)
     records = deletion.operation.records if deletion.operation else ()
@@ -157,7 +157,7 @@ def test_a_filter_means_what_it_says(
 )
 def test_a_filter_of_unknown_numbers_is_refused(wrong: dict[str, int]) -> None:
     image = log_with(*ALL).image
-    ((refused,), (taken,)) = acls.delete(image, [wanted(**wrong), wanted()], office=OFFICE)
+    ((refused,), (taken,)) = acl_manager.delete(image, [wanted(**wrong), wanted()], tenure=TENURE)
     assert refused.result.error_code == errors_pb2.INVALID_REQUEST
     assert str(next(iter(wrong.values()))) in refused.result.error_message
     assert refused.operation is None
@@ -166,7 +166,7 @@ def test_a_filter_of_unknown_numbers_is_refused(wrong: dict[str, int]) -> None:
 
 def test_many_removals_are_written_in_parts_that_share_a_result() -> None:
     many = [acl(f"User:{number}", Op.READ, TOPIC, "t") for number in range(1_201)]
-    (parts,) = acls.delete(log_with(*many).image, [wanted()], office=OFFICE)
+    (parts,) = acl_manager.delete(log_with(*many).image, [wanted()], tenure=TENURE)
     assert [len(part.operation.records) for part in parts if part.operation] == [500, 500, 201]
     assert all(part.result is parts[0].result for part in parts)
     assert len(parts[0].result.deleted) == 1_201

@@ -5,12 +5,12 @@ import math
 import msgspec
 import pytest
 
-from broker.controller.managers import client_quotas
-from broker.controller.managers.office import Office
-from broker.quota.description import describe
-from metadata_log.client_quotas import QuotaEntity
-from metadata_log.records import FeatureLevel
-from metadata_log.types import BrokerId
+from quorate.broker.controller.managers import client_quota_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.quota.quota_description import describe
+from quorate.common.types import BrokerId
+from quorate.metadata_log.client_quotas import ClientQuotaEntity
+from quorate.metadata_log.records import FeatureLevel
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 
@@ -40,8 +40,8 @@ class Quotas:
 
     def alter(self, *alterations: admin_pb2.QuotaAlteration) -> list[admin_pb2.QuotaResult]:
         image = self.log.image
-        office = Office(BrokerId(1), image.controller_epoch)
-        decisions = client_quotas.alter(image, alterations, office=office)
+        tenure = ControllerTenure(BrokerId(1), image.controller_epoch)
+        decisions = client_quota_manager.alter(image, alterations, tenure=tenure)
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok
@@ -51,7 +51,7 @@ class Quotas:
         return [result.error_code for result in self.alter(*alterations)]
 
     def of(self, user: str | None, client_id: str | None) -> dict[str, float]:
-        return dict(self.log.image.client_quotas.get(QuotaEntity(user, client_id), {}))
+        return dict(self.log.image.client_quotas.get(ClientQuotaEntity(user, client_id), {}))
 
     def described(
         self, *filters: admin_pb2.QuotaFilter, strict: bool = False
@@ -126,7 +126,7 @@ def test_q7_what_can_be_no_quota_is_refused_by_name_and_never_stops_its_siblings
     assert named in refused.error_message
     assert refused.entity == bad.entity
     assert good.error_code == errors_pb2.NONE
-    assert list(quotas.log.image.client_quotas) == [QuotaEntity(None, "app")]
+    assert list(quotas.log.image.client_quotas) == [ClientQuotaEntity(None, "app")]
 
 
 def test_q7_an_entity_named_twice_gets_neither(quotas: Quotas) -> None:

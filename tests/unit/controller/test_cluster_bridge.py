@@ -4,10 +4,16 @@ import asyncio
 
 import pytest
 
-from broker.control.changes import INCREMENTAL_ALTER_CONFIGS
-from broker.controller.bridge import ATTEMPTS_MAX, Bridge, BridgeWriter, Overtaken
-from metadata_log.features import INTER_BROKER_PROTOCOL
-from metadata_log.records import ChangeNote, ConfigSet, ControllerEpochIs, FeatureLevel, Operation
+from quorate.broker.changes.table import INCREMENTAL_ALTER_CONFIGS
+from quorate.broker.controller.bridge import ATTEMPTS_MAX, Bridge, BridgeWriter, ConcurrentChange
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL
+from quorate.metadata_log.records import (
+    ChangeNote,
+    ConfigSet,
+    ControllerEpochIs,
+    FeatureLevel,
+    Operation,
+)
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster
 
@@ -35,7 +41,7 @@ def bridge_of(cluster: Cluster, broker_id: int) -> Bridge:
 
 
 async def ask(bridge: Bridge, request: admin_pb2.IncrementalAlterConfigsRequest) -> list[int]:
-    answer = await bridge.carry_out(INCREMENTAL_ALTER_CONFIGS, request)
+    answer = await bridge.perform(INCREMENTAL_ALTER_CONFIGS, request)
     return [answer.error_code, *(one.error_code for one in answer.results)]
 
 
@@ -60,7 +66,7 @@ async def test_f6_the_broker_that_is_asked_writes_and_notes_who_asked(cluster: C
 
 async def test_f6_the_controllers_broker_is_one_of_them(cluster: Cluster) -> None:
     await at_level_1(cluster)
-    answer = await cluster.active.carry_out(
+    answer = await cluster.active.perform(
         INCREMENTAL_ALTER_CONFIGS, setting("min.insync.replicas", "2")
     )
     assert [one.error_code for one in answer.results] == [errors_pb2.NONE]
@@ -88,7 +94,7 @@ async def test_f6_who_is_overtaken_for_ever_is_told_so_and_has_changed_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await at_level_1(cluster)
-    monkeypatch.setattr("broker.controller.bridge.ATTEMPTS_MAX", 3)
+    monkeypatch.setattr("quorate.broker.controller.bridge.ATTEMPTS_MAX", 3)
     assert ATTEMPTS_MAX > 3
     broker, others = cluster.brokers[2], iter(range(9))
 
@@ -126,12 +132,12 @@ async def test_b3_a_broker_that_lost_its_session_writes_nothing(cluster: Cluster
 async def test_f6_what_counts_is_the_image_that_was_decided_from(cluster: Cluster) -> None:
     await at_level_1(cluster)
     broker = cluster.brokers[2]
-    writer = BridgeWriter(broker.broker_id, lambda: broker.epoch, broker.quorum, broker.follower)
+    writer = BridgeWriter(broker.identity, broker.quorum, broker.follower)
     assert writer.image is broker.follower.image
     cluster.set_topic_config("t", "k", "theirs")
     await cluster.at_rest()
     record = ConfigSet(entity_type="topic", entity_name="t", key="k", value="mine")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ConcurrentChange):
         await writer.commit([Operation(records=(record,))])
     assert writer.image.config("topic", "t")["k"] == "theirs"
     await writer.commit([Operation(records=(record,))])

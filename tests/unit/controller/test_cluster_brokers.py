@@ -4,10 +4,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from broker.controller.managers import brokers
-from broker.controller.transport import ControlKind
-from metadata_log.records import PartitionChange
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.managers import broker_manager
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.records import PartitionChange
 from quorate_proto.v1 import control_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster
 
@@ -181,21 +181,21 @@ async def test_changed_configurations_are_looked_at_only_where_nobody_leads(
     """To look for leaders costs what there is of partitions, and configurations change often."""
     await cluster.create_topic("orders", (2, 3))
     await cluster.create_topic("dead", (3,))
-    look = Mock(wraps=brokers.leadership_changes)
-    monkeypatch.setattr(brokers, "leadership_changes", look)
+    reconsider_leadership = Mock(wraps=broker_manager.leadership_changes)
+    monkeypatch.setattr(broker_manager, "leadership_changes", reconsider_leadership)
     cluster.set_topic_config("orders", "min.insync.replicas", "1")
     cluster.set_topic_config("dead", "min.insync.replicas", "1")
     await cluster.at_rest()
-    assert not look.called, "both have leaders"
+    assert not reconsider_leadership.called, "both have leaders"
     await cluster.kill(3)
     await cluster.at_rest()
-    look.reset_mock()
+    reconsider_leadership.reset_mock()
     cluster.set_topic_config("orders", "min.insync.replicas", "2")
     await cluster.at_rest()
-    assert not look.called
+    assert not reconsider_leadership.called
     cluster.set_topic_config("dead", "min.insync.replicas", "2")
     await cluster.at_rest()
-    assert look.called
+    assert reconsider_leadership.called
 
 
 async def test_c2_a_loss_that_was_accepted_before_is_decided_upon_once(cluster: Cluster) -> None:

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from broker.control.changes import (
+from quorate.broker.changes.table import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
 )
-from metadata_log.types import TopicPartition
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
 
@@ -24,7 +24,7 @@ def election(
 
 
 async def code(cluster: Cluster, request: admin_pb2.ElectLeadersRequest) -> int:
-    (result,) = (await cluster.active.carry_out(ELECT_LEADERS, request)).partitions
+    (result,) = (await cluster.active.perform(ELECT_LEADERS, request)).partitions
     return result.error_code
 
 
@@ -64,7 +64,7 @@ async def test_c2_a_preferred_election_of_everything_names_what_was_needed(
 ) -> None:
     await cluster.create_topic("orders", (2, 3), (3, 2), (2, 3))
     await let_2_lose_its_leaderships(cluster)
-    response = await cluster.active.carry_out(ELECT_LEADERS, election(everything=True))
+    response = await cluster.active.perform(ELECT_LEADERS, election(everything=True))
     assert [(one.topic, one.partition) for one in response.partitions] == [
         ("orders", 0),
         ("orders", 2),
@@ -72,7 +72,7 @@ async def test_c2_a_preferred_election_of_everything_names_what_was_needed(
     assert {one.error_code for one in response.partitions} == {errors_pb2.NONE}
     assert [one.leader for one in cluster.image.topics["orders"].partitions] == [2, 3, 2]
     assert cluster.brokers[3].cache.leader(TopicPartition("orders", 0)) == 2
-    again = await cluster.active.carry_out(ELECT_LEADERS, election(everything=True))
+    again = await cluster.active.perform(ELECT_LEADERS, election(everything=True))
     assert not again.partitions
 
 
@@ -110,7 +110,7 @@ async def test_f6_without_a_quorum_an_election_times_out(cluster: Cluster) -> No
 
 
 async def test_f2_who_is_not_the_controller_elects_nobody(cluster: Cluster) -> None:
-    answer = await cluster.brokers[2].admin.carry_out(
+    answer = await cluster.brokers[2].admin.perform(
         ELECT_LEADERS, election(everything=True), NO_CONTEXT
     )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
@@ -171,7 +171,7 @@ async def test_f3_balancing_is_switched_on_and_hastened_while_the_controller_is_
 async def test_f3_new_topics_take_what_is_configured_now(cluster: Cluster) -> None:
     await configure(cluster, "num.partitions", "3")
     await configure(cluster, "default.replication.factor", "2")
-    await cluster.active.carry_out(
+    await cluster.active.perform(
         CREATE_TOPICS,
         admin_pb2.CreateTopicsRequest(
             topics=[admin_pb2.NewTopic(name="new", num_partitions=-1, replication_factor=-1)]
@@ -179,7 +179,7 @@ async def test_f3_new_topics_take_what_is_configured_now(cluster: Cluster) -> No
     )
     assert [len(one.replicas) for one in cluster.image.topics["new"].partitions] == [2, 2, 2]
     await configure(cluster, "delete.topic.enable", "false")
-    answer = await cluster.active.carry_out(
+    answer = await cluster.active.perform(
         DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["new"])
     )
     assert [one.error_code for one in answer.topics] == [errors_pb2.TOPIC_DELETION_DISABLED]
@@ -199,7 +199,7 @@ async def configure(cluster: Cluster, key: str, value: str) -> None:
     """For all brokers."""
     change = admin_pb2.ConfigChange(entity_type="broker", values={key: value})
     request = admin_pb2.IncrementalAlterConfigsRequest(changes=[change])
-    (result,) = (await cluster.active.carry_out(INCREMENTAL_ALTER_CONFIGS, request)).results
+    (result,) = (await cluster.active.perform(INCREMENTAL_ALTER_CONFIGS, request)).results
     assert result.error_code == errors_pb2.NONE, result.error_message
 
 

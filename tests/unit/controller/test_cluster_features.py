@@ -2,14 +2,10 @@
 
 import pytest
 
-from broker.control.changes import DELETE_TOPICS, UPDATE_FEATURES
-from broker.controller.transport import ControlKind
-from metadata_log.features import (
-    INTER_BROKER_PROTOCOL,
-    METADATA_VERSION,
-    NEWEST_METADATA_VERSION,
-    inter_broker_protocol,
-)
+from quorate.broker.changes.table import DELETE_TOPICS, UPDATE_FEATURES
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster
 
@@ -26,7 +22,7 @@ async def asked(
     cluster: Cluster, *updates: admin_pb2.FeatureUpdate, validate_only: bool = False
 ) -> list[admin_pb2.FeatureResult]:
     request = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=validate_only)
-    answer = await cluster.active.carry_out(UPDATE_FEATURES, request)
+    answer = await cluster.active.perform(UPDATE_FEATURES, request)
     assert answer.error_code == errors_pb2.NONE
     return list(answer.results)
 
@@ -50,7 +46,7 @@ async def test_b4_both_passes_of_an_upgrade() -> None:
     await cluster.start_brokers(1, 2, 3)
     assert cluster.image.features[INTER_BROKER_PROTOCOL] == 1
     await cluster.create_topic("orders", (1, 2, 3))
-    assert (await cluster.active.carry_out(DELETE_TOPICS, _deletion("orders"))).error_code == 0
+    assert (await cluster.active.perform(DELETE_TOPICS, _deletion("orders"))).error_code == 0
     assert versions(cluster) == {
         (ControlKind.LEADER_AND_ISR, 4),
         (ControlKind.STOP_REPLICA, 3),
@@ -68,7 +64,7 @@ async def test_b4_both_passes_of_an_upgrade() -> None:
     assert "broker 3 (1 at most)" in refused.error_message
     await cluster.bounce(3)
     await cluster.at_rest()
-    assert inter_broker_protocol(cluster.image) == 1, "nothing changes by itself"
+    assert cluster.image.inter_broker_protocol == 1, "nothing changes by itself"
     cluster.sent.clear()
     (raised,) = await asked(cluster, update(level=2))
     assert (raised.error_code, raised.level) == (errors_pb2.NONE, 2)
@@ -91,7 +87,7 @@ async def test_b4_going_back_must_be_meant(cluster: Cluster) -> None:
     assert "quorate features downgrade --feature inter_broker_protocol" in refused.error_message
     (lowered,) = await asked(cluster, update(level=1, allow_downgrade=True))
     assert lowered.error_code == errors_pb2.NONE
-    assert inter_broker_protocol(cluster.image) == 1
+    assert cluster.image.inter_broker_protocol == 1
     cluster.sent.clear()
     await cluster.create_topic("orders", (1, 2, 3))
     assert (ControlKind.LEADER_AND_ISR, 4) in versions(cluster)
@@ -99,7 +95,7 @@ async def test_b4_going_back_must_be_meant(cluster: Cluster) -> None:
 
 
 async def test_b4_a_broker_that_may_not_use_the_level_does_not_join(cluster: Cluster) -> None:
-    from broker.control.registration import RegistrationRefused
+    from quorate.broker.control.broker_registrar import RegistrationRefused
 
     cluster.configure(**LEVEL_1)
     with pytest.raises(RegistrationRefused, match="inter_broker_protocol is at level 2"):
@@ -126,7 +122,7 @@ async def test_b4_each_feature_stands_alone_and_a_check_changes_nothing(cluster:
     assert unknown.error_code == errors_pb2.FEATURE_UPDATE_FAILED
     assert "inter_broker_protocol, metadata_version are known" in unknown.error_message
     assert (known.error_code, known.level) == (errors_pb2.NONE, 1)
-    assert inter_broker_protocol(cluster.image) == 2
+    assert cluster.image.inter_broker_protocol == 2
     (beyond,) = await asked(cluster, update(level=99))
     assert beyond.error_code == errors_pb2.FEATURE_UPDATE_FAILED
     assert "levels up to 2" in beyond.error_message

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from broker.control.changes import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
-from broker.controller.transport import ControlKind
-from metadata_log.records import ControllerRemoved, Operation
-from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch
+from quorate.broker.changes.table import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch
+from quorate.metadata_log.records import ControllerRemoved, Operation
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
 from tests.unit.controller.cluster import Cluster, new_topic
 
@@ -39,7 +39,7 @@ async def test_e5_the_controller_resigns_and_another_takes_over(cluster: Cluster
     await cluster.at_rest()
     assert cluster.image.controller_id in (2, 3)
     assert cluster.image.controller_epoch == 2
-    answer = await before.carry_out(
+    answer = await before.perform(
         CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=[new_topic("late", (1,))])
     )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
@@ -131,11 +131,11 @@ async def test_e4_a_controller_that_stood_still_gives_up_its_office(
 ) -> None:
     """As SIGSTOP and SIGCONT: the clock jumps while nothing runs."""
     stalled, loop = cluster.active, asyncio.get_running_loop()
-    stalled._watchdog.close()  # Its beat comes last in the loop.
+    stalled._guard.close()  # Its beat comes last in the loop.
     now_s = loop.time
     written = cluster.image.offset
     monkeypatch.setattr(loop, "time", lambda: now_s() + 6.1)
-    answer = await stalled.carry_out(
+    answer = await stalled.perform(
         CREATE_TOPICS, admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
     )
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
@@ -149,7 +149,7 @@ async def test_e4_a_controller_that_stood_still_says_no_more(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.create_topic("orders", (1, 2, 3))
-    cluster.active._watchdog.close()  # Its beat comes last in the loop.
+    cluster.active._guard.close()  # Its beat comes last in the loop.
     loop = asyncio.get_running_loop()
     now_s = loop.time
     cluster.sent.clear()
@@ -169,7 +169,7 @@ async def test_e3_a_refused_write_tells_a_controller_that_its_time_is_over(
     cluster.brokers[1].quorum.watch_may_go_on.clear()
     cluster.hand_over(1, 3)
     request = admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (2,))])
-    answer = await deposed.carry_out(CREATE_TOPICS, request)
+    answer = await deposed.perform(CREATE_TOPICS, request)
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
     assert cluster.brokers[1].controller is None
     assert "orders" not in cluster.image.topics
@@ -196,7 +196,7 @@ async def test_e4_a_controller_that_loses_its_session_stops_before_it_stands_aga
     await cluster.at_rest()
     assert cluster.image.controller_epoch == 2
     assert cluster.brokers[1].epoch == cluster.image.brokers[BrokerId(1)].epoch
-    answer = await before.carry_out(ALLOCATE_PRODUCER_IDS, admin_pb2.AllocateProducerIdsRequest())
+    answer = await before.perform(ALLOCATE_PRODUCER_IDS, admin_pb2.AllocateProducerIdsRequest())
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
 
 
@@ -206,7 +206,7 @@ async def test_e4_a_request_that_outlives_the_tenure_is_not_told_of(cluster: Clu
     before = cluster.active
     cluster.slow[2, ControlKind.STOP_REPLICA] = gate = asyncio.Event()
     deletion = asyncio.create_task(
-        before.carry_out(DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"]))
+        before.perform(DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"]))
     )
     await cluster.when(lambda: cluster.requests(ControlKind.STOP_REPLICA, 2))
     cluster.hand_over(1, 3)
@@ -222,9 +222,9 @@ async def test_e4_a_request_that_outlives_the_tenure_is_not_told_of(cluster: Clu
 
 async def test_e3_a_broker_that_knows_a_later_controller_deposes_this_one(cluster: Cluster) -> None:
     controller = cluster.active
-    controller.meet(ControllerEpoch(1))
+    controller.observe_controller_epoch(ControllerEpoch(1))
     assert cluster.controller is not None, "its own epoch is no news"
-    controller.meet(ControllerEpoch(2))
+    controller.observe_controller_epoch(ControllerEpoch(2))
     assert cluster.brokers[1].controller is None
     await cluster.at_rest()
     assert cluster.image.controller_epoch == 2
@@ -239,7 +239,7 @@ async def test_e4_a_controller_that_leaves_says_nothing_more_while_its_end_is_wa
     leaving, elector = cluster.active, cluster.brokers[1].elector
     elector._on_session_lost()
     assert elector.active is None
-    assert not leaving._publisher.channels
+    assert not leaving._channel_manager.channels
     sent = len(cluster.sent)
     cluster.silent.clear()
     await cluster.when(lambda: cluster.controller and cluster.active is not leaving)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.control.changes import CREATE_PARTITIONS, ELECT_LEADERS, REMOVE_PARTITIONS
-from broker.controller.transport import ControlKind
-from metadata_log.records import Transaction
-from metadata_log.types import TopicPartition
+from quorate.broker.changes.table import CREATE_PARTITIONS, ELECT_LEADERS, REMOVE_PARTITIONS
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.common.types import TopicPartition
+from quorate.metadata_log.records import Transaction
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
 from tests.unit.controller.fake_broker import FakeBroker
 
@@ -42,14 +43,14 @@ def removing(
 
 
 async def add(cluster: Cluster, *topics: admin_pb2.NewPartitions) -> list[int]:
-    response = await cluster.active.carry_out(CREATE_PARTITIONS, adding(*topics))
+    response = await cluster.active.perform(CREATE_PARTITIONS, adding(*topics))
     assert response.error_code == errors_pb2.NONE
     return [one.error_code for one in response.topics]
 
 
 async def remove(cluster: Cluster, name: str, *partitions: int) -> int:
     (result,) = (
-        await cluster.active.carry_out(REMOVE_PARTITIONS, removing(name, *partitions))
+        await cluster.active.perform(REMOVE_PARTITIONS, removing(name, *partitions))
     ).topics
     return result.error_code
 
@@ -108,7 +109,7 @@ async def test_c14_an_addition_is_answered_once_the_brokers_know_of_it(cluster: 
     cluster.slow[3, ControlKind.LEADER_AND_ISR] = gate
     adding_them = asyncio.create_task(add(cluster, more("orders", 2)))
     await cluster.when(lambda: count(cluster, "orders") == 2)
-    await asyncio.sleep(0.5)
+    await pass_time(0.5)
     assert not adding_them.done()
     gate.set()
     assert await adding_them == [errors_pb2.NONE]
@@ -117,10 +118,10 @@ async def test_c14_an_addition_is_answered_once_the_brokers_know_of_it(cluster: 
 async def test_c14_validation_alone_changes_nothing(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (1, 2), (2, 1))
     offset = cluster.image.offset
-    added = await cluster.active.carry_out(
+    added = await cluster.active.perform(
         CREATE_PARTITIONS, adding(more("orders", 5), validate_only=True)
     )
-    removed = await cluster.active.carry_out(
+    removed = await cluster.active.perform(
         REMOVE_PARTITIONS, removing("orders", 1, validate_only=True)
     )
     assert [one.error_code for one in [*added.topics, *removed.topics]] == [errors_pb2.NONE] * 2
@@ -207,7 +208,7 @@ async def test_c14_what_is_being_removed_is_neither_led_nor_elected_nor_told(
     election = admin_pb2.ElectLeadersRequest(
         topics=[admin_pb2.TopicPartitions(topic="orders", partitions=[1])]
     )
-    (result,) = (await cluster.active.carry_out(ELECT_LEADERS, election)).partitions
+    (result,) = (await cluster.active.perform(ELECT_LEADERS, election)).partitions
     assert result.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
     gate.set()
     assert await removal == errors_pb2.NONE
@@ -245,7 +246,7 @@ async def test_c14_what_takes_longer_than_its_request_goes_on(cluster: Cluster) 
     await cluster.create_topic("orders", (1, 2), (2, 3))
     cluster.silent.add(3)
     request = removing("orders", 1, timeout_ms=1_000)
-    (result,) = (await cluster.active.carry_out(REMOVE_PARTITIONS, request)).topics
+    (result,) = (await cluster.active.perform(REMOVE_PARTITIONS, request)).topics
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     assert count(cluster, "orders") == 2
     await cluster.when(lambda: count(cluster, "orders") == 1)
@@ -280,7 +281,7 @@ async def test_c14_a_removal_that_tries_again_does_not_end_the_next_one(cluster:
     await cluster.when(lambda: count(cluster, "orders") == 2)
     cluster.slow[3, ControlKind.STOP_REPLICA] = asyncio.Event()
     request = removing("orders", 1, timeout_ms=1_000)
-    (result,) = (await cluster.active.carry_out(REMOVE_PARTITIONS, request)).topics
+    (result,) = (await cluster.active.perform(REMOVE_PARTITIONS, request)).topics
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     assert count(cluster, "orders") == 2
     cluster.slow.pop((3, ControlKind.STOP_REPLICA)).set()
@@ -291,8 +292,8 @@ async def test_c14_a_removal_that_tries_again_does_not_end_the_next_one(cluster:
 async def test_f2_who_is_not_the_controller_changes_no_topic(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (1, 2), (2, 3))
     other = cluster.brokers[2].admin
-    added = await other.carry_out(CREATE_PARTITIONS, adding(more("orders", 3)), NO_CONTEXT)
-    removed = await other.carry_out(REMOVE_PARTITIONS, removing("orders", 1), NO_CONTEXT)
+    added = await other.perform(CREATE_PARTITIONS, adding(more("orders", 3)), NO_CONTEXT)
+    removed = await other.perform(REMOVE_PARTITIONS, removing("orders", 1), NO_CONTEXT)
     assert (added.error_code, removed.error_code) == (errors_pb2.NOT_CONTROLLER,) * 2
 
 
@@ -349,7 +350,7 @@ async def test_c9_c14_an_addition_survives_its_controller_at_every_step(
     await cluster.create_topic("orders", (2, 3))
     crash = Crash(cluster, transaction, applied=applied)
     asking = asyncio.create_task(
-        cluster.active.carry_out(CREATE_PARTITIONS, adding(more("orders", 3, (3, 2), (2, 3))))
+        cluster.active.perform(CREATE_PARTITIONS, adding(more("orders", 3, (3, 2), (2, 3))))
     )
     await cluster.at_rest()
     assert crash.happened == (transaction < 2), "two transactions: accepted, done"
@@ -381,7 +382,7 @@ async def test_c9_c14_a_removal_survives_its_controller_at_every_step(
     await cluster.create_topic("orders", (1, 2), (2, 3), (3, 2))
     crash = Crash(cluster, transaction, applied=applied)
     asking = asyncio.create_task(
-        cluster.active.carry_out(REMOVE_PARTITIONS, removing("orders", 1, 2))
+        cluster.active.perform(REMOVE_PARTITIONS, removing("orders", 1, 2))
     )
     await cluster.at_rest()
     assert crash.happened == (transaction < 2), "two transactions: accepted, done"
@@ -405,7 +406,7 @@ async def test_c9_c14_a_removal_whose_stops_got_nowhere_is_carried_out_by_the_ne
     await cluster.create_topic("orders", (1, 2), (2, 3))
     cluster.silent.add(3)
     request = removing("orders", 1, timeout_ms=1_000)
-    (result,) = (await cluster.active.carry_out(REMOVE_PARTITIONS, request)).topics
+    (result,) = (await cluster.active.perform(REMOVE_PARTITIONS, request)).topics
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     await cluster.kill(1)
     cluster.silent.clear()

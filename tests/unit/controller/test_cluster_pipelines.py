@@ -1,10 +1,10 @@
 """Pipelines in a whole cluster: every broker learns how far they are, and failovers keep it."""
 
-from broker.control.changes import ALTER_PIPELINE
-from metadata_log.types import ControllerEpoch
+from quorate.broker.changes.table import ALTER_PIPELINE
+from quorate.common.types import ControllerEpoch
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import topic_id_of
-from tests.support.virtual_time import until
+from tests.support.waiting import async_wait_until
 from tests.unit.controller.cluster import Cluster
 
 BEGIN = admin_pb2.BeginPipelineRun(owner="a", lease_ms=30_000, sink="/s")
@@ -14,7 +14,7 @@ async def alter(
     cluster: Cluster, **action: admin_pb2.BeginPipelineRun | admin_pb2.CommitPipeline
 ) -> admin_pb2.AlterPipelineResponse:
     request = admin_pb2.AlterPipelineRequest(name="p", **action)  # type: ignore[arg-type]
-    return await cluster.active.carry_out(ALTER_PIPELINE, request)
+    return await cluster.active.perform(ALTER_PIPELINE, request)
 
 
 def committed(run_epoch: int, number: int, start: int, end: int) -> admin_pb2.CommitPipeline:
@@ -39,10 +39,11 @@ async def test_f3_a_run_outlives_the_controller_that_let_it_begin(cluster: Clust
     assert (again.error_code, again.pipeline) == (0, second.pipeline), "a retry changes nothing"
     live = [one for one in cluster.brokers.values() if one.broker_id != 1]
     offsets = second.pipeline.topics[0].offsets
-    await until(
+    await async_wait_until(
         lambda: all(
             one.follower.image.pipelines["p"].topics[0].offsets == tuple(offsets) for one in live
-        )
+        ),
+        "every broker to know the offsets",
     )
 
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from broker.control.changes import (
+from quorate.broker.admin.metric_encoding import encode_metrics
+from quorate.broker.changes.table import (
     ALTER_CLIENT_QUOTAS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     REMOVE_PARTITIONS,
 )
-from broker.metrics.on_the_wire import encode_metrics
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.controller.cluster import Cluster
 
 OVER = errors_pb2.THROTTLING_QUOTA_EXCEEDED
@@ -39,11 +40,11 @@ class Client:
         request = admin_pb2.CreateTopicsRequest(
             context=self.context, topics=topics, validate_only=validate_only
         )
-        return self._told(await self._cluster.active.carry_out(CREATE_TOPICS, request))
+        return self._told(await self._cluster.active.perform(CREATE_TOPICS, request))
 
     async def delete(self, *names: str) -> list[int]:
         request = admin_pb2.DeleteTopicsRequest(context=self.context, names=names)
-        return self._told(await self._cluster.active.carry_out(DELETE_TOPICS, request))
+        return self._told(await self._cluster.active.perform(DELETE_TOPICS, request))
 
     async def grow(self, *names: str, to: int, validate_only: bool = False) -> list[int]:
         request = admin_pb2.CreatePartitionsRequest(
@@ -51,14 +52,14 @@ class Client:
             topics=[admin_pb2.NewPartitions(name=name, count=to) for name in names],
             validate_only=validate_only,
         )
-        return self._told(await self._cluster.active.carry_out(CREATE_PARTITIONS, request))
+        return self._told(await self._cluster.active.perform(CREATE_PARTITIONS, request))
 
     async def shrink(self, name: str, *partitions: int) -> list[int]:
         request = admin_pb2.RemovePartitionsRequest(
             context=self.context,
             topics=[admin_pb2.TopicPartitions(topic=name, partitions=partitions)],
         )
-        return self._told(await self._cluster.active.carry_out(REMOVE_PARTITIONS, request))
+        return self._told(await self._cluster.active.perform(REMOVE_PARTITIONS, request))
 
     def _told(self, answer: Any) -> list[int]:  # noqa: ANN401 - of any of the four
         assert answer.error_code == errors_pb2.NONE
@@ -76,7 +77,7 @@ async def set_quota(cluster: Cluster, rate: float | None, user: str = "anna") ->
             )
         ]
     )
-    answer = await cluster.active.carry_out(ALTER_CLIENT_QUOTAS, request)
+    answer = await cluster.active.perform(ALTER_CLIENT_QUOTAS, request)
     assert [one.error_code for one in answer.results] == [errors_pb2.NONE]
 
 
@@ -175,7 +176,7 @@ async def test_q7_others_are_not_bound_and_a_removed_quota_binds_nobody(cluster:
 async def test_q4_after_the_time_it_was_told_a_client_is_let_in(cluster: Cluster) -> None:
     anna = Client(cluster)
     assert await anna.create(30, 1, name="a") == [0, OVER]
-    await asyncio.sleep(anna.throttle_ms / 1_000)
+    await pass_time(anna.throttle_ms / 1_000)
     assert await anna.create(1, name="b") == [errors_pb2.NONE]
 
 
@@ -190,7 +191,7 @@ async def test_q7_who_only_asks_whether_a_quota_could_be_set_sets_none(cluster: 
         ],
         validate_only=True,
     )
-    answer = await cluster.active.carry_out(ALTER_CLIENT_QUOTAS, request)
+    answer = await cluster.active.perform(ALTER_CLIENT_QUOTAS, request)
     assert [one.error_code for one in answer.results] == [errors_pb2.NONE]
     assert cluster.image.client_quotas == before
 
@@ -219,7 +220,7 @@ async def test_q9_events_that_wait_are_counted(cluster: Cluster) -> None:
         asyncio.ensure_future(Client(cluster, user="User:berta").create(1, name=f"t{number}"))
         for number in range(5)
     ]
-    await asyncio.sleep(0.5)
+    await pass_time(0.5)
     (queued,) = (one.value for one in told(cluster) if one.name == "events-queued")
     assert queued == 4
     await asyncio.gather(*clients)

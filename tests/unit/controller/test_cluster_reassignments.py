@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from broker.control.changes import (
+from quorate.broker.changes.table import (
     ALTER_PARTITION_REASSIGNMENTS,
     DELETE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
-from broker.controller.reassignment_agent import ReassignmentAgent
-from broker.controller.transport import ControlKind
-from metadata_log.image import Partition
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.broker.controller.requests.reassignments import Reassignments
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.partitions import Partition
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1 import admin_pb2, control_pb2, errors_pb2
-from quorum.errors import QuorumUnavailable
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
 
 TP = TopicPartition("orders", 0)
@@ -42,7 +42,7 @@ def request(*target: int) -> admin_pb2.AlterPartitionReassignmentsRequest:
 
 async def move(cluster: Cluster, *target: int) -> int:
     """The error code of the one partition."""
-    answer = await cluster.active.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(*target))
+    answer = await cluster.active.perform(ALTER_PARTITION_REASSIGNMENTS, request(*target))
     assert answer.error_code == errors_pb2.NONE
     (result,) = answer.partitions
     return result.error_code
@@ -176,7 +176,7 @@ async def test_c11_what_no_change_told_of_is_noticed_in_time(
 ) -> None:
     await move(cluster, 5, 2)
     await cluster.at_rest()
-    monkeypatch.setattr(ReassignmentAgent, "on_image", lambda *_: None)
+    monkeypatch.setattr(Reassignments, "on_image", lambda *_: None)
     cluster.change_isr("orders", 0, (3, 2, 5))
     await cluster.at_rest()
     assert cluster.image.reassignments
@@ -185,7 +185,7 @@ async def test_c11_what_no_change_told_of_is_noticed_in_time(
 
 async def test_c11_deletion_stops_old_and_new_replicas(cluster: Cluster) -> None:
     await move(cluster, 5, 2, 4)
-    answer = await cluster.active.carry_out(
+    answer = await cluster.active.perform(
         DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"])
     )
     assert [one.error_code for one in answer.topics] == [errors_pb2.NONE]
@@ -224,20 +224,20 @@ async def test_c11_all_that_is_asked_for_and_listed_reaches_the_controller_alone
     cluster: Cluster,
 ) -> None:
     elsewhere = cluster.brokers[2].admin
-    declined = await elsewhere.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
+    declined = await elsewhere.perform(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
     assert declined.error_code == errors_pb2.NOT_CONTROLLER
     every = admin_pb2.ListPartitionReassignmentsRequest(all=True)
-    not_here = await elsewhere.carry_out(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
+    not_here = await elsewhere.perform(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
     assert not_here.error_code == errors_pb2.NOT_CONTROLLER
     controller = cluster.brokers[1].admin
-    await controller.carry_out(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
-    answer = await controller.carry_out(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
+    await controller.perform(ALTER_PARTITION_REASSIGNMENTS, request(5, 2), NO_CONTEXT)
+    answer = await controller.perform(LIST_PARTITION_REASSIGNMENTS, every, NO_CONTEXT)
     assert [list(one.adding_replicas) for one in answer.partitions] == [[5]]
     named = admin_pb2.ListPartitionReassignmentsRequest(
         partitions=[admin_pb2.PartitionRef(topic="orders", partition=7)]
     )
     assert not (
-        await controller.carry_out(LIST_PARTITION_REASSIGNMENTS, named, NO_CONTEXT)
+        await controller.perform(LIST_PARTITION_REASSIGNMENTS, named, NO_CONTEXT)
     ).partitions
 
 

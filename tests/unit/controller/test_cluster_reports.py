@@ -1,10 +1,9 @@
 """A controller and the replicas that brokers report: full disks, damaged logs."""
 
-import asyncio
-
-from broker.controller.reported_troubles import BELIEVED_MS
-from metadata_log.types import TopicPartition
+from quorate.broker.controller.broker_trouble_reports import BELIEVED_MS
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import control_pb2, errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.controller.cluster import Cluster
 
 
@@ -70,7 +69,7 @@ async def test_a_report_is_forgotten_when_it_is_not_repeated(
     await cluster.active.report_replicas(full(cluster, 3))
     staying = cluster.active._brokers.staying
     assert 3 not in staying(cluster.image)
-    await asyncio.sleep(BELIEVED_MS / 1000)  # Of virtual time.
+    await pass_time(BELIEVED_MS / 1000)  # Of virtual time.
     assert 3 in staying(cluster.image)
 
 
@@ -122,5 +121,5 @@ async def test_administrators_are_told_of_full_disks_and_damaged_logs(cluster: C
     assert len(told) == 2
     assert told[0].startswith("broker 2: the disk of its log directory is full")
     assert told[1].startswith("broker 3: damaged logs of orders-0, payments-0:")
-    await asyncio.sleep(BELIEVED_MS / 1000)
+    await pass_time(BELIEVED_MS / 1000)
     assert cluster.active.alerts == []

@@ -1,19 +1,18 @@
 """Delegation tokens in a whole cluster: through failovers, changed keys, and to their end."""
 
-import asyncio
-
 import pytest
 
-from broker.control.changes import (
+from quorate.broker.changes.table import (
     CREATE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
 )
-from broker.controller.managers.topics import NewIds
-from broker.security.token_secrets import secret_of
-from metadata_log.types import TopicId
+from quorate.broker.controller.managers.placement import NewIds
+from quorate.broker.security.token_secrets import secret_of
+from quorate.common.types import TopicId
 from quorate_proto.v1 import admin_pb2, errors_pb2
-from tests.support.virtual_time import until
+from tests.support.virtual_time import pass_time
+from tests.support.waiting import async_wait_until
 from tests.unit.controller.cluster import Cluster
 
 KEY, OLD = b"the newest key", b"the key before"
@@ -32,7 +31,7 @@ async def created(
     cluster: Cluster, context: admin_pb2.RequestContext = ALICE
 ) -> admin_pb2.CreateDelegationTokenResponse:
     request = admin_pb2.CreateDelegationTokenRequest(context=context)
-    return await cluster.active.carry_out(CREATE_DELEGATION_TOKEN, request)
+    return await cluster.active.perform(CREATE_DELEGATION_TOKEN, request)
 
 
 async def renewed(
@@ -41,7 +40,7 @@ async def renewed(
     request = admin_pb2.RenewDelegationTokenRequest(
         context=context, hmac=hmac, renew_period_ms=period_ms
     )
-    return await cluster.active.carry_out(RENEW_DELEGATION_TOKEN, request)
+    return await cluster.active.perform(RENEW_DELEGATION_TOKEN, request)
 
 
 async def expired(
@@ -50,7 +49,7 @@ async def expired(
     request = admin_pb2.ExpireDelegationTokenRequest(
         context=context, hmac=hmac, expiry_time_period_ms=period_ms
     )
-    return await cluster.active.carry_out(EXPIRE_DELEGATION_TOKEN, request)
+    return await cluster.active.perform(EXPIRE_DELEGATION_TOKEN, request)
 
 
 async def test_f1_a_token_is_made_renewed_and_ended(cluster: Cluster) -> None:
@@ -61,7 +60,10 @@ async def test_f1_a_token_is_made_renewed_and_ended(cluster: Cluster) -> None:
     assert answer.hmac == secret_of(KEY, token.token_id)
     assert token.issue_ms == cluster.wall_clock_ms
     brokers = cluster.brokers.values()
-    await until(lambda: all(token.token_id in one.follower.image.tokens for one in brokers))
+    await async_wait_until(
+        lambda: all(token.token_id in one.follower.image.tokens for one in brokers),
+        "every broker to know of the token",
+    )
     cluster.wall_clock_ms += HOUR_MS
     later = await renewed(cluster, answer.hmac)
     assert (later.error_code, later.expiry_ms) == (0, cluster.wall_clock_ms + 24 * HOUR_MS)
@@ -129,7 +131,7 @@ async def test_ended_tokens_are_removed_at_the_interval(cluster: Cluster) -> Non
     assert (await expired(cluster, ending.hmac, period_ms=HOUR_MS)).error_code == 0
     cluster.wall_clock_ms += HOUR_MS + 1
     assert len(cluster.image.tokens) == 2
-    await asyncio.sleep(HOUR_MS / 1000 + 1)
+    await pass_time(HOUR_MS / 1000 + 1)
     assert list(cluster.image.tokens) == [staying.token.token_id]
 
 
@@ -161,6 +163,6 @@ async def test_a_controller_that_left_office_sends_the_asker_on(cluster: Cluster
     cluster.hand_over(1, 2)
     await cluster.at_rest()
     request = admin_pb2.CreateDelegationTokenRequest(context=ALICE)
-    answer = await former.carry_out(CREATE_DELEGATION_TOKEN, request)
+    answer = await former.perform(CREATE_DELEGATION_TOKEN, request)
     assert answer.error_code == errors_pb2.NOT_CONTROLLER
     assert not cluster.image.tokens

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from broker.control.changes import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
-from broker.controller.transport import ControlKind
-from metadata_log.types import TopicPartition
+from quorate.broker.changes.table import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS, DELETE_TOPICS
+from quorate.broker.controller.channels.broker_channel import ControlKind
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster, new_topic
 
@@ -25,7 +25,7 @@ async def test_c4_e6_a_new_topic_is_led_by_its_first_replica_and_all_are_told(
 
 async def test_c5_deletion_stops_all_replicas_then_removes_the_topic(cluster: Cluster) -> None:
     result = await cluster.create_topic("orders", (2, 3))
-    response = await cluster.active.carry_out(
+    response = await cluster.active.perform(
         DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"])
     )
     assert [one.error_code for one in response.topics] == [errors_pb2.NONE]
@@ -43,7 +43,7 @@ async def test_c5_deletion_stops_all_replicas_then_removes_the_topic(cluster: Cl
 async def test_c5_deletion_does_not_wait_for_ever_for_a_silent_broker(cluster: Cluster) -> None:
     await cluster.create_topic("orders", (2, 3))
     cluster.silent.add(3)
-    response = await cluster.active.carry_out(
+    response = await cluster.active.perform(
         DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=["orders"])
     )
     assert response.topics[0].error_code == errors_pb2.NONE
@@ -59,7 +59,7 @@ async def test_c5_c9_a_pending_deletion_is_carried_out_by_the_next_controller(
     cluster.silent.add(3)
     request = admin_pb2.DeleteTopicsRequest(names=["orders"])
     request.context.timeout_ms = 1_000
-    response = await cluster.active.carry_out(DELETE_TOPICS, request)
+    response = await cluster.active.perform(DELETE_TOPICS, request)
     assert response.topics[0].error_code == errors_pb2.REQUEST_TIMED_OUT
     await cluster.kill(1)
     cluster.silent.clear()
@@ -73,7 +73,7 @@ async def test_c4_validation_alone_changes_nothing(cluster: Cluster) -> None:
         topics=[new_topic("orders", (2,)), new_topic("bad name", (2,))], validate_only=True
     )
     offset = cluster.image.offset
-    answer = await cluster.active.carry_out(CREATE_TOPICS, request)
+    answer = await cluster.active.perform(CREATE_TOPICS, request)
     assert [one.error_code for one in answer.topics] == [
         errors_pb2.NONE,
         errors_pb2.INVALID_TOPIC_EXCEPTION,
@@ -97,7 +97,7 @@ async def test_c17_an_election_goes_ahead_of_a_flood_of_creations(cluster: Clust
     flood = admin_pb2.CreateTopicsRequest(
         topics=[new_topic(f"flood-{n}", *[(1, 3)] * 1_000) for n in range(20)]
     )
-    creating = asyncio.create_task(cluster.active.carry_out(CREATE_TOPICS, flood))
+    creating = asyncio.create_task(cluster.active.perform(CREATE_TOPICS, flood))
     await cluster.when(lambda: "flood-1" in cluster.image.topics)
     await cluster.kill(2)
     await cluster.when(lambda: cluster.partition("orders").leader == 3)
@@ -131,7 +131,7 @@ async def test_c17_leadership_does_not_wait_behind_a_slow_deletion_or_metadata(
     cluster.slow[3, ControlKind.STOP_REPLICA] = gate
     cluster.slow[3, ControlKind.UPDATE_METADATA] = gate
     request = admin_pb2.DeleteTopicsRequest(names=["doomed"])
-    deleting = asyncio.create_task(cluster.active.carry_out(DELETE_TOPICS, request))
+    deleting = asyncio.create_task(cluster.active.perform(DELETE_TOPICS, request))
     await cluster.when(lambda: cluster.requests(ControlKind.STOP_REPLICA, to=3))
     await cluster.kill(2)
     await cluster.when(
@@ -145,12 +145,12 @@ async def test_c17_leadership_does_not_wait_behind_a_slow_deletion_or_metadata(
 async def test_c4_producer_ids_are_handed_out_once(cluster: Cluster) -> None:
     epoch = cluster.brokers[2].epoch
     ask = admin_pb2.AllocateProducerIdsRequest(broker_id=2, broker_epoch=epoch)
-    first = await cluster.active.carry_out(ALLOCATE_PRODUCER_IDS, ask)
-    second = await cluster.active.carry_out(ALLOCATE_PRODUCER_IDS, ask)
+    first = await cluster.active.perform(ALLOCATE_PRODUCER_IDS, ask)
+    second = await cluster.active.perform(ALLOCATE_PRODUCER_IDS, ask)
     assert (first.first_producer_id, first.count) == (0, 1000)
     assert second.first_producer_id == 1000
     stale = admin_pb2.AllocateProducerIdsRequest(broker_id=2, broker_epoch=1)
-    refused = await cluster.active.carry_out(ALLOCATE_PRODUCER_IDS, stale)
+    refused = await cluster.active.perform(ALLOCATE_PRODUCER_IDS, stale)
     assert refused.error_code == errors_pb2.STALE_BROKER_EPOCH
 
 
@@ -159,7 +159,7 @@ async def test_f6_without_a_quorum_a_creation_times_out_and_nothing_is_claimed(
 ) -> None:
     cluster.quorum.available = False
     request = admin_pb2.CreateTopicsRequest(topics=[new_topic("orders", (1,))])
-    (result,) = (await cluster.active.carry_out(CREATE_TOPICS, request)).topics
+    (result,) = (await cluster.active.perform(CREATE_TOPICS, request)).topics
     assert result.error_code == errors_pb2.REQUEST_TIMED_OUT
     cluster.quorum.available = True
     assert (await cluster.create_topic("orders", (1,))).error_code == errors_pb2.NONE

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.control.changes import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from broker.controller.managers import configs
-from broker.controller.managers.office import Office
-from metadata_log.configuration import ConfigSpec, Update
-from metadata_log.records import ConfigSet
-from metadata_log.types import BrokerId
+from quorate.broker.changes.table import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.controller.managers import config_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.common.configuration import ConfigSpec, Update
+from quorate.common.types import BrokerId
+from quorate.metadata_log.records import ConfigSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 from tests.unit.controller.cluster import NO_CONTEXT, Cluster
@@ -30,16 +30,16 @@ class Configs:
         self.log.create_topic("t", (1,))
 
     def alter(self, *changes: admin_pb2.ConfigChange) -> list[int]:
-        office = Office(BrokerId(1), self.log.image.controller_epoch)
-        decisions = configs.alter(self.log.image, changes, office=office)
+        tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
+        decisions = config_manager.alter(self.log.image, changes, tenure=tenure)
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok
         return [decision.result.error_code for decision in decisions]
 
     def replace(self, *replacements: admin_pb2.ConfigReplacement) -> list[int]:
-        office = Office(BrokerId(1), self.log.image.controller_epoch)
-        decisions = configs.replace(self.log.image, replacements, office=office)
+        tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
+        decisions = config_manager.replace(self.log.image, replacements, tenure=tenure)
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok
@@ -47,8 +47,8 @@ class Configs:
 
     def why(self, change: admin_pb2.ConfigChange) -> str:
         """What a change is refused for."""
-        office = Office(BrokerId(1), self.log.image.controller_epoch)
-        (decision,) = configs.alter(self.log.image, [change], office=office)
+        tenure = ControllerTenure(BrokerId(1), self.log.image.controller_epoch)
+        (decision,) = config_manager.alter(self.log.image, [change], tenure=tenure)
         assert decision.operation is None
         return decision.result.error_message
 
@@ -194,7 +194,9 @@ def test_f3_refusals_name_the_key_the_value_and_the_range(
         change("topic", "t", min_insync_replica="2")
     )
     rate = msgspec.structs.replace(BROKER_SPEC.key(RATE), update=Update.PER_BROKER)
-    monkeypatch.setattr("broker.dynamic_config.DYNAMIC_BROKER_SPEC", ConfigSpec("d", [rate]))
+    monkeypatch.setattr(
+        "quorate.broker.config.dynamic_config.DYNAMIC_BROKER_SPEC", ConfigSpec("d", [rate])
+    )
     assert cluster.why(change("broker", "", leader_replication_throttled_rate="1")) == (
         f"{RATE} is set for one broker at a time, not for all of them"
     )
@@ -207,13 +209,11 @@ async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Clust
     request = admin_pb2.IncrementalAlterConfigsRequest(
         changes=[change("topic", "t", min_insync_replicas="2"), change("topic", "none")]
     )
-    declined = await cluster.brokers[2].admin.carry_out(
+    declined = await cluster.brokers[2].admin.perform(
         INCREMENTAL_ALTER_CONFIGS, request, NO_CONTEXT
     )
     assert declined.error_code == errors_pb2.NOT_CONTROLLER
-    answer = await cluster.brokers[1].admin.carry_out(
-        INCREMENTAL_ALTER_CONFIGS, request, NO_CONTEXT
-    )
+    answer = await cluster.brokers[1].admin.perform(INCREMENTAL_ALTER_CONFIGS, request, NO_CONTEXT)
     assert [one.error_code for one in answer.results] == [
         errors_pb2.NONE,
         errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
@@ -221,7 +221,7 @@ async def test_c11_f3_the_controller_alone_changes_configurations(cluster: Clust
     assert cluster.image.config("topic", "t")["min.insync.replicas"] == "2"
     cluster.quorum.available = False
     (late,) = (
-        await cluster.active.carry_out(
+        await cluster.active.perform(
             INCREMENTAL_ALTER_CONFIGS,
             admin_pb2.IncrementalAlterConfigsRequest(
                 changes=[change("topic", "t", "min.insync.replicas")]
@@ -240,18 +240,18 @@ async def test_f3_what_is_only_validated_is_not_written(cluster: Cluster) -> Non
         validate_only=True,
     )
     expected = [errors_pb2.NONE, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION]
-    answer = await cluster.active.carry_out(INCREMENTAL_ALTER_CONFIGS, alter)
+    answer = await cluster.active.perform(INCREMENTAL_ALTER_CONFIGS, alter)
     assert [one.error_code for one in answer.results] == expected
     replacement = admin_pb2.ConfigReplacement(
         entity_type="topic", entity_name="t", values={"min.insync.replicas": "2"}
     )
     replace = admin_pb2.AlterConfigsRequest(replacements=[replacement], validate_only=True)
-    replaced = await cluster.active.carry_out(ALTER_CONFIGS, replace)
+    replaced = await cluster.active.perform(ALTER_CONFIGS, replace)
     assert [one.error_code for one in replaced.results] == [errors_pb2.NONE]
     assert not cluster.image.config("topic", "t")
     assert cluster.image.offset == before
     replace.validate_only = False
-    await cluster.active.carry_out(ALTER_CONFIGS, replace)
+    await cluster.active.perform(ALTER_CONFIGS, replace)
     assert dict(cluster.image.config("topic", "t")) == {"min.insync.replicas": "2"}
 
 

@@ -1,11 +1,15 @@
 """Control requests as bytes."""
 
-from broker.controller.control_requests import ControlRequests, StoppedReplica, addressed, hosted_by
-from broker.controller.managers.office import Office
-from metadata_log.features import INTER_BROKER_PROTOCOL
-from metadata_log.image import Image
-from metadata_log.records import ConfigSet, FeatureLevel, TopicDeletionPending
-from metadata_log.types import BrokerId, ControllerEpoch, TopicIdPartition
+from quorate.broker.controller.channels.control_requests import (
+    ControlRequestBuilder,
+    StoppedReplica,
+    addressed,
+    hosted_by,
+)
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.common.types import BrokerId, ControllerEpoch, TopicIdPartition
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, Image
+from quorate.metadata_log.records import ConfigSet, FeatureLevel, TopicDeletionPending
 from quorate_proto.v1.control_pb2 import (
     ControlHeader,
     LeaderAndIsrRequest,
@@ -25,8 +29,10 @@ def cluster() -> MetadataLogBuilder:
     return log
 
 
-def requests() -> ControlRequests:
-    return ControlRequests(Office(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=30_000)
+def requests() -> ControlRequestBuilder:
+    return ControlRequestBuilder(
+        ControllerTenure(BrokerId(1), ControllerEpoch(1)), ack_timeout_ms=30_000
+    )
 
 
 def expected_header(image: Image, kind: int, version: int) -> ControlHeader:

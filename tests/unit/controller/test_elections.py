@@ -4,14 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.managers.elections import ElectionType, elect, electable, imbalanced
-from broker.controller.managers.office import Office
-from metadata_log.records import Operation, PartitionChange
-from metadata_log.types import BrokerId, ControllerEpoch, TopicPartition
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.election_manager import (
+    ElectionType,
+    elect,
+    electable,
+    imbalanced,
+)
+from quorate.common.types import BrokerId, ControllerEpoch, TopicPartition
+from quorate.metadata_log.records import Operation, PartitionChange
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 PREFERRED, UNCLEAN = admin_pb2.ELECTION_PREFERRED, admin_pb2.ELECTION_UNCLEAN
 
 
@@ -49,7 +54,7 @@ def move(log: MetadataLogBuilder, number: int, leader: int, *isr: int) -> None:
 
 
 def codes(log: MetadataLogBuilder, kind: ElectionType, *wanted: TopicPartition) -> list[int]:
-    decisions = elect(log.image, wanted, kind, office=OFFICE, candidates=candidates(log))
+    decisions = elect(log.image, wanted, kind, tenure=TENURE, candidates=candidates(log))
     return [decision.result.error_code for decision in decisions]
 
 
@@ -59,7 +64,7 @@ def test_c2_one_partition_that_cannot_have_an_election_stops_no_other() -> None:
     move(log, 2, 3, 3)
     wanted = [TopicPartition("orders", number) for number in range(4)]
     wanted.append(TopicPartition("none", 0))
-    decisions = elect(log.image, wanted, PREFERRED, office=OFFICE, candidates=candidates(log))
+    decisions = elect(log.image, wanted, PREFERRED, tenure=TENURE, candidates=candidates(log))
     assert [one.result.error_code for one in decisions] == [
         errors_pb2.NONE,
         errors_pb2.ELECTION_NOT_NEEDED,
@@ -81,7 +86,7 @@ def test_c2_an_election_raises_the_leader_epoch_and_keeps_the_isr() -> None:
         log.image,
         [TopicPartition("orders", 0)],
         PREFERRED,
-        office=OFFICE,
+        tenure=TENURE,
         candidates=candidates(log),
     )
     assert isinstance(decision.operation, Operation)
@@ -97,7 +102,7 @@ def test_c2_a_broker_that_wants_to_stop_is_nobodys_preferred_leader() -> None:
         log.image,
         [TopicPartition("orders", 0)],
         PREFERRED,
-        office=OFFICE,
+        tenure=TENURE,
         candidates=candidates(log) - {2},
     )
     assert decision.result.error_code == errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE
@@ -163,7 +168,7 @@ def test_c2_after_a_balance_nobody_leads_too_few(data: st.DataObject, percentage
         if data.draw(st.booleans()):
             move(log, number, assigned[1])
     found = imbalanced(log.image, candidates=candidates(log), per_broker_percentage=percentage)
-    for decision in elect(log.image, found, PREFERRED, office=OFFICE, candidates=candidates(log)):
+    for decision in elect(log.image, found, PREFERRED, tenure=TENURE, candidates=candidates(log)):
         assert decision.operation is not None, "every one of them can be led by its preferred"
         assert log.transact(decision.operation).ok
     for broker_id in (1, 2, 3):

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.controller.event_queue import EventQueue, LeftOffice, Priority
+from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded
+from tests.support.virtual_time import pass_time
 
 
 async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
@@ -19,12 +20,12 @@ async def test_c17_broker_events_go_ahead_of_admin_requests() -> None:
         return run
 
     for name in ("a1", "a2"):
-        events.put(Priority.ADMIN, work(name))  # type: ignore[arg-type]
+        events.put(EventPriority.ADMIN, work(name))  # type: ignore[arg-type]
     for name in ("b1", "b2"):
-        events.put(Priority.BROKERS, work(name))  # type: ignore[arg-type]
+        events.put(EventPriority.BROKERS, work(name))  # type: ignore[arg-type]
     assert len(events) == 4
     events.start()
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert done == ["b1", "b2", "a1", "a2"]
     await events.close()
 
@@ -36,15 +37,15 @@ async def test_e4_closing_stops_the_work_and_tells_who_waits() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
-    under_way = asyncio.create_task(events.run(Priority.ADMIN, never))
-    queued = asyncio.create_task(events.run(Priority.ADMIN, never))
-    await asyncio.sleep(1)
+    under_way = asyncio.create_task(events.run(EventPriority.ADMIN, never))
+    queued = asyncio.create_task(events.run(EventPriority.ADMIN, never))
+    await pass_time(1)
     await events.close()
     for task in (under_way, queued):
-        with pytest.raises(LeftOffice):
+        with pytest.raises(TenureEnded):
             await task
-    with pytest.raises(LeftOffice):
-        await events.run(Priority.ADMIN, never)
+    with pytest.raises(TenureEnded):
+        await events.run(EventPriority.ADMIN, never)
 
 
 async def test_c17_one_failure_does_not_stop_the_queue() -> None:
@@ -58,8 +59,8 @@ async def test_c17_one_failure_does_not_stop_the_queue() -> None:
         return 7
 
     with pytest.raises(ValueError, match="one bad request"):
-        await events.run(Priority.ADMIN, fail)
-    assert await events.run(Priority.ADMIN, succeed) == 7
+        await events.run(EventPriority.ADMIN, fail)
+    assert await events.run(EventPriority.ADMIN, succeed) == 7
     await events.close()
 
 
@@ -71,8 +72,8 @@ async def test_e4_work_that_fails_with_nobody_waiting_is_a_fault() -> None:
     async def fail() -> None:
         raise ValueError("a mistake of ours")
 
-    events.put(Priority.BROKERS, fail)
-    await asyncio.sleep(1)
+    events.put(EventPriority.BROKERS, fail)
+    await pass_time(1)
     assert faults == ["told"]
     await events.close()
 
@@ -82,12 +83,12 @@ async def test_c17_who_stops_waiting_does_not_stop_the_work() -> None:
     done = asyncio.Event()
 
     async def work() -> None:
-        await asyncio.sleep(1)
+        await pass_time(1)
         done.set()
 
     events.start()
-    waiting = asyncio.create_task(events.run(Priority.ADMIN, work))
-    await asyncio.sleep(0.5)
+    waiting = asyncio.create_task(events.run(EventPriority.ADMIN, work))
+    await pass_time(0.5)
     waiting.cancel()
     await done.wait()
     await events.close()

@@ -2,11 +2,12 @@
 
 import pytest
 
-from broker.controller.managers import brokers
-from broker.controller.managers.office import Office
-from broker.controller.managers.partition_change import Liveness
-from broker.errors import CODE_OF_RESULT
-from metadata_log.records import (
+from quorate.broker.common.errors import CODE_OF_RESULT
+from quorate.broker.controller.managers import broker_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_change import LiveBrokers
+from quorate.common.types import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from quorate.metadata_log.records import (
     IsrChange,
     IsrMember,
     Operation,
@@ -14,7 +15,6 @@ from metadata_log.records import (
     ResultCode,
     TopicDeletionPending,
 )
-from metadata_log.types import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -33,14 +33,14 @@ def cluster() -> MetadataLogBuilder:
     return log
 
 
-def office(log: MetadataLogBuilder) -> Office:
-    return Office(log.image.controller_id, log.image.controller_epoch)
+def tenure(log: MetadataLogBuilder) -> ControllerTenure:
+    return ControllerTenure(log.image.controller_id, log.image.controller_epoch)
 
 
-def changes(log: MetadataLogBuilder, by: Office | None = None) -> list[Operation]:
-    live = Liveness(frozenset(log.image.brokers))
-    return brokers.leadership_changes(
-        log.image, by or office(log), live, unclean=lambda _topic: False
+def changes(log: MetadataLogBuilder, by: ControllerTenure | None = None) -> list[Operation]:
+    live = LiveBrokers(frozenset(log.image.brokers))
+    return broker_manager.leadership_changes(
+        log.image, by or tenure(log), live, unclean=lambda _topic: False
     )
 
 
@@ -121,7 +121,7 @@ def test_c1_a_dead_member_cannot_join() -> None:
 
 def test_c1_a_deposed_controller_changes_nothing() -> None:
     log = cluster()
-    deposed = office(log)
+    deposed = tenure(log)
     log.stop_broker(1)
     log.elect_controller(2)
     before = log.image.topics
@@ -154,4 +154,4 @@ def test_e3_controller_epochs_are_never_reused() -> None:
     log = cluster()
     log.stop_broker(1)
     log.elect_controller(2)
-    assert office(log) == Office(BrokerId(2), ControllerEpoch(2))
+    assert tenure(log) == ControllerTenure(BrokerId(2), ControllerEpoch(2))

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.managers.partition_change import (
+from quorate.broker.controller.managers.partition_change import (
     ElectionRefused,
-    Leadership,
-    Liveness,
+    LeadershipChange,
+    LiveBrokers,
     after_broker_change,
-    away_from,
-    first_leadership,
+    move_leader_from,
     preferred,
     unclean,
     without,
 )
-from metadata_log.image import Partition
-from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch
+from quorate.broker.controller.managers.placement import first_leadership
+from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch
+from quorate.metadata_log.partitions import Partition
 from quorate_proto.v1 import errors_pb2
 
 
@@ -41,38 +41,38 @@ def partition(replicas: tuple[int, ...], leader: int, isr: tuple[int, ...]) -> P
 
 def test_c2_failover_picks_live_isr_member() -> None:
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
-    assert after_broker_change(before, Liveness(some(2, 3)), unclean=False) == Leadership(
+    assert after_broker_change(before, LiveBrokers(some(2, 3)), unclean=False) == LeadershipChange(
         BrokerId(2), ids(2, 3)
     )
 
 
 def test_c2_a_live_replica_outside_the_isr_is_passed_over() -> None:
     before = partition((1, 2, 3), leader=1, isr=(1, 3))
-    after = after_broker_change(before, Liveness(some(2, 3)), unclean=True)
-    assert after == Leadership(BrokerId(3), ids(3)), "even where unclean election is allowed"
+    after = after_broker_change(before, LiveBrokers(some(2, 3)), unclean=True)
+    assert after == LeadershipChange(BrokerId(3), ids(3)), "even where unclean election is allowed"
 
 
 def test_c2_a_shrinking_isr_keeps_its_leader() -> None:
     before = partition((1, 2, 3), leader=2, isr=(2, 1, 3))
-    after = after_broker_change(before, Liveness(some(1, 2)), unclean=False)
-    assert after == Leadership(BrokerId(2), ids(2, 1))
+    after = after_broker_change(before, LiveBrokers(some(1, 2)), unclean=False)
+    assert after == LeadershipChange(BrokerId(2), ids(2, 1))
 
 
 def test_c2_nothing_changes_where_nobody_is_missing() -> None:
     before = partition((1, 2, 3), leader=2, isr=(2, 3))
-    assert after_broker_change(before, Liveness(some(2, 3)), unclean=True) is None
+    assert after_broker_change(before, LiveBrokers(some(2, 3)), unclean=True) is None
 
 
 def test_c2_offline_keeps_the_isr() -> None:
     before = partition((1, 2), leader=1, isr=(1,))
-    assert after_broker_change(before, Liveness(some(2)), unclean=False) == Leadership(
+    assert after_broker_change(before, LiveBrokers(some(2)), unclean=False) == LeadershipChange(
         NO_BROKER, ids(1)
     )
 
 
 def test_c2_unclean_takes_a_live_replica_alone() -> None:
     before = partition((1, 2, 3), leader=1, isr=(1,))
-    assert after_broker_change(before, Liveness(some(3, 2)), unclean=True) == Leadership(
+    assert after_broker_change(before, LiveBrokers(some(3, 2)), unclean=True) == LeadershipChange(
         BrokerId(2), ids(2), unclean=True
     )
 
@@ -80,22 +80,24 @@ def test_c2_unclean_takes_a_live_replica_alone() -> None:
 def test_c2_scenario_7_preferred_and_unclean_elections_after_all_have_died() -> None:
     """[1,2,3], 2 and 3 die, then 1; then 2 returns."""
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
-    two_dead = after_broker_change(before, Liveness(some(1)), unclean=False)
-    assert two_dead == Leadership(BrokerId(1), ids(1))
+    two_dead = after_broker_change(before, LiveBrokers(some(1)), unclean=False)
+    assert two_dead == LeadershipChange(BrokerId(1), ids(1))
     all_dead = after_broker_change(
-        partition((1, 2, 3), leader=1, isr=(1,)), Liveness(some()), unclean=False
+        partition((1, 2, 3), leader=1, isr=(1,)), LiveBrokers(some()), unclean=False
     )
-    assert all_dead == Leadership(NO_BROKER, ids(1))
+    assert all_dead == LeadershipChange(NO_BROKER, ids(1))
     offline = partition((1, 2, 3), leader=-1, isr=(1,))
-    assert after_broker_change(offline, Liveness(some(2)), unclean=False) is None
+    assert after_broker_change(offline, LiveBrokers(some(2)), unclean=False) is None
     refused = preferred(offline, some(2))
     assert isinstance(refused, ElectionRefused)
     assert refused.error_code == errors_pb2.PREFERRED_LEADER_NOT_AVAILABLE
-    assert unclean(offline, Liveness(some(2))) == Leadership(BrokerId(2), ids(2), unclean=True)
+    assert unclean(offline, LiveBrokers(some(2))) == LeadershipChange(
+        BrokerId(2), ids(2), unclean=True
+    )
 
 
 def test_c2_preferred_election_moves_leadership_back() -> None:
-    assert preferred(partition((1, 2), leader=2, isr=(2, 1)), some(1, 2)) == Leadership(
+    assert preferred(partition((1, 2), leader=2, isr=(2, 1)), some(1, 2)) == LeadershipChange(
         BrokerId(1), ids(2, 1)
     )
     again = preferred(partition((1, 2), leader=1, isr=(1, 2)), some(1, 2))
@@ -113,49 +115,51 @@ def test_c2_preferred_election_moves_leadership_back() -> None:
 def test_c2_unclean_election_is_refused_where_it_helps_nobody(
     live: frozenset[BrokerId], leader: int, code: int
 ) -> None:
-    refused = unclean(partition((1, 2), leader=leader, isr=(1,)), Liveness(live))
+    refused = unclean(partition((1, 2), leader=leader, isr=(1,)), LiveBrokers(live))
     assert isinstance(refused, ElectionRefused)
     assert refused.error_code == code
 
 
 def test_b3_a_restarted_leader_yields_to_the_isr() -> None:
     before = partition((1, 2), leader=1, isr=(1, 2))
-    after = after_broker_change(before, Liveness(some(2), restarted=some(1)), unclean=False)
-    assert after == Leadership(BrokerId(2), ids(2))
+    after = after_broker_change(before, LiveBrokers(some(2), restarted=some(1)), unclean=False)
+    assert after == LeadershipChange(BrokerId(2), ids(2))
 
 
 def test_b3_a_restarted_only_member_leads_again_at_a_new_epoch() -> None:
     before = partition((1, 2), leader=1, isr=(1,))
-    after = after_broker_change(before, Liveness(some(2), restarted=some(1)), unclean=False)
-    assert after == Leadership(BrokerId(1), ids(1)), "a decision, though nothing else changes"
+    after = after_broker_change(before, LiveBrokers(some(2), restarted=some(1)), unclean=False)
+    assert after == LeadershipChange(BrokerId(1), ids(1)), "a decision, though nothing else changes"
 
 
 def test_d1_a_lost_log_counts_for_nothing() -> None:
     """Rule 8."""
     alone = partition((1, 2), leader=1, isr=(1,))
-    lost = Liveness(some(2), lost_log=some(1))
-    assert after_broker_change(alone, lost, unclean=False) == Leadership(NO_BROKER, ())
+    lost = LiveBrokers(some(2), lost_log=some(1))
+    assert after_broker_change(alone, lost, unclean=False) == LeadershipChange(NO_BROKER, ())
     with_a_dead_one = partition((1, 2), leader=1, isr=(1, 2))
     assert after_broker_change(
-        with_a_dead_one, Liveness(some(), lost_log=some(1)), unclean=False
-    ) == Leadership(NO_BROKER, ids(2))
-    assert after_broker_change(alone, Liveness(some(), lost_log=some(1)), unclean=True) == (
-        Leadership(BrokerId(1), ids(1), unclean=True)
+        with_a_dead_one, LiveBrokers(some(), lost_log=some(1)), unclean=False
+    ) == LeadershipChange(NO_BROKER, ids(2))
+    assert after_broker_change(alone, LiveBrokers(some(), lost_log=some(1)), unclean=True) == (
+        LeadershipChange(BrokerId(1), ids(1), unclean=True)
     )
 
 
 def test_b3_a_stopping_broker_hands_over_within_the_isr() -> None:
     """Scenario 11."""
     before = partition((1, 2, 3), leader=1, isr=(1, 3))
-    assert away_from(before, BrokerId(1), some(1, 2, 3)) == Leadership(BrokerId(3), ids(3))
-    assert away_from(before, BrokerId(1), some(1, 2)) is None
-    assert away_from(before, BrokerId(3), some(1, 2)) is None, "it does not lead"
+    assert move_leader_from(before, BrokerId(1), some(1, 2, 3)) == LeadershipChange(
+        BrokerId(3), ids(3)
+    )
+    assert move_leader_from(before, BrokerId(1), some(1, 2)) is None
+    assert move_leader_from(before, BrokerId(3), some(1, 2)) is None, "it does not lead"
 
 
 def test_a_replica_of_no_use_leaves_an_isr_that_has_others() -> None:
     before = partition((1, 2, 3), leader=1, isr=(1, 2, 3))
-    assert without(before, BrokerId(1), some(1, 3)) == Leadership(BrokerId(3), ids(2, 3))
-    assert without(before, BrokerId(2), some(1, 3)) == Leadership(BrokerId(1), ids(1, 3))
+    assert without(before, BrokerId(1), some(1, 3)) == LeadershipChange(BrokerId(3), ids(2, 3))
+    assert without(before, BrokerId(2), some(1, 3)) == LeadershipChange(BrokerId(1), ids(1, 3))
     assert without(before, BrokerId(1), some(1)) is None, "nobody could take over"
     assert without(partition((1, 2), 2, (2,)), BrokerId(1), some(1, 2)) is None, "it is out"
     assert without(partition((1, 2), -1, (1, 2)), BrokerId(1), some(1, 2)) is None, "offline"
@@ -180,7 +184,7 @@ def test_c2_every_decision_is_valid_and_is_the_last_one(
     replicas = tuple(data.draw(st.lists(st.integers(0, 5), min_size=1, unique=True)))
     isr = tuple(data.draw(st.lists(st.sampled_from(replicas), unique=True)))
     leader = data.draw(st.sampled_from((-1, *isr)))
-    now = Liveness(live, restarted - live, lost - live - restarted)
+    now = LiveBrokers(live, restarted - live, lost - live - restarted)
     before = partition(replicas, leader, isr)
     after = after_broker_change(before, now, unclean=allowed)
     if after is None:
@@ -193,7 +197,7 @@ def test_c2_every_decision_is_valid_and_is_the_last_one(
         assert after.leader not in now.lost_log
     if after.leader == NO_BROKER:
         assert not (set(isr) & (now.steady | now.restarted)), "a member could have led"
-    admitted = Liveness(now.live)
+    admitted = LiveBrokers(now.live)
     then = partition(replicas, after.leader, after.isr)
     settled = after_broker_change(then, admitted, unclean=False)
     assert settled is None, "nothing is left to do once the arrivals are admitted"

@@ -2,21 +2,21 @@
 
 import pytest
 
-from broker.controller.managers.office import Office
-from broker.controller.managers.partition_counts import (
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_count_manager import (
     add_partitions,
     additions,
     removals,
     remove_partitions,
 )
-from broker.controller.managers.placement import PlacementStart
-from broker.controller.managers.topics import TopicDecision
-from metadata_log.records import Operation
-from metadata_log.types import BrokerId, ControllerEpoch, TopicPartition
+from quorate.broker.controller.managers.placement import PlacementStart
+from quorate.broker.controller.managers.topic_manager import TopicDecision
+from quorate.common.types import BrokerId, ControllerEpoch, TopicPartition
+from quorate.metadata_log.records import Operation
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def more(name: str, count: int, *assignments: tuple[int, ...]) -> admin_pb2.NewP
 
 
 def add(log: MetadataLogBuilder, *wanted: admin_pb2.NewPartitions) -> list[TopicDecision]:
-    return add_partitions(log.image, wanted, office=OFFICE, draw=lambda: PlacementStart(0, 0))
+    return add_partitions(log.image, wanted, tenure=TENURE, draw=lambda: PlacementStart(0, 0))
 
 
 def less(name: str, *partitions: int) -> admin_pb2.TopicPartitions:
@@ -49,7 +49,7 @@ def less(name: str, *partitions: int) -> admin_pb2.TopicPartitions:
 
 
 def remove(log: MetadataLogBuilder, *wanted: admin_pb2.TopicPartitions) -> list[TopicDecision]:
-    return remove_partitions(log.image, wanted, office=OFFICE)
+    return remove_partitions(log.image, wanted, tenure=TENURE)
 
 
 def codes(decisions: list[TopicDecision]) -> list[int]:
@@ -125,12 +125,12 @@ def test_c14_added_partitions_are_pending_then_led_by_who_lives(log: MetadataLog
     write(log, decision.operation)
     assert count(log, "bills") == 2
     log.stop_broker(3)
-    (operation,) = additions(log.image, OFFICE, ["bills", "orders"])
+    (operation,) = additions(log.image, TENURE, ["bills", "orders"])
     write(log, operation)
     third, fourth = log.image.topics["bills"].partitions[2:]
     assert (third.replicas, third.leader, third.isr) == ((3, 4), 4, (4,))
     assert (fourth.replicas, fourth.leader, fourth.isr) == ((4, 3), 4, (4,))
-    assert additions(log.image, OFFICE, ["bills"]) == []
+    assert additions(log.image, TENURE, ["bills"]) == []
 
 
 def test_c14_added_partitions_go_on_with_the_topics_stripes(log: MetadataLogBuilder) -> None:
@@ -153,7 +153,7 @@ def test_c14_a_topic_named_twice_is_changed_neither_time(log: MetadataLogBuilder
     decisions = add_partitions(
         log.image,
         [more("orders", 5), more("bills", 3)],
-        office=OFFICE,
+        tenure=TENURE,
         draw=lambda: PlacementStart(0, 0),
         repeated=frozenset({"orders"}),
     )
@@ -199,8 +199,8 @@ def test_c14_a_topic_that_is_being_deleted_does_not_change(log: MetadataLogBuild
         codes([*add(log, more("bills", 4)), *remove(log, less("orders", 3))])
         == [errors_pb2.UNKNOWN_TOPIC_OR_PARTITION] * 2
     )
-    assert additions(log.image, OFFICE, ["bills"]) == []
-    assert removals(log.image, OFFICE, ["orders"]) == []
+    assert additions(log.image, TENURE, ["bills"]) == []
+    assert removals(log.image, TENURE, ["orders"]) == []
 
 
 def test_c14_what_does_not_fit_into_one_transaction_is_refused(log: MetadataLogBuilder) -> None:
@@ -250,7 +250,7 @@ def test_c14_removed_partitions_are_pending_then_gone(log: MetadataLogBuilder) -
     write(log, decision.operation)
     assert decision.result.num_partitions == 2
     assert count(log, "orders") == 4
-    (operation,) = removals(log.image, OFFICE, ["orders", "bills"])
+    (operation,) = removals(log.image, TENURE, ["orders", "bills"])
     write(log, operation)
     assert count(log, "orders") == 2
-    assert removals(log.image, OFFICE, ["orders"]) == []
+    assert removals(log.image, TENURE, ["orders"]) == []

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from broker.controller.managers import pipelines
-from broker.controller.managers.office import Office
-from broker.errors import KafkaError
-from metadata_log.image import Pipeline
-from metadata_log.records import QuorumVoterSet
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.controller.managers import pipeline_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.image import PipelineState
+from quorate.metadata_log.records import QuorumVoterSet
 from quorate_proto.v1 import admin_pb2, errors_pb2, metadata_pb2
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, topic_id_of
 
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 LEASE_MS = 30_000
 T = topic_id_of("t")
 
@@ -29,9 +29,11 @@ class World:
         self.log.elect_controller(1)
         self.now_ms = 1_000_000
 
-    def alter(self, name: str = "p", **action: object) -> Pipeline | None:
+    def alter(self, name: str = "p", **action: object) -> PipelineState | None:
         request = admin_pb2.AlterPipelineRequest(name=name, **action)  # type: ignore[arg-type]
-        decision = pipelines.alter(self.log.image, request, office=OFFICE, now_ms=self.now_ms)
+        decision = pipeline_manager.alter(
+            self.log.image, request, tenure=TENURE, now_ms=self.now_ms
+        )
         if decision.operation is not None:
             assert self.log.transact(decision.operation).ok
         return self.log.image.pipelines.get(name)
@@ -51,7 +53,7 @@ class World:
         *steps: tuple[int, int, int],
         topic_id: bytes = T,
         rewound: bool = False,
-    ) -> Pipeline:
+    ) -> PipelineState:
         """``steps``: partition, from, to."""
         asked = admin_pb2.CommitPipeline(
             run_epoch=run_epoch, commit=number, lease_ms=LEASE_MS, rows=10, rewound=rewound
@@ -63,7 +65,7 @@ class World:
         assert after is not None
         return after
 
-    def reset(self, *offsets: int, topic_id: bytes = T, version: int = 0) -> Pipeline:
+    def reset(self, *offsets: int, topic_id: bytes = T, version: int = 0) -> PipelineState:
         wanted = metadata_pb2.PipelineTopic(topic="t", topic_id=topic_id, offsets=offsets)
         asked = admin_pb2.ResetPipeline(topics=[wanted], expected_version=version)
         after = self.alter(reset=asked)
@@ -79,7 +81,7 @@ def world() -> World:
     return World()
 
 
-def offsets(pipeline: Pipeline) -> tuple[int, ...]:
+def offsets(pipeline: PipelineState) -> tuple[int, ...]:
     (topic,) = pipeline.topics
     return topic.offsets
 
@@ -94,10 +96,10 @@ def test_a_run_moves_its_partitions_and_ends(world: World) -> None:
     after = world.commit(run, 2, (0, 7, 9))
     assert offsets(after) == (9, -1, 5)
     assert (after.run.commit_epoch, after.run.commit, after.run.rows) == (run, 2, 20)
-    assert pipelines.is_alive(after, world.now_ms + LEASE_MS - 1)
-    assert not pipelines.is_alive(after, world.now_ms + LEASE_MS)
+    assert pipeline_manager.is_alive(after, world.now_ms + LEASE_MS - 1)
+    assert not pipeline_manager.is_alive(after, world.now_ms + LEASE_MS)
     world.end(run)
-    assert not pipelines.is_alive(world.log.image.pipelines["p"], world.now_ms)
+    assert not pipeline_manager.is_alive(world.log.image.pipelines["p"], world.now_ms)
 
 
 def test_a_second_run_waits_until_the_first_falls_silent(world: World) -> None:

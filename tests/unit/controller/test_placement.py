@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.managers.placement import PlacementStart, place, start_of
-from metadata_log.types import BrokerId
+from quorate.broker.controller.managers.placement import PlacementStart, place, start_of
+from quorate.common.types import BrokerId
 
 
 def racks(*names: str) -> dict[BrokerId, str]:

@@ -5,20 +5,20 @@ import re
 import msgspec
 import pytest
 
-from broker.controller.managers import reassignments
-from broker.controller.managers.brokers import leadership_changes, liveness
-from broker.controller.managers.office import Office
-from broker.controller.managers.reassignments import Candidates, Wanted
-from metadata_log.features import METADATA_VERSION
-from metadata_log.image import Image, Partition
-from metadata_log.records import (
+from quorate.broker.controller.managers import reassignment_manager
+from quorate.broker.controller.managers.broker_manager import leadership_changes, liveness
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.reassignment_manager import EligibleBrokers, WantedTarget
+from quorate.common.types import NO_BROKER, BrokerId, TopicPartition
+from quorate.metadata_log.image import METADATA_VERSION, Image
+from quorate.metadata_log.partitions import Partition
+from quorate.metadata_log.records import (
     BrokerAdmitted,
     IsrChange,
     IsrMember,
     PartitionRemovalPending,
     TopicDeletionPending,
 )
-from metadata_log.types import NO_BROKER, BrokerId, TopicPartition
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -42,8 +42,8 @@ class Moves:
         return self.log.image
 
     @property
-    def office(self) -> Office:
-        return Office(BrokerId(5), self.image.controller_epoch)
+    def tenure(self) -> ControllerTenure:
+        return ControllerTenure(BrokerId(5), self.image.controller_epoch)
 
     @property
     def partition(self) -> Partition:
@@ -52,9 +52,9 @@ class Moves:
         return found
 
     @property
-    def candidates(self) -> Candidates:
+    def candidates(self) -> EligibleBrokers:
         brokers = liveness(self.image)
-        return Candidates(brokers, brokers.steady - self.leaving)
+        return EligibleBrokers(brokers, brokers.steady - self.leaving)
 
     def admit_all(self) -> None:
         for broker in self.image.brokers.values():
@@ -83,15 +83,15 @@ class Moves:
         """The broker is gone, and what it led is led by another."""
         self.log.stop_broker(broker_id)
         for operation in leadership_changes(
-            self.image, self.office, liveness(self.image), unclean=lambda _: False
+            self.image, self.tenure, liveness(self.image), unclean=lambda _: False
         ):
             assert self.log.transact(operation).ok
 
     def alter(self, *target: int, tp: TopicPartition = TP, **options: bool) -> str:
         """Ask for ``target``, or to cancel if there is none; the error's name."""
-        wanted = Wanted(tp, tuple(map(BrokerId, target)) if target else None)
-        (decision,) = reassignments.alter(
-            self.image, [wanted], office=self.office, candidates=self.candidates, **options
+        wanted = WantedTarget(tp, tuple(map(BrokerId, target)) if target else None)
+        (decision,) = reassignment_manager.alter(
+            self.image, [wanted], tenure=self.tenure, candidates=self.candidates, **options
         )
         if decision.operation is not None:
             assert self.log.transact(decision.operation).ok
@@ -100,13 +100,13 @@ class Moves:
 
     def complete(self) -> bool:
         """Let the agent look; whether it ended something."""
-        operations = reassignments.completions(
-            self.image, ["orders"], office=self.office, candidates=self.candidates
+        operations = reassignment_manager.completions(
+            self.image, ["orders"], tenure=self.tenure, candidates=self.candidates
         )
         return bool(operations) and all(self.log.transact(one).ok for one in operations)
 
     def listed(self, *wanted: TopicPartition) -> list[admin_pb2.OngoingReassignment]:
-        return reassignments.listed(self.image, wanted or None)
+        return reassignment_manager.listed(self.image, wanted or None)
 
 
 @pytest.fixture
@@ -179,22 +179,22 @@ def test_c11_b4_older_voters_are_spared_records_they_cannot_read(moves: Moves) -
 
 
 def test_c11_an_empty_target_is_refused(moves: Moves) -> None:
-    (decision,) = reassignments.alter(
-        moves.image, [Wanted(TP, ())], office=moves.office, candidates=moves.candidates
+    (decision,) = reassignment_manager.alter(
+        moves.image, [WantedTarget(TP, ())], tenure=moves.tenure, candidates=moves.candidates
     )
     assert decision.result.error_code == errors_pb2.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_c11_an_unknown_partition_does_not_stop_its_siblings(moves: Moves) -> None:
     target = tuple(map(BrokerId, (0, 2, 1)))
-    decisions = reassignments.alter(
+    decisions = reassignment_manager.alter(
         moves.image,
         [
-            Wanted(TopicPartition("orders", 1), target),
-            Wanted(TopicPartition("none", 0), None),
-            Wanted(TP, target),
+            WantedTarget(TopicPartition("orders", 1), target),
+            WantedTarget(TopicPartition("none", 0), None),
+            WantedTarget(TP, target),
         ],
-        office=moves.office,
+        tenure=moves.tenure,
         candidates=moves.candidates,
     )
     unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
@@ -370,7 +370,7 @@ def test_c11_an_offline_partition_can_be_moved(moves: Moves) -> None:
     assert not moves.complete()
     moves.log.start_broker(3, incarnation=1)
     for operation in leadership_changes(
-        moves.image, moves.office, liveness(moves.image), unclean=lambda _: False
+        moves.image, moves.tenure, liveness(moves.image), unclean=lambda _: False
     ):
         assert moves.log.transact(operation).ok
     moves.admit_all()

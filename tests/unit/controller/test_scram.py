@@ -4,16 +4,16 @@ import time
 
 import pytest
 
-from broker.controller.managers import scram
-from broker.controller.managers.office import Office
-from broker.security.scram import BY_NUMBER, password_fits, salted_password
-from broker.security.scram_users import describe_users
-from metadata_log.image import Image, ScramKey
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.controller.managers import scram_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.security.scram import BY_NUMBER, password_fits, salted_password
+from quorate.broker.security.scram_users import describe_users
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.image import Image, ScramKey
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 
 
 class World:
@@ -35,7 +35,7 @@ class World:
             upsertions=[one for one in changes if isinstance(one, admin_pb2.ScramUpsertion)],
             deletions=[one for one in changes if isinstance(one, admin_pb2.ScramDeletion)],
         )
-        decisions = scram.alter(self.image, request, office=OFFICE)
+        decisions = scram_manager.alter(self.image, request, tenure=TENURE)
         for decision in decisions:
             if decision.operation is not None:
                 assert self.log.transact(decision.operation).ok

@@ -5,17 +5,17 @@ from functools import partial
 
 import pytest
 
-from broker.controller.managers import tokens
-from broker.controller.managers.office import Office
-from broker.controller.managers.tokens import Lifetimes, TokenDecision
-from broker.errors import KafkaError
-from broker.security.token_access import requester_of
-from metadata_log.image import Image
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.controller.managers import token_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.token_manager import Lifetimes, TokenDecision
+from quorate.broker.security.token_access import requester_of
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 HOUR_MS = 3_600_000
 LIFETIMES = Lifetimes(max_lifetime_ms=10 * HOUR_MS, expiry_time_ms=2 * HOUR_MS)
 NOW_MS = 1_000_000_000_000
@@ -51,8 +51,8 @@ class World:
             context=context(by), owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms
         )
         return self.apply(
-            tokens.create(
-                request, office=OFFICE, now_ms=NOW_MS, token_id=token_id, lifetimes=LIFETIMES
+            token_manager.create(
+                request, tenure=TENURE, now_ms=NOW_MS, token_id=token_id, lifetimes=LIFETIMES
             )
         )
 
@@ -68,10 +68,10 @@ class World:
             context=context(by), renew_period_ms=period_ms
         )
         return self.apply(
-            tokens.renew(
+            token_manager.renew(
                 self.image,
                 request,
-                office=OFFICE,
+                tenure=TENURE,
                 now_ms=now_ms,
                 token_id=token_id,
                 lifetimes=LIFETIMES,
@@ -90,7 +90,9 @@ class World:
             context=context(by), expiry_time_period_ms=period_ms
         )
         return self.apply(
-            tokens.expire(self.image, request, office=OFFICE, now_ms=now_ms, token_id=token_id)
+            token_manager.expire(
+                self.image, request, tenure=TENURE, now_ms=now_ms, token_id=token_id
+            )
         )
 
 
@@ -155,18 +157,18 @@ def test_the_largest_lifetimes_do_not_overflow(world: World) -> None:
     request = admin_pb2.CreateDelegationTokenRequest(
         context=context("User:alice"), max_lifetime_ms=LARGEST
     )
-    decision = tokens.create(
-        request, office=OFFICE, now_ms=NOW_MS, token_id="t1", lifetimes=forever
+    decision = token_manager.create(
+        request, tenure=TENURE, now_ms=NOW_MS, token_id="t1", lifetimes=forever
     )
     token = world.apply(decision).token
     assert (token.expiry_ms, token.max_ms) == (LARGEST, LARGEST)
     renewal = admin_pb2.RenewDelegationTokenRequest(
         context=context("User:alice"), renew_period_ms=LARGEST
     )
-    renewed = tokens.renew(
+    renewed = token_manager.renew(
         world.image,
         renewal,
-        office=OFFICE,
+        tenure=TENURE,
         now_ms=NOW_MS + HOUR_MS,
         token_id="t1",
         lifetimes=forever,
@@ -196,17 +198,17 @@ def test_tokens_are_for_those_who_have_shown_who_they_are(
     create = admin_pb2.CreateDelegationTokenRequest(context=asker)
     refused(
         not_allowed,
-        lambda: tokens.create(
-            create, office=OFFICE, now_ms=NOW_MS, token_id="t2", lifetimes=LIFETIMES
+        lambda: token_manager.create(
+            create, tenure=TENURE, now_ms=NOW_MS, token_id="t2", lifetimes=LIFETIMES
         ),
     )
     renew = admin_pb2.RenewDelegationTokenRequest(context=asker)
     refused(
         not_allowed,
-        lambda: tokens.renew(
+        lambda: token_manager.renew(
             world.image,
             renew,
-            office=OFFICE,
+            tenure=TENURE,
             now_ms=NOW_MS,
             token_id="t1",
             lifetimes=LIFETIMES,
@@ -215,16 +217,18 @@ def test_tokens_are_for_those_who_have_shown_who_they_are(
     expire = admin_pb2.ExpireDelegationTokenRequest(context=asker)
     refused(
         not_allowed,
-        lambda: tokens.expire(world.image, expire, office=OFFICE, now_ms=NOW_MS, token_id="t1"),
+        lambda: token_manager.expire(
+            world.image, expire, tenure=TENURE, now_ms=NOW_MS, token_id="t1"
+        ),
     )
 
 
 @pytest.mark.parametrize("by", ["User:alice", "User:mallory"])
 def test_an_id_is_given_once(world: World, by: str) -> None:
     world.create()
-    again = tokens.create(
+    again = token_manager.create(
         admin_pb2.CreateDelegationTokenRequest(context=context(by)),
-        office=OFFICE,
+        tenure=TENURE,
         now_ms=NOW_MS,
         token_id="t1",
         lifetimes=LIFETIMES,
@@ -309,7 +313,7 @@ def test_what_has_ended_is_removed_and_what_was_renewed_meanwhile_stays(world: W
         world.create(token_id=f"t{number}")
     world.expire(period_ms=HOUR_MS, token_id="t1")
     world.expire(period_ms=HOUR_MS, token_id="t2")
-    removals = tokens.removals(world.image, office=OFFICE, now_ms=NOW_MS + HOUR_MS + 1)
+    removals = token_manager.removals(world.image, tenure=TENURE, now_ms=NOW_MS + HOUR_MS + 1)
     assert len(removals) == 2
     world.renew(token_id="t2", now_ms=NOW_MS + HOUR_MS)
     result = world.log.transact(*removals, atomic=False)

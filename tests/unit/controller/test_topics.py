@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.controller.managers.office import Office
-from broker.controller.managers.placement import PlacementStart
-from broker.controller.managers.topics import (
-    NewIds,
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.placement import NewIds, PlacementStart
+from quorate.broker.controller.managers.topic_manager import (
     TopicDecision,
     TopicDefaults,
     create_topics,
@@ -15,9 +14,9 @@ from broker.controller.managers.topics import (
     removals,
     repeated_names,
 )
-from metadata_log.image import Image
-from metadata_log.records import Operation, TopicCreated
-from metadata_log.types import BrokerId, TopicId
+from quorate.common.types import BrokerId, TopicId
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import Operation, TopicCreated
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -37,8 +36,8 @@ class Topics:
         return self.log.image
 
     @property
-    def office(self) -> Office:
-        return Office(BrokerId(1), self.image.controller_epoch)
+    def tenure(self) -> ControllerTenure:
+        return ControllerTenure(BrokerId(1), self.image.controller_epoch)
 
     def _draw(self) -> NewIds:
         self._drawn += 1
@@ -48,8 +47,8 @@ class Topics:
         decisions = create_topics(
             self.image,
             topics,
-            office=self.office,
-            defaults=TopicDefaults(4, 2),
+            tenure=self.tenure,
+            defaults=lambda: TopicDefaults(4, 2),
             draw=self._draw,
             repeated=repeated_names(one.name for one in topics),
         )
@@ -59,7 +58,7 @@ class Topics:
         self, names: Sequence[str] = (), ids: Sequence[bytes] = (), *, enabled: bool = True
     ) -> list[admin_pb2.TopicResult]:
         decisions = delete_topics(
-            self.image, names, ids, office=self.office, deletion_enabled=enabled
+            self.image, names, ids, tenure=self.tenure, deletion_enabled=enabled
         )
         return self.write(decisions)
 
@@ -215,7 +214,7 @@ def test_c5_deletion_is_accepted_by_name_and_by_id() -> None:
     assert set(topics.image.topics) == {"one", "two"}, "until their replicas are stopped"
     assert codes(topics.delete(["one"])) == [errors_pb2.NONE], "asking again changes nothing"
     assert codes(topics.create(topic("one"))) == [errors_pb2.TOPIC_ALREADY_EXISTS]
-    ended = removals(topics.image, topics.office, ["two", "none"])
+    ended = removals(topics.image, topics.tenure, ["two", "none"])
     assert topics.log.transact(*ended, atomic=False).ok
     assert set(topics.image.topics) == {"one"}
 
@@ -223,7 +222,7 @@ def test_c5_deletion_is_accepted_by_name_and_by_id() -> None:
 def test_c5_a_topic_that_is_not_being_deleted_is_never_removed() -> None:
     topics = Topics()
     topics.create(topic("one"))
-    assert removals(topics.image, topics.office, ["one"]) == []
+    assert removals(topics.image, topics.tenure, ["one"]) == []
 
 
 def test_c5_deletion_can_be_switched_off() -> None:
@@ -238,8 +237,8 @@ def test_c4_nothing_changes_until_applied() -> None:
     (decision,) = create_topics(
         before,
         [topic("orders")],
-        office=topics.office,
-        defaults=TopicDefaults(1, 1),
+        tenure=topics.tenure,
+        defaults=lambda: TopicDefaults(1, 1),
         draw=topics._draw,
     )
     assert decision.operation is not None

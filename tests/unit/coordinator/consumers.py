@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from broker.coordinator.groups.basis import GroupLimits, GroupState
-from broker.coordinator.groups.effects import (
-    Effect,
+from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
+from quorate.broker.coordinator.groups.state.group_effects import (
+    GroupEffect,
     JoinAnswer,
     JoinRequest,
     Leaver,
@@ -14,7 +15,6 @@ from broker.coordinator.groups.effects import (
     SyncRequest,
     Token,
 )
-from broker.coordinator.groups.group import ConsumerGroup
 
 RANGE = (("range", b"subscription"),)
 LIMITS = GroupLimits(max_members=1000, initial_delay_ms=0)
@@ -35,7 +35,7 @@ class World:
         self._token = 0
         self._ids = 0
 
-    def carry_out(self, effects: Iterable[Effect]) -> None:
+    def carry_out(self, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
             match effect:
                 case Reply(token, answer):

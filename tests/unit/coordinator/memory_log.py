@@ -4,14 +4,21 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
 
-from broker.coordinator.appends import InDoubt
-from broker.coordinator.group_shard import GroupShard
-from broker.coordinator.groups.basis import GroupLimits
-from broker.coordinator.groups.effects import JoinRequest, SyncRequest
-from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
-from broker.coordinator.shard_basis import ShardClock
-from broker.errors import KafkaError
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
+from quorate.broker.coordinator.groups.state.group_effects import JoinRequest, SyncRequest
+from quorate.broker.coordinator.shards.coordinator_records import (
+    CommitOutcomeUnknown,
+    LogBatch,
+    LogRecord,
+    TransactionEnd,
+    TransactionOwner,
+)
+from quorate.broker.coordinator.shards.led_partition import LedPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 
 IDS = itertools.count()
 
@@ -44,9 +51,11 @@ class MemoryLog:
         self.entries.append(LogBatch(place, list(records), producer_id))
         is_slow = self.is_slow and transaction is not None
         async with self.in_order:
-            await asyncio.sleep(3600 if self.is_stuck else self.delay_s)
+            await pass_time(3600 if self.is_stuck else self.delay_s)
         if is_slow:
-            raise InDoubt(errors_pb2.COORDINATOR_NOT_AVAILABLE, "too few have it", place)
+            raise CommitOutcomeUnknown(
+                errors_pb2.COORDINATOR_NOT_AVAILABLE, "too few have it", place
+            )
         return place
 
     def mark(self, producer_id: int, *, committed: bool) -> TransactionEnd:
@@ -57,11 +66,11 @@ class MemoryLog:
 
     async def replay(self) -> AsyncIterator[LogBatch | TransactionEnd]:
         for entry in tuple(self.entries):
-            await asyncio.sleep(0.01)
+            await pass_time(0.01)
             yield entry
 
 
-class Led:
+class Led(LedPartition):
     """The log while nobody else leads it."""
 
     def __init__(self, log: MemoryLog) -> None:

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.coordinator.appends import InDoubt
-from broker.coordinator.group_shard import GroupShard
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.log_entries import LogRecord, TransactionOwner
-from metadata_log.types import TopicPartition
+from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
+from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.shards.coordinator_records import (
+    CommitOutcomeUnknown,
+    LogRecord,
+    TransactionOwner,
+)
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.memory_log import Place, join_alone
 
 TP = TopicPartition("orders", 0)
@@ -37,7 +41,7 @@ async def test_a_commit_behind_a_deletion_is_kept(place: Place) -> None:
     shard = await place.lead()
     assert await committing(shard, "g", TP) == 0
     deletion = asyncio.create_task(shard.delete("g"))
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     assert await committing(shard, "g", OTHER) == await deletion == 0
     assert list(shard.offsets("g")) == [OTHER]
     await assert_as_in_log(place, shard)
@@ -46,7 +50,7 @@ async def test_a_commit_behind_a_deletion_is_kept(place: Place) -> None:
 async def test_a_commit_before_a_deletion_is_deleted(place: Place) -> None:
     shard = await place.lead()
     commit = committing(shard, "g", TP)
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     assert await shard.delete("g") == 0
     assert await commit == 0
     assert shard.group("g") is None
@@ -58,7 +62,7 @@ async def test_an_offset_that_is_being_replaced_does_not_expire(place: Place) ->
     assert await committing(shard, "g", TP) == 0
     place.wall_ms += 8 * DAY_MS
     commit = committing(shard, "g", TP)
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     await shard.expire_offsets(7 * DAY_MS, nothing)
     assert await commit == 0
     assert shard.offsets("g").get(TP) == COMMIT
@@ -70,10 +74,10 @@ async def test_what_is_in_the_log_is_known_though_its_client_is_gone(place: Plac
     owner = TransactionOwner("t", 7, 0)
     in_transaction = shard.commit_in_transaction("g", owner, "", None, -1, {OTHER: COMMIT})
     gone = [committing(shard, "g", TP), asyncio.create_task(in_transaction)]
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     for each in gone:
         each.cancel()
-    await asyncio.sleep(1)
+    await pass_time(1)
     shard.end_transaction(place.log.mark(7, committed=True))
     assert {*shard.offsets("g")} == {TP, OTHER}
     assert not shard.offsets("g").pending, "nobody waits for it for ever"
@@ -86,7 +90,7 @@ async def test_a_group_made_anew_is_not_taken_for_the_one_before(place: Place) -
         assert await committing(shard, group_id, TP) == 0
     place.wall_ms += 8 * DAY_MS
     deletion = asyncio.create_task(shard.delete("g"))
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     expiry = asyncio.create_task(shard.expire_offsets(7 * DAY_MS, nothing))
     assert await deletion == 0
     member = await join_alone(shard, "g")
@@ -106,7 +110,7 @@ async def test_an_offset_that_may_be_forgotten_is_not_told(
         records: Sequence[LogRecord], transaction: TransactionOwner | None
     ) -> int:
         at = await append(records, transaction)
-        raise InDoubt(errors_pb2.COORDINATOR_NOT_AVAILABLE, "too few have it", at)
+        raise CommitOutcomeUnknown(errors_pb2.COORDINATOR_NOT_AVAILABLE, "too few have it", at)
 
     monkeypatch.setattr(place.log, "append", append_and_wait_in_vain)
     code = await shard.forget_offsets("g", [TP])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.coordinator.groups.basis import GroupLimits, GroupState
-from broker.coordinator.groups.effects import Leaver
-from broker.coordinator.groups.joining import NEW_MEMBER_TIMEOUT_MS
-from broker.coordinator.groups.stored import restored, stored
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
+from quorate.broker.coordinator.groups.state.group_effects import Leaver
+from quorate.broker.coordinator.groups.state.group_log_format import restored, stored
+from quorate.broker.coordinator.groups.state.joining import NEW_MEMBER_TIMEOUT_MS
 from quorate_proto.v1 import errors_pb2
 from tests.unit.coordinator.consumers import REBALANCE_MS, SESSION_MS, World
 

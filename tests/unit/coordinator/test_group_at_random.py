@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from broker.coordinator.groups.basis import GroupLimits, GroupState
-from broker.coordinator.groups.effects import JoinAnswer, Leaver, Token
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
+from quorate.broker.coordinator.groups.state.group_effects import JoinAnswer, Leaver, Token
 from quorate_proto.v1 import errors_pb2
 from tests.unit.coordinator.consumers import REBALANCE_MS, World
 

@@ -4,15 +4,20 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.groups import log_format
-from broker.coordinator.groups.basis import GroupState
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.groups.effects import Leaver, SyncRequest
-from broker.coordinator.groups.group import ConsumerGroup
-from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionOwner
-from broker.errors import KafkaError
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
+from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.group_basis import GroupState
+from quorate.broker.coordinator.groups.state.group_effects import Leaver, SyncRequest
+from quorate.broker.coordinator.shards.coordinator_records import (
+    LogBatch,
+    LogRecord,
+    TransactionOwner,
+)
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.memory_log import Place, join_alone, joining
 
 TP = TopicPartition("orders", 0)
@@ -37,9 +42,9 @@ async def test_whoever_takes_over_knows_what_was_answered(place: Place) -> None:
 async def test_members_of_before_have_their_session_timeout_to_show_up(place: Place) -> None:
     await join_alone(await place.lead())
     shard = await place.lead()
-    await asyncio.sleep(9.9)
+    await pass_time(9.9)
     assert {known.group.state for known in shard} == {GroupState.STABLE}
-    await asyncio.sleep(0.2)
+    await pass_time(0.2)
     assert {known.group.state for known in shard} == {GroupState.EMPTY}
 
 
@@ -61,7 +66,7 @@ async def test_a_commit_that_is_not_in_the_log_is_not_shown(place: Place) -> Non
 
     place.log.refusal, place.log.is_stuck = 0, True
     commit = asyncio.create_task(shard.commit("g", "", None, -1, {TP: COMMIT}))
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert shard.offsets("g").get(TP) is None
     shard.end(errors_pb2.NOT_COORDINATOR)
     assert await commit == errors_pb2.NOT_COORDINATOR
@@ -81,7 +86,7 @@ async def test_who_waits_when_the_leadership_ends_is_sent_elsewhere(place: Place
     shard = await place.lead()
     await join_alone(shard)
     waiting = asyncio.create_task(shard.join("g", joining()))
-    await asyncio.sleep(1)
+    await pass_time(1)
     shard.end(errors_pb2.NOT_COORDINATOR)
     with pytest.raises(KafkaError, match="__consumer_offsets-7") as refused:
         await waiting
@@ -93,7 +98,7 @@ async def test_nothing_is_written_after_the_leadership_has_ended(place: Place) -
     await join_alone(shard)
     shard.end(errors_pb2.NOT_COORDINATOR)
     written = len(place.log.batches)
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert len(place.log.batches) == written
 
 
@@ -101,9 +106,9 @@ async def test_a_client_that_has_gone_is_not_answered(place: Place) -> None:
     shard = await place.lead()
     member = await join_alone(shard)
     gone = asyncio.create_task(shard.join("g", joining()))
-    await asyncio.sleep(1)
+    await pass_time(1)
     gone.cancel()
-    await asyncio.sleep(1)
+    await pass_time(1)
     again = await shard.join("g", joining(member, protocols=(("range", b"s"),)))
     assert again.generation_id == 2
 

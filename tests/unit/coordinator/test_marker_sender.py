@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.marker_sender import Leadership, MarkerSender, MarkerWrite
-from broker.errors import KafkaError
-from broker.log.control_batches import EndMarker
-from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.transactions.marker_sender import (
+    MarkerSender,
+    MarkerWrite,
+    PartitionLeadership,
+)
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
-from tests.support.virtual_time import until
+from tests.support.virtual_time import pass_time
+from tests.support.waiting import async_wait_until
 
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
@@ -33,19 +38,19 @@ class Cluster:
         self.stuck: set[int] = set()
         self.sender = MarkerSender(self, self.write)
 
-    def leadership(self, tp: TopicPartition) -> Leadership | None:
+    def leadership(self, tp: TopicPartition) -> PartitionLeadership | None:
         if tp not in self.leaders:
             return None
         leader, epoch = self.leaders[tp]
-        return Leadership(BrokerId(leader), LeaderEpoch(epoch))
+        return PartitionLeadership(BrokerId(leader), LeaderEpoch(epoch))
 
     async def is_gone(self, tp: TopicPartition) -> bool:
-        await asyncio.sleep(0.001)
+        await pass_time(0.001)
         return self.quorum_answers and tp not in self.exists
 
     async def write(self, broker_id: BrokerId, writes: Sequence[MarkerWrite]) -> list[int]:
         self.requests.append((broker_id, writes))
-        await asyncio.sleep(3600 if broker_id in self.stuck else 0.01)
+        await pass_time(3600 if broker_id in self.stuck else 0.01)
         codes = []
         for write in writes:
             left = self.codes.get(write.tp)
@@ -105,8 +110,10 @@ async def test_a_marker_follows_its_partition_to_the_next_leader() -> None:
     cluster = Cluster()
     cluster.leaders[TP] = (NO_BROKER, 13)
     ending = asyncio.create_task(cluster.send(TP, FAR))
-    await until(lambda: cluster.written == [(FAR, MARKER)])
-    await asyncio.sleep(3)
+    await async_wait_until(
+        lambda: cluster.written == [(FAR, MARKER)], "the marker at the leader that answers"
+    )
+    await pass_time(3)
     assert not ending.done()
     assert len(cluster.requests) == 1, "nobody is asked about a partition that nobody leads"
     cluster.leaders[TP] = (2, 14)
@@ -138,7 +145,7 @@ async def test_a_partition_that_is_only_not_known_here_is_waited_for() -> None:
     cluster = Cluster()
     known = cluster.leaders.pop(TP)
     ending = asyncio.create_task(cluster.send(TP))
-    await asyncio.sleep(5)
+    await pass_time(5)
     assert not ending.done()
     cluster.leaders[TP] = known
     await ending
@@ -151,7 +158,7 @@ async def test_while_the_quorum_does_not_answer_nothing_counts_as_deleted() -> N
     cluster.exists.discard(TP)
     cluster.quorum_answers = False
     ending = asyncio.create_task(cluster.send(TP))
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert not ending.done()
     cluster.quorum_answers = True
     assert await ending == {TP}
@@ -167,7 +174,7 @@ async def test_a_transaction_that_is_somebody_elses_is_left_to_them(code: int) -
     with pytest.raises(KafkaError, match="orders-0 takes no marker of coordinator epoch 5") as why:
         await cluster.send(TP, FAR)
     assert why.value.code == code
-    await asyncio.sleep(5)
+    await pass_time(5)
     assert cluster.sender.pending == 0, "the others are not tried any more"
 
 
@@ -177,7 +184,7 @@ async def test_an_operator_hears_of_a_transaction_that_cannot_be_ended(
     cluster = Cluster()
     cluster.codes[TP] = [errors_pb2.NOT_ENOUGH_REPLICAS] * 1_000
     ending = asyncio.create_task(cluster.send(TP))
-    await asyncio.sleep(95)
+    await pass_time(95)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 3, "every 30 s"
     assert "'pay'" in warnings[0]
@@ -191,7 +198,7 @@ async def test_closed_it_keeps_nobody_waiting() -> None:
     cluster = Cluster()
     cluster.stuck.add(1)
     ending = asyncio.create_task(cluster.send(TP, OTHER))
-    await asyncio.sleep(0.1)
+    await pass_time(0.1)
     cluster.sender.close()
     with pytest.raises(asyncio.CancelledError):
         await ending

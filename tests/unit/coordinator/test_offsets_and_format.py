@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.groups import log_format
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.groups.offsets import CommittedOffsets
-from broker.coordinator.groups.stored import StoredGroup, StoredMember
-from broker.coordinator.record_fields import UnknownRecord
-from metadata_log.types import TopicPartition
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.committed_offsets import (
+    CommittedOffset,
+    CommittedOffsets,
+)
+from quorate.broker.coordinator.groups.state.group_log_format import StoredGroup, StoredMember
+from quorate.broker.coordinator.shards.coordinator_records import UnknownRecord
+from quorate.common.types import TopicPartition
 
 TP = TopicPartition("orders", 3)
 DAY_MS = 86_400_000

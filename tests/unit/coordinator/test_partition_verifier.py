@@ -1,20 +1,22 @@
 """A leader asks the coordinator before a transaction begins in its partition."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import grpc.aio
 import pytest
 
-from broker.coordinator.partition_verifier import PartitionVerifier
-from broker.coordinator.topics import TRANSACTIONS_TOPIC, partition_of
-from broker.errors import KafkaError
-from broker.metadata_follower import MetadataFollower
-from broker.peers import Peer, PeerChannels
-from broker.replication.verification import TransactionBatch
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
+from quorate.broker.coordinator.transactions.partition_verifier import PartitionVerifier
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.replication.serving.transaction_verification import TransactionBatch
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2, transactions_pb2
+from tests.support.identities import registered
 from tests.support.metadata import MetadataLogBuilder
+from tests.support.virtual_time import pass_time
 
 TP = TopicPartition("orders", 1)
 HERE = next(f"pay-{n}" for n in range(99) if partition_of(f"pay-{n}", 2) == 0)
@@ -50,10 +52,10 @@ class Leader(PeerChannels):
         self.requests: list[transactions_pb2.VerifyPartitionsRequest] = []
         self.is_reachable = True
         self.verifier = PartitionVerifier(
-            broker_id=BrokerId(1), images=images, channels=self, local=self.look
+            identity=registered(1, 1), images=images, channels=self, local=cast("Any", self)
         )
 
-    def look(self, asked: TransactionBatch) -> int:
+    def verify_partition(self, asked: TransactionBatch) -> int:
         self.local.append(asked)
         return self.code
 
@@ -67,7 +69,7 @@ class Leader(PeerChannels):
                     if not leader.is_reachable:
                         raise Unreachable
                     leader.requests.append(request)
-                    await asyncio.sleep(0.01)
+                    await pass_time(0.01)
                     codes = [leader.code] * len(request.transactions)
                     return transactions_pb2.VerifyPartitionsResponse(error_codes=codes)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.read_tallies import PARTS_MAX, ReadId, ReadTallies
-from broker.errors import KafkaError
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.external_commits import PARTS_MAX, ReadId, ReadTallies
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 TP = TopicPartition("orders", 0)

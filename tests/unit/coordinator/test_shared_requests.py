@@ -5,8 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.coordinator.shared_requests import IN_FLIGHT_MAX, ITEMS_MAX, SharedRequests
+from quorate.broker.coordinator.shards.shared_requests import (
+    IN_FLIGHT_MAX,
+    ITEMS_MAX,
+    SharedRequests,
+)
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 
 
 class Broker:
@@ -20,7 +25,7 @@ class Broker:
 
     async def ask(self, numbers: Sequence[int]) -> list[int]:
         self.asked.append(numbers)
-        await asyncio.sleep(self.takes_s)
+        await pass_time(self.takes_s)
         if self.fails is not None:
             raise self.fails
         return list(numbers)
@@ -38,7 +43,7 @@ async def test_a_slow_request_does_not_keep_the_next_ones_until_there_are_many()
     outcomes = []
     for number in range(IN_FLIGHT_MAX + 3):
         outcomes.append(broker.requests.add(number))
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
     assert broker.asked == [[number] for number in range(IN_FLIGHT_MAX)]
     await asyncio.gather(*outcomes)
     rest = list(range(IN_FLIGHT_MAX, IN_FLIGHT_MAX + 3))
@@ -80,7 +85,7 @@ async def test_an_answer_of_the_wrong_length_is_a_fault() -> None:
 async def test_closed_it_keeps_nobody_waiting() -> None:
     broker = Broker(takes_s=3600)
     sent = broker.requests.add(1)
-    await asyncio.sleep(0.01)
+    await pass_time(0.01)
     gathered = broker.requests.add(2)
     broker.requests.close()
     for outcome in (sent, gathered):

@@ -4,16 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.record_fields import UnknownRecord
-from broker.coordinator.transactions import decisions, log_format
-from broker.coordinator.transactions.decisions import Done, NeedsProducerId, Refused, Write
-from broker.coordinator.transactions.transaction import (
+from quorate.broker.coordinator.shards.coordinator_records import UnknownRecord
+from quorate.broker.coordinator.transactions.state import transaction_decisions as decisions
+from quorate.broker.coordinator.transactions.state import transaction_log_format as log_format
+from quorate.broker.coordinator.transactions.state.transaction_decisions import (
+    Done,
+    NeedsProducerId,
+    Refused,
+    Write,
+)
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     LAST_EPOCH,
     ProducerEpoch,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
-from metadata_log.types import TopicPartition
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 State = TransactionState
@@ -22,7 +28,7 @@ OTHER = TopicPartition("payments", 3)
 ONE, BOTH = frozenset({TP}), frozenset({TP, OTHER})
 NOW_MS = 1_000_000
 OWN = ProducerEpoch(7, 4)
-ONGOING = Transaction(7, 4, 60_000, State.ONGOING, frozenset({TP}), NOW_MS, NOW_MS)
+ONGOING = TransactionMetadata(7, 4, 60_000, State.ONGOING, frozenset({TP}), NOW_MS, NOW_MS)
 COMMIT = ONGOING._replace(state=State.PREPARE_COMMIT)
 ABORT = ONGOING._replace(state=State.PREPARE_ABORT)
 COMMITTED = ONGOING._replace(state=State.COMPLETE_COMMIT, partitions=frozenset())
@@ -37,14 +43,14 @@ INVALID_STATE = Refused(errors_pb2.INVALID_TXN_STATE)
 
 
 def init(
-    found: Transaction | None,
+    found: TransactionMetadata | None,
     expected: ProducerEpoch | None = None,
     new_producer_id: int | None = None,
 ) -> decisions.Decision | NeedsProducerId:
     return decisions.init_producer(found, expected, 30_000, NOW_MS + 5, new_producer_id)
 
 
-def written(decision: object, code: int = errors_pb2.NONE) -> Transaction:
+def written(decision: object, code: int = errors_pb2.NONE) -> TransactionMetadata:
     assert isinstance(decision, Write), decision
     assert decision.code == code
     return decision.transaction
@@ -61,13 +67,15 @@ def test_a_new_transactional_id_gets_a_producer_id_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("found", AT_REST, ids=lambda found: found.state.title)
-def test_whoever_comes_up_next_has_the_next_epoch(found: Transaction) -> None:
+def test_whoever_comes_up_next_has_the_next_epoch(found: TransactionMetadata) -> None:
     new = written(init(found))
     assert (new.producer_id, new.epoch, new.state) == (7, 5, State.EMPTY)
 
 
 @pytest.mark.parametrize("found", [COMMIT, ABORT], ids=lambda found: found.state.title)
-def test_what_is_decided_is_completed_before_a_producer_comes_up(found: Transaction) -> None:
+def test_what_is_decided_is_completed_before_a_producer_comes_up(
+    found: TransactionMetadata,
+) -> None:
     assert init(found) == CONCURRENT
 
 
@@ -126,7 +134,7 @@ def test_kip_360_recovering_with_the_last_epoch_takes_a_new_producer_id() -> Non
 
 
 @pytest.mark.parametrize("found", AT_REST, ids=lambda found: found.state.title)
-def test_the_first_partition_begins_a_transaction(found: Transaction) -> None:
+def test_the_first_partition_begins_a_transaction(found: TransactionMetadata) -> None:
     new = written(decisions.add_partitions(found, OWN, {TP}, NOW_MS + 9))
     assert (new.state, new.partitions, new.started_ms) == (State.ONGOING, ONE, NOW_MS + 9)
 
@@ -138,12 +146,12 @@ def test_more_partitions_join_the_transaction() -> None:
 
 
 @pytest.mark.parametrize("found", [COMMIT, ABORT], ids=lambda found: found.state.title)
-def test_nothing_is_added_to_what_is_decided(found: Transaction) -> None:
+def test_nothing_is_added_to_what_is_decided(found: TransactionMetadata) -> None:
     assert decisions.add_partitions(found, OWN, {TP}, NOW_MS) == CONCURRENT
 
 
 @pytest.mark.parametrize("found", [None, *AT_REST, ONGOING, COMMIT, ABORT])
-def test_strangers_are_told_so_in_every_state(found: Transaction | None) -> None:
+def test_strangers_are_told_so_in_every_state(found: TransactionMetadata | None) -> None:
     other, older, newer = ProducerEpoch(8, 4), ProducerEpoch(7, 3), ProducerEpoch(7, 5)
     for who in (other, older, newer):
         refused = MAPPING if found is None or who is other else FENCED
@@ -164,7 +172,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("found", "commit", "abort"), ENDINGS)
 def test_what_is_decided_stays_decided(
-    found: Transaction, commit: decisions.Decision, abort: decisions.Decision
+    found: TransactionMetadata, commit: decisions.Decision, abort: decisions.Decision
 ) -> None:
     assert decisions.end(found, OWN, NOW_MS, commit=True) == commit
     assert decisions.end(found, OWN, NOW_MS, commit=False) == abort
@@ -242,7 +250,7 @@ INT64 = st.integers(-1, 2**63 - 1)
 @given(
     st.text(),
     st.builds(
-        Transaction,
+        TransactionMetadata,
         INT64,
         st.integers(-1, LAST_EPOCH),
         st.integers(1, 2**31 - 1),
@@ -254,7 +262,9 @@ INT64 = st.integers(-1, 2**63 - 1)
         previous_producer_id=st.just(-1),
     ),
 )
-def test_what_is_written_is_read_again(transactional_id: str, transaction: Transaction) -> None:
+def test_what_is_written_is_read_again(
+    transactional_id: str, transaction: TransactionMetadata
+) -> None:
     if transaction.state is State.EMPTY:
         transaction = transaction._replace(partitions=frozenset())
     assert log_format.decode(log_format.encode(transaction)) == transaction

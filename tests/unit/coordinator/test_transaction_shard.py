@@ -4,12 +4,16 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.log_entries import LogRecord
-from broker.coordinator.transaction_shard import TransactionShard
-from broker.coordinator.transactions import log_format
-from broker.coordinator.transactions.transaction import ProducerEpoch, TransactionState
-from broker.errors import KafkaError
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.shards.coordinator_records import LogRecord
+from quorate.broker.coordinator.transactions.state import transaction_log_format as log_format
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
+    ProducerEpoch,
+    TransactionState,
+)
+from quorate.broker.coordinator.transactions.transaction_shard import TransactionShard
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.transaction_world import MINUTE_MS, A, B, World
 
 State = TransactionState
@@ -39,7 +43,7 @@ async def test_a_transaction_ends_in_all_its_partitions(world: World, commit: bo
     assert await shard.end_transaction("pay", producer, commit=commit) == 0
     prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
     assert state_of(shard) is prepared
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert world.partitions.sent == [(A, producer, commit), (B, producer, commit)]
     complete = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
     assert state_of(shard) is complete
@@ -55,7 +59,7 @@ async def test_no_marker_before_the_decision_is_in_the_log(world: World) -> None
         world.log.fate = lambda fate=fate: fate  # type: ignore[misc]
         code = await shard.end_transaction("pay", producer, commit=True)
         assert code == errors_pb2.COORDINATOR_NOT_AVAILABLE
-        await asyncio.sleep(5)
+        await pass_time(5)
         assert world.partitions.sent == []
         assert state_of(shard) is State.ONGOING
 
@@ -65,14 +69,14 @@ async def test_whoever_takes_over_completes_what_is_decided(world: World) -> Non
     producer = await opened(shard)
     world.partitions.away = {B}
     assert await shard.end_transaction("pay", producer, commit=True) == 0
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert world.partitions.sent == [(A, producer, True)]
 
     shard = await world.lead()
     world.partitions.away = set()
     code = await shard.end_transaction("pay", producer, commit=False)
     assert code == errors_pb2.INVALID_TXN_STATE
-    await asyncio.sleep(5)
+    await pass_time(5)
     assert set(world.partitions.sent) == {(A, producer, True), (B, producer, True)}
     assert state_of(shard) is State.COMPLETE_COMMIT
 
@@ -84,7 +88,7 @@ async def test_a_decision_in_doubt_holds_for_whoever_takes_over(world: World) ->
     assert await shard.end_transaction("pay", producer, commit=True)
     world.log.fate = lambda: "taken"
     shard = await world.lead()
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     assert {committed for _, _, committed in world.partitions.sent} == {True}
 
@@ -102,11 +106,11 @@ async def test_a_producer_goes_on_once_the_markers_are_written(world: World) -> 
     producer = await opened(shard)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     world.log.fate = lambda: "refused"
-    await asyncio.sleep(10)
+    await pass_time(10)
     assert state_of(shard) is State.COMPLETE_COMMIT
     assert world.last_state("pay") is State.PREPARE_COMMIT
     world.log.fate = lambda: "taken"
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert world.last_state("pay") is State.COMPLETE_COMMIT
 
 
@@ -125,10 +129,10 @@ async def test_a_late_completion_does_not_undo_what_follows(world: World) -> Non
     producer = await opened(shard)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     world.log.fate = lambda: "refused"
-    await asyncio.sleep(1)
+    await pass_time(1)
     world.log.fate = lambda: "taken"
     assert await shard.add_partitions("pay", producer, {A}) == 0
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert state_of(shard) is State.ONGOING
     assert world.last_state("pay") is State.ONGOING
 
@@ -138,10 +142,10 @@ async def test_whoever_takes_over_sends_markers_again_if_nothing_followed(world:
     producer = await opened(shard)
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     world.log.fate = lambda: "refused"
-    await asyncio.sleep(1)
+    await pass_time(1)
     world.log.fate = lambda: "taken"
     shard = await world.lead()
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert state_of(shard) is State.COMPLETE_COMMIT
     assert world.partitions.sent == 2 * [(A, producer, True), (B, producer, True)]
 
@@ -183,9 +187,9 @@ async def test_whoever_waits_is_told_at_once_that_another_broker_leads(world: Wo
     world.partitions.away = {A}
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     going_on = asyncio.create_task(shard.add_partitions("pay", producer, {A}))
-    await asyncio.sleep(0.1)
+    await pass_time(0.1)
     shard.end(errors_pb2.NOT_COORDINATOR)
-    await asyncio.sleep(0.001)
+    await pass_time(0.001)
     assert going_on.done()
     assert await going_on == errors_pb2.NOT_COORDINATOR
 
@@ -198,8 +202,8 @@ async def test_after_a_wait_nothing_is_told_from_memory_that_another_broker_may_
     world.partitions.pause_s = lambda: 0.3
     assert await shard.end_transaction("pay", producer, commit=True) == 0
     going_on = asyncio.create_task(shard.add_partitions("pay", producer, {A}))
-    await asyncio.sleep(0.1)
-    world.led_log.is_surely_led = False
+    await pass_time(0.1)
+    world.led_log.has_valid_lease = False
     written = len(world.log.batches)
     assert await going_on == errors_pb2.NOT_COORDINATOR
     assert len(world.log.batches) == written
@@ -209,9 +213,9 @@ async def test_what_is_decided_is_written_though_nobody_waits_for_it(world: Worl
     shard = await world.lead()
     producer = await opened(shard)
     gone = asyncio.create_task(shard.end_transaction("pay", producer, commit=True))
-    await asyncio.sleep(0.001)
+    await pass_time(0.001)
     gone.cancel()
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert state_of(shard) is State.COMPLETE_COMMIT
 
 
@@ -233,13 +237,13 @@ async def test_what_is_open_for_too_long_is_aborted(
 ) -> None:
     shard = await world.lead()
     producer = await opened(shard)
-    await asyncio.sleep(59)
+    await pass_time(59)
     assert shard.abort_overdue() == 0
     assert state_of(shard) is State.ONGOING
-    await asyncio.sleep(2)
+    await pass_time(2)
     assert shard.abort_overdue() == 1
     assert shard.abort_overdue() == 0
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert state_of(shard) is State.COMPLETE_ABORT
     code = await shard.end_transaction("pay", producer, commit=True)
     assert code == errors_pb2.PRODUCER_FENCED
@@ -248,12 +252,12 @@ async def test_what_is_open_for_too_long_is_aborted(
 
 async def test_time_runs_out_whoever_coordinates(world: World) -> None:
     await opened(await world.lead())
-    await asyncio.sleep(30)
+    await pass_time(30)
     shard = await world.lead()
     assert shard.abort_overdue() == 0
-    await asyncio.sleep(31)
+    await pass_time(31)
     assert shard.abort_overdue() == 1
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert state_of(shard) is State.COMPLETE_ABORT
 
 
@@ -261,7 +265,7 @@ async def test_ids_that_nobody_uses_are_forgotten_for_good(world: World) -> None
     shard = await world.lead()
     await shard.init_producer("idle", MINUTE_MS, None)
     await opened(shard, "open")
-    await asyncio.sleep(100)
+    await pass_time(100)
     await shard.forget_expired(100_000)
     assert [name for name, _ in shard] == ["open"]
     assert [name for name, _ in await world.lead()] == ["open"]
@@ -276,7 +280,7 @@ async def test_nothing_is_done_after_the_leadership_has_ended(world: World) -> N
     shard.end(errors_pb2.NOT_COORDINATOR)
     world.partitions.away = set()
     written = len(world.log.batches)
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert (len(world.log.batches), world.partitions.sent) == (written, [])
     code = await shard.end_transaction("pay", producer, commit=True)
     assert code == errors_pb2.NOT_COORDINATOR
@@ -289,7 +293,7 @@ async def test_a_coordinator_that_was_replaced_leaves_the_transaction_alone(
     producer = await opened(shard)
     world.partitions[A].coordinator_epochs[producer.producer_id] = 7
     assert await shard.end_transaction("pay", producer, commit=True) == 0
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert state_of(shard) is State.PREPARE_COMMIT
     assert "pay is not ended here" in caplog.text
 
@@ -309,7 +313,7 @@ async def test_an_operator_aborts_what_is_open_and_fences_its_producer(world: Wo
     shard = await world.lead()
     producer = await opened(shard)
     assert await shard.abort("pay") == producer
-    await asyncio.sleep(1)
+    await pass_time(1)
     fenced = ProducerEpoch(producer.producer_id, producer.epoch + 1)
     assert world.partitions.sent == [(A, fenced, False), (B, fenced, False)]
     assert state_of(shard) is State.COMPLETE_ABORT
@@ -336,7 +340,7 @@ async def test_an_operator_aborts_nothing_else(
         producer = await opened(shard)
         world.partitions.away = {A} if state is State.PREPARE_COMMIT else set()
         assert await shard.end_transaction("pay", producer, commit=True) == 0
-        await asyncio.sleep(1)
+        await pass_time(1)
     assert state_of(shard) is state
     written = len(world.log.batches)
     with pytest.raises(KafkaError, match="'pay' was not aborted") as why:

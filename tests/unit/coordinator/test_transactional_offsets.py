@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.group_shard import GroupShard
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.groups.effects import Leaver
-from broker.coordinator.log_entries import TransactionOwner
-from metadata_log.types import TopicPartition
+from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
+from quorate.broker.coordinator.groups.state.group_effects import Leaver
+from quorate.broker.coordinator.shards.coordinator_records import TransactionOwner
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.memory_log import Place, join_alone
 
 TP = TopicPartition("orders", 0)
@@ -58,7 +59,7 @@ async def test_offsets_are_unstable_from_the_moment_that_they_are_sent(place: Pl
     shard = await place.lead()
     place.log.is_stuck = True
     sent = asyncio.create_task(send(shard))
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert TP in shard.offsets("g").pending
     sent.cancel()
 
@@ -85,7 +86,7 @@ async def test_what_may_be_in_the_log_is_pending_and_counts_with_the_marker(plac
 async def test_a_marker_heard_of_before_what_it_ends_ends_it_all_the_same(place: Place) -> None:
     shard = await place.lead()
     sent = asyncio.create_task(send(shard))
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     await end(place, shard, ANNA, committed=True)
     assert shard.offsets("g").get(TP) is None
     await sent
@@ -97,7 +98,7 @@ async def test_a_marker_does_not_end_what_stands_behind_it(place: Place) -> None
     shard = await place.lead()
     marker = place.log.mark(ANNA.producer_id, committed=True)
     sent = asyncio.create_task(send(shard))
-    await asyncio.sleep(0.005)
+    await pass_time(0.005)
     shard.end_transaction(marker)
     await sent
     for each in (shard, await place.lead()):
@@ -152,7 +153,7 @@ async def test_markers_written_while_the_log_is_read_are_not_lost(place: Place) 
     await send(shard)
     shard = place.shard()
     loading = asyncio.create_task(shard.load())
-    await asyncio.sleep(0.001)
+    await pass_time(0.001)
     await end(place, shard, ANNA, committed=True)
     await loading
     assert shard.offsets("g").get(TP) == NEW

@@ -9,13 +9,18 @@ from collections.abc import Awaitable, Iterator
 
 import pytest
 
-from broker.coordinator.group_shard import GroupShard
-from broker.coordinator.groups import log_format
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.groups.log_format import OffsetKey
-from broker.coordinator.log_entries import LogBatch, TransactionEnd, TransactionOwner
-from metadata_log.types import TopicPartition
+from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
+from quorate.broker.coordinator.groups.state.group_log_format import OffsetKey
+from quorate.broker.coordinator.shards.coordinator_records import (
+    LogBatch,
+    TransactionEnd,
+    TransactionOwner,
+)
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.memory_log import Place
 
 GROUPS = ("g", "h")
@@ -123,7 +128,7 @@ class RandomClients:
             step()
             if self.random.random() < 0.1:
                 await self._move()
-            await asyncio.sleep(self.random.choice([0, 0.001, 0.02]))
+            await pass_time(self.random.choice([0, 0.001, 0.02]))
             self._never_shows_what_does_not_count()
             if self.random.random() < 0.2:
                 await self.settled()
@@ -141,7 +146,7 @@ class RandomClients:
 
     async def settled(self) -> None:
         """Everybody has heard of everything: it is what the log says, compacted or not."""
-        await asyncio.sleep(10)
+        await pass_time(10)
         assert all(task.done() for task in self.tasks)
         entries = self.place.log.entries
         assert by_the_shard(self.shard) == by_the_log(entries)
@@ -154,7 +159,7 @@ class RandomClients:
         self.shard = self.place.shard()
         loading = asyncio.create_task(self.shard.load())
         if self.random.random() < 0.5:
-            await asyncio.sleep(0.01)
+            await pass_time(0.01)
             self._end()
         await loading
 
@@ -189,7 +194,7 @@ class RandomClients:
 
         async def hear() -> None:
             async with self.place.log.in_order:
-                await asyncio.sleep(self.random.choice([0, 0.005, 0.1]))
+                await pass_time(self.random.choice([0, 0.005, 0.1]))
             if shard is self.shard:
                 shard.end_transaction(end)
 

@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transaction_shard import TransactionShard
-from broker.coordinator.transactions.transaction import AT_REST, ProducerEpoch
-from broker.errors import KafkaError
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
+    AT_REST,
+    ProducerEpoch,
+)
+from quorate.broker.coordinator.transactions.transaction_shard import TransactionShard
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 from tests.unit.coordinator.transaction_world import World
 
 STEPS = 150
@@ -88,7 +92,7 @@ class Producer:
                 return False
             await self._pause()
         if self._random.random() < 0.1:
-            await asyncio.sleep(2 * TIMEOUT_MS / 1000)
+            await pass_time(2 * TIMEOUT_MS / 1000)
         commit = self._random.random() < 0.6
         ended = await self._ask(partial(self._end, producer, commit), patience=3)
         if not ended and self._random.random() < 0.5:
@@ -131,7 +135,7 @@ class Producer:
         return shard
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._random.choice((0.01, 0.1, 0.5)))
+        await pass_time(self._random.choice((0.01, 0.1, 0.5)))
 
 
 class Run:
@@ -158,7 +162,7 @@ class Run:
         await self.world.lead()
         for _ in range(STEPS):
             await self._step()
-            await asyncio.sleep(self.random.choice((0.001, 0.05, 0.3)))
+            await pass_time(self.random.choice((0.001, 0.05, 0.3)))
         await self._settle()
 
     async def _step(self) -> None:
@@ -187,14 +191,14 @@ class Run:
         self.faults = 0.0
         self.world.partitions.away.clear()
         shard = await self.world.lead()
-        await asyncio.sleep(120)
+        await pass_time(120)
         for task in self.tasks:
             task.cancel()
         for outcome in await asyncio.gather(*self.tasks, return_exceptions=True):
             assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
         for _ in range(3):
             shard.abort_overdue()
-            await asyncio.sleep(60)
+            await pass_time(60)
         assert all(found.state in AT_REST for _, found in shard)
 
     def check(self) -> None:

@@ -8,23 +8,25 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from broker.coordinator.marker_sender import MarkerWrite
-from broker.coordinator.transaction_peers import (
+from quorate.broker.coordinator.transactions.marker_sender import MarkerWrite
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.coordinator.transactions.transaction_peers import (
     PeerMarkers,
     WatchedLeaders,
     marker_request,
     requested_writes,
 )
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from broker.coordinator.transactions_service import TransactionsService
-from broker.log.control_batches import EndMarker
-from broker.metadata_follower import MetadataFollower
-from broker.peers import Peer, PeerChannels
-from broker.replication.api import MarkerEntry
-from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, MetadataOffset, TopicPartition
+from quorate.broker.coordinator.transactions.transactions_service import TransactionsService
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.replication.api import MarkerEntry
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels
+from quorate.common.types import BrokerEpoch, BrokerId, LeaderEpoch, MetadataOffset, TopicPartition
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1 import errors_pb2, transactions_pb2
-from quorum.errors import QuorumUnavailable
+from tests.support.identities import registered
 from tests.support.metadata import MetadataLogBuilder
+from tests.support.virtual_time import pass_time
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -60,8 +62,8 @@ class Receiver:
         self.written: list[MarkerEntry] = []
         self.codes: dict[TopicPartition, int] = {}
         self.verified: list[tuple[Any, ...]] = []
-        table: Any = self
-        self.service = TransactionsService(table, self.follower, self)
+        fake: Any = self
+        self.service = TransactionsService(fake, self.follower, fake)
         self.epoch = self.follower.image.brokers[BrokerId(1)].epoch
         self.number = 0
 
@@ -79,7 +81,7 @@ class Receiver:
     async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
         assert timeout_ms > 0
         self.written += entries
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         return [self.codes.get(entry.tp, 0) for entry in entries]
 
     def verify(
@@ -235,13 +237,13 @@ class Sender:
         self.receiver = Receiver()
         self.channels = Channels(self.receiver)
         self.own: list[MarkerEntry] = []
-        self.broker_epoch: BrokerEpoch | None = self.receiver.epoch
+        self.identity = registered(1, self.receiver.epoch)
+        replicas: Any = self
         self.markers = PeerMarkers(
-            broker_id=BrokerId(1),
-            broker_epoch=lambda: self.broker_epoch,
+            identity=self.identity,
             images=self.receiver.follower,
             channels=self.channels,
-            local=self,
+            local=replicas,
         )
 
     async def write_markers(self, entries: Sequence[MarkerEntry], timeout_ms: int) -> list[int]:
@@ -264,9 +266,10 @@ async def test_whoever_cannot_be_asked_is_an_error_code() -> None:
     assert await sender.markers(BrokerId(9), two) == [errors_pb2.BROKER_NOT_AVAILABLE] * 2
     sender.channels.is_reachable = False
     assert await sender.markers(BrokerId(2), two) == [errors_pb2.REQUEST_TIMED_OUT] * 2
-    sender.channels.is_reachable, sender.broker_epoch = True, BrokerEpoch(1)
+    sender.channels.is_reachable = True
+    sender.identity.register(BrokerEpoch(1))
     assert await sender.markers(BrokerId(2), two) == [errors_pb2.STALE_BROKER_EPOCH] * 2
-    sender.broker_epoch = None
+    sender.identity.unregister()
     assert await sender.markers(BrokerId(2), two) == [errors_pb2.BROKER_NOT_AVAILABLE] * 2
 
 
@@ -282,10 +285,15 @@ class Quorum:
         return MetadataOffset(self.offset)
 
 
+def leaders_of(receiver: Receiver, offset: int | None) -> WatchedLeaders:
+    quorum: Any = Quorum(offset)
+    return WatchedLeaders(receiver.follower, quorum)
+
+
 async def test_a_partition_is_gone_when_the_quorum_says_so() -> None:
     receiver = Receiver()
     newest = receiver.log.image.offset
-    leaders = WatchedLeaders(receiver.follower, Quorum(newest))
+    leaders = leaders_of(receiver, newest)
     known = leaders.leadership(TP)
     assert known is not None
     assert known.leader == 2
@@ -293,15 +301,15 @@ async def test_a_partition_is_gone_when_the_quorum_says_so() -> None:
     assert leaders.leadership(new) is None
     assert await leaders.is_gone(new)
     assert not await leaders.is_gone(TP)
-    assert not await WatchedLeaders(receiver.follower, Quorum(None)).is_gone(new)
+    assert not await leaders_of(receiver, None).is_gone(new)
 
 
 async def test_what_the_image_here_is_behind_of_is_waited_for() -> None:
     receiver = Receiver()
     receiver.log.create_topic("new", (2,))
-    leaders = WatchedLeaders(receiver.follower, Quorum(receiver.log.image.offset))
+    leaders = leaders_of(receiver, receiver.log.image.offset)
     asked = asyncio.create_task(leaders.is_gone(TopicPartition("new", 0)))
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert not asked.done()
     receiver.follower._load(receiver.log.image)
     assert not await asked

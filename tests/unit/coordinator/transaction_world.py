@@ -6,19 +6,27 @@ more, neither in the log nor in the partitions.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionOwner
-from broker.coordinator.transaction_shard import TransactionShard
-from broker.coordinator.transactions import log_format
-from broker.coordinator.transactions.transaction import (
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.shards.coordinator_records import (
+    LogBatch,
+    LogRecord,
+    TransactionOwner,
+)
+from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
+from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
+from quorate.broker.coordinator.transactions.state import transaction_log_format as log_format
+from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     ProducerEpoch,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
-from broker.errors import KafkaError
-from metadata_log.types import LeaderEpoch, TopicPartition
+from quorate.broker.coordinator.transactions.transaction_shard import TransactionShard
+from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
+from tests.support.virtual_time import pass_time
 
 WALL_MS = 1_700_000_000_000
 A = TopicPartition("orders", 0)
@@ -36,7 +44,7 @@ class StateLog:
         """Of the next append: "taken", "refused", or "in doubt": taken, and nobody is told."""
         self.pause_s: Callable[[], float] = lambda: 0.01
 
-    def states(self) -> list[tuple[str, Transaction | None]]:
+    def states(self) -> list[tuple[str, TransactionMetadata | None]]:
         return [
             (
                 log_format.decode_key(record.key),
@@ -47,13 +55,14 @@ class StateLog:
         ]
 
 
-class StateLogOfEpoch:
+class StateLogOfEpoch(LedPartition):
     """As its leader of one epoch sees it."""
+
+    has_valid_lease = True
 
     def __init__(self, log: StateLog) -> None:
         log.epoch = LeaderEpoch(log.epoch + 1)
         self.leader_epoch = log.epoch
-        self.is_surely_led = True
         self._log = log
 
     async def append(
@@ -65,7 +74,7 @@ class StateLogOfEpoch:
         if fate != "refused":
             self._log.batches.append(list(records))
         place = len(self._log.batches) - 1
-        await asyncio.sleep(self._log.pause_s())
+        await pass_time(self._log.pause_s())
         if self.leader_epoch != self._log.epoch:
             raise KafkaError(errors_pb2.NOT_COORDINATOR, "led elsewhere")
         if fate != "taken":
@@ -108,7 +117,7 @@ class Partition:
         (self.committed if committed else self.aborted).extend(records)
 
 
-class Partitions:
+class Partitions(MarkerSender):
     """All of them, and the way of markers to them."""
 
     def __init__(self) -> None:
@@ -128,17 +137,29 @@ class Partitions:
         producer_id: int,
         producer_epoch: int,
         committed: bool,
-        partitions: Collection[TopicPartition],
-    ) -> set[TopicPartition]:
+        partitions: Iterable[TopicPartition],
+    ) -> frozenset[TopicPartition]:
         done = set()
         for tp in sorted(partitions):
-            await asyncio.sleep(self.pause_s())
+            await pass_time(self.pause_s())
             if tp not in self.away:
                 producer = ProducerEpoch(producer_id, producer_epoch)
                 self[tp].end(producer, committed, coordinator_epoch)
                 self.sent.append((tp, producer, committed))
                 done.add(tp)
-        return done
+        return frozenset(done)
+
+
+class CountedIds(ProducerIds):
+    """Ids that take a moment."""
+
+    def __init__(self) -> None:
+        self._last = 1000
+
+    async def take(self) -> int:
+        await pass_time(0.001)
+        self._last += 1
+        return self._last
 
 
 class World:
@@ -146,7 +167,7 @@ class World:
         self.log = StateLog()
         self.partitions = Partitions()
         self.shard: TransactionShard | None = None
-        self._producer_ids = 1000
+        self._producer_ids = CountedIds()
 
     async def lead(self) -> TransactionShard:
         """Somebody leads from now on, and has read the log."""
@@ -164,7 +185,7 @@ class World:
             "__transaction_state-7",
             self.led_log,
             markers=self.partitions,
-            new_producer_id=self._new_producer_id,
+            producer_ids=self._producer_ids,
             wall_ms=self.wall_ms,
         )
 
@@ -175,8 +196,3 @@ class World:
 
     def wall_ms(self) -> int:
         return WALL_MS + int(asyncio.get_running_loop().time() * 1000)
-
-    async def _new_producer_id(self) -> int:
-        await asyncio.sleep(0.001)
-        self._producer_ids += 1
-        return self._producer_ids

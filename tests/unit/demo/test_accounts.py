@@ -4,7 +4,7 @@ from array import array
 
 import numpy as np
 
-from quorate.demo.producing import Acknowledgements
+from quorate.demo.demo_producer import Acknowledgements
 from quorate.demo.readback import compare
 
 

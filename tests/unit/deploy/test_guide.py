@@ -13,13 +13,12 @@ import click
 import pytest
 import yaml
 
-from broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
-from broker.config.spec import load_config
-from metadata_log.configuration import parse_endpoint
+from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+from quorate.broker.security.config_file import load_config
 from quorate.cli.main import cli
-from quorum.config import load_quorum_config
-from quorum.config_file import read_toml
-from quorum.security_config import COMMAND_SPEC
+from quorate.common.configuration import parse_endpoint, read_toml
+from quorate.common.tls.tls_config import COMMAND_SPEC
+from quorate.quorum.quorum_config import load_quorum_config
 from tests.support import guide
 from tests.support.messages import is_said
 from tests.support.three_hosts import CLUSTER_PORTS, HOSTS

@@ -1,4 +1,4 @@
-"""A broker's inside in memory, asked without a socket; and the loops a listener is tried on."""
+"""Parts of a broker in memory, called without a socket, and the event loops for listener tests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.security.door import ClientSession
-from metadata_log.types import Endpoint
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.common.types import Endpoint
 from tests.support.kafka_fakes import BROKER, FakeBroker, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import Values, read_answer, request_frame
 from tests.support.virtual_time import VirtualTimeLoop
@@ -20,7 +20,7 @@ VIRTUAL_TIME = (
     "test_muting.py",
     "test_login_time.py",
     "test_quiet_connections.py",
-    "test_trimming.py",
+    "test_memory_trimmer.py",
 )
 
 Ask = Callable[[int, int, Values], Coroutine[Any, Any, Any]]
@@ -55,13 +55,13 @@ def inside(tmp_path: Path) -> FakeBrokerInside:
 
 @pytest.fixture
 def ask(inside: FakeBrokerInside) -> Ask:
-    """Asks ``inside`` in kio's words and answers in kio's: api key, version, values → response."""
-    dispatcher = Dispatcher(inside.services, api_table())
+    """Send a request to ``inside`` and return the response: api key, version, values → response."""
+    dispatcher = RequestDispatcher(inside.services, api_table())
 
     async def asking(key: int, version: int, values: Values) -> Any:  # noqa: ANN401
         frame = memoryview(bytearray(request_frame(key, version, values, correlation_id=99)))
         request = dispatcher.decode(frame, ClientSession("10.0.0.9"))
-        answer = b"".join(frame_answer(request, await request.run()))
+        answer = b"".join(frame_response(request, await request.run()))
         assert int.from_bytes(answer[:4], "big") == len(answer) - 4
         correlation_id, response = read_answer(key, version, answer[4:])
         assert correlation_id == 99

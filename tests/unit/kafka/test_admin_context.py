@@ -1,16 +1,14 @@
-"""Which versions of a change are passed on, as the table of changes has it (F2)."""
+"""The versions of changes that are forwarded, as the table of changes says (F2)."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.control.changes import CHANGES, INCREMENTAL_ALTER_CONFIGS, Change
-from broker.kafka.admin_context import ask_controller
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.kafka.requests import RequestContext
-from broker.security.door import ClientSession
+from quorate.broker.changes.table import CHANGES, INCREMENTAL_ALTER_CONFIGS, Change
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import read_answer, request_frame
@@ -21,9 +19,9 @@ async def test_f1_the_version_decides_whether_a_change_is_passed_on(
     tmp_path: Path, version: int, *, proxied: bool
 ) -> None:
     inside = fake_broker(tmp_path)
-    context = RequestContext(version, "client", "host")
     request = admin_pb2.IncrementalAlterConfigsRequest()
-    await ask_controller(inside.services, context, INCREMENTAL_ALTER_CONFIGS, request)
+    forwarder = inside.services.forwarder
+    await forwarder.forward(INCREMENTAL_ALTER_CONFIGS, request, api_version=version)
     assert inside.forwarder.proxied == [proxied]
     assert inside.forwarder.asked["IncrementalAlterConfigs"] == [request]
 
@@ -41,7 +39,7 @@ def test_f1_what_is_advertised_is_what_the_table_of_changes_has(change: Change[A
 async def test_f1_f2_a_version_that_upstream_lacks_is_read_as_the_one_before(
     inside: FakeBrokerInside, *, is_controller: bool
 ) -> None:
-    """IncrementalAlterConfigs 2: the controller alone answers, others say who they are not."""
+    """IncrementalAlterConfigs 2: only the controller accepts it; others return NOT_CONTROLLER."""
     inside.forwarder.is_controller = is_controller
     granted = admin_pb2.ConfigResult(entity_type="topic", entity_name="t")
 
@@ -53,9 +51,9 @@ async def test_f1_f2_a_version_that_upstream_lacks_is_read_as_the_one_before(
     resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
     frame = bytearray(request_frame(44, 1, {"resources": [resource], "validate_only": False}))
     frame[2:4] = (2).to_bytes(2, "big")
-    dispatcher = Dispatcher(inside.services, api_table())
+    dispatcher = RequestDispatcher(inside.services, api_table())
     request = dispatcher.decode(memoryview(frame), ClientSession("host"))
-    body = b"".join(frame_answer(request, await request.run()))
+    body = b"".join(frame_response(request, await request.run()))
     _, answer = read_answer(44, 1, body[4:])
     expected = errors_pb2.NONE if is_controller else errors_pb2.NOT_CONTROLLER
     assert [one.error_code for one in answer.responses] == [expected]

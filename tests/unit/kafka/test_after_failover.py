@@ -33,7 +33,7 @@ async def replicas() -> AsyncIterator[BrokerReplicas]:
 
 @pytest.fixture
 def inside(tmp_path: Path, replicas: BrokerReplicas) -> FakeBrokerInside:
-    """With real replicas behind the handlers."""
+    """Handlers with real replicas behind them."""
     inside = fake_broker(tmp_path)
     inside.services = dataclasses.replace(inside.services, replicas=replicas.manager)
     return inside
@@ -93,7 +93,7 @@ async def test_c19_latest_never_goes_back_after_a_failover(
 
 
 async def test_c16_c19_what_the_old_leader_had_exposed_is_not_out_of_range(ask: Ask) -> None:
-    """Consumers there are: they must not be told to reset, nor what is not committed here yet."""
+    """Consumers must not be made to reset, nor see offsets that are not committed here yet."""
     for offset in (1, 2):
         partition = await fetched(ask, offset)
         assert (partition.error_code, bytes(partition.records or b"")) == (0, b"")

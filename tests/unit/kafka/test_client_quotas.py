@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.security.door import ClientSession
-from metadata_log.image import Image
-from metadata_log.records import ClientQuotaSet
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import ClientQuotaSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import Values, read_answer, request_frame
 from tests.support.metadata import MetadataLogBuilder
@@ -31,11 +32,11 @@ def image_with_quotas() -> Image:
 
 
 async def described(inside: FakeBrokerInside, version: int, values: Values) -> Any:  # noqa: ANN401
-    services = dataclasses.replace(inside.services, image=image_with_quotas)
-    dispatcher = Dispatcher(services, api_table())
+    services = dataclasses.replace(inside.services, images=ShownImage(image_with_quotas))
+    dispatcher = RequestDispatcher(services, api_table())
     frame = memoryview(bytearray(request_frame(DESCRIBE, version, values)))
     request = dispatcher.decode(frame, ClientSession("10.0.0.9"))
-    answer = b"".join(frame_answer(request, await request.run()))
+    answer = b"".join(frame_response(request, await request.run()))
     return read_answer(DESCRIBE, version, answer[4:])[1]
 
 

@@ -1,4 +1,4 @@
-"""Our reading and writing of Kafka's layouts agrees with kio's, and no bytes can do harm."""
+"""The codec agrees with kio's on Kafka's layouts, and no bytes can do harm."""
 
 import io
 import struct
@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_writer
 
-from broker.kafka import codec
-from broker.kafka.apis import api_table
-from broker.kafka.cursor import MAX_ELEMENTS, Cursor, MalformedRequest
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.primitives import (
+    MAX_ELEMENTS,
+    Cursor,
+    MalformedRequest,
+    append_uvarint,
+)
 from tests.support.kafka_wire import read_answer, request_body
 
 APIS = api_table()
@@ -344,7 +349,7 @@ REQUESTS: dict[int, dict[str, Any]] = {
 
 
 def matches(expected: Any, decoded: Any) -> bool:  # noqa: ANN401
-    """Whether what was decoded is what was sent, as far as that version has it."""
+    """Return whether the decoded fields are those that were sent, if the version has them."""
     if isinstance(decoded, dict):
         return all(matches(expected[k], v) for k, v in decoded.items() if k in expected)
     if isinstance(decoded, list):
@@ -380,7 +385,7 @@ def test_every_answer_can_say_that_all_of_it_failed(key: int, version: int) -> N
 
 
 def test_a_null_in_an_array_that_may_itself_be_null_is_malformed() -> None:
-    """Of DescribeConfigs: no configuration keys are all of them, but each that is named is one."""
+    """In DescribeConfigs a null array means all configuration keys, but a key may not be null."""
     values = {
         "resources": [
             {"resource_type": 2, "resource_name": "t", "configuration_keys": ["key"]},
@@ -395,7 +400,7 @@ def test_a_null_in_an_array_that_may_itself_be_null_is_malformed() -> None:
 
 
 def try_to_read(case: tuple[int, int], data: bytes) -> None:
-    """Nothing but MalformedRequest may come of it."""
+    """Decoding it may raise only MalformedRequest."""
     try:
         body_of(*case, data)
     except MalformedRequest:
@@ -445,7 +450,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 @given(st.integers(0, 2**31 - 1))
 def test_uvarint_round_trip(value: int) -> None:
     out = bytearray()
-    codec.append_uvarint(out, value)
+    append_uvarint(out, value)
     cursor = Cursor(memoryview(out))
     assert cursor.uvarint() == value
     assert cursor.offset == len(out)
@@ -495,7 +500,7 @@ def test_a_string_is_no_longer_than_kafkas(flexible: bool) -> None:
     def encoded(length: int) -> bytearray:
         out = bytearray()
         if flexible:
-            codec.append_uvarint(out, length + 1)
+            append_uvarint(out, length + 1)
         else:
             out += length.to_bytes(2, "big")
         return out + b"x" * length

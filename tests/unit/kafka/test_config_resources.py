@@ -1,4 +1,4 @@
-"""ListConfigResources: which topics, brokers and others have a configuration of their own."""
+"""ListConfigResources: the topics, brokers and others that have a configuration of their own."""
 
 import pytest
 

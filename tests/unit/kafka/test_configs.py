@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what is asked, and what is answered."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: requests and responses."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def replacement(kind: int, name: str, **values: str | None) -> dict[str, Any]:
 
 
 def grant(inside: FakeBrokerInside, code: int = errors_pb2.NONE) -> None:
-    """A controller that says the same of each entity."""
+    """Make the controller return the same outcome for each entity."""
 
     def results(entities: Any) -> list[admin_pb2.ConfigResult]:  # noqa: ANN401
         message = "why" if code else ""

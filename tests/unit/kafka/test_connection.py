@@ -1,4 +1,4 @@
-"""Answers in order, work overlapped, memory bounded, and an end that is said and harms nobody."""
+"""Connections: responses in order, overlapping requests, bounded memory, and logged ends."""
 
 import asyncio
 import logging
@@ -7,20 +7,42 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client_memory import AnswerLease, ClientMemory
-from broker.kafka.connection import KafkaConnection
-from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
-from broker.kafka.cursor import MalformedRequest
-from broker.kafka.requests import Buffers, CloseConnection, Request
-from broker.quota.throttle import Throttle
-from broker.security.door import OPEN_DOOR, ClientSession, Door, Stranger
+from quorate.broker.kafka.connection.connection import KafkaConnection
+from quorate.broker.kafka.connection.connection_limits import ConnectionLimits, SharedMemory
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import (
+    ClientSession,
+    CloseConnection,
+    Request,
+    RequestThrottle,
+)
+from quorate.broker.kafka.wire.primitives import Buffers, MalformedRequest
+from quorate.broker.quota.client_memory import ClientMemory, ResponseLease
+from quorate.broker.security.listener_security import (
+    OPEN_LISTENER,
+    ListenerSecurity,
+    UnmappedCertificate,
+)
+from quorate.broker.security.principal import KafkaPrincipal
 from tests.support.kafka_wire import sized
+
+
+class FakeTls:
+    """The TLS object of a client that has sent ``certificate``."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self.certificate = certificate
+
+    def getpeercert(self, *, binary_form: bool) -> bytes:
+        assert binary_form
+        return self.certificate
 
 
 class FakeTransport:
     """Records what a connection does to its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: bytes | None = None) -> None:
+        self.certificate = certificate
         self.written = bytearray()
         self.pieces = 0
         self.reading = True
@@ -29,6 +51,8 @@ class FakeTransport:
         self.unread_bytes = 0
 
     def get_extra_info(self, name: str) -> object:
+        if name == "ssl_object" and self.certificate is not None:
+            return FakeTls(self.certificate)
         return ("10.0.0.9", 4321) if name == "peername" else None
 
     def write(self, data: bytes) -> None:
@@ -57,8 +81,8 @@ class FakeTransport:
         self.aborted = True
 
 
-class Script:
-    """A decoder whose requests finish when the test says so. A frame is its name, 8 bytes wide."""
+class Script(RequestDispatcher):
+    """A decoder whose requests finish when the test decides. A frame is its name, in 8 bytes."""
 
     def __init__(self, memory: ClientMemory) -> None:
         self.memory = memory
@@ -67,7 +91,7 @@ class Script:
         self.costs: dict[str, int] = {}
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
-        self.throttles: dict[str, Throttle] = {}
+        self.throttles: dict[str, RequestThrottle] = {}
 
     def decode(self, frame: memoryview, session: ClientSession) -> Request:
         assert session.client_host == "10.0.0.9"
@@ -79,13 +103,13 @@ class Script:
             correlation_id=int(name.lstrip("abcdefghijklmnopqrstuvwxyz") or 0),
             cost_bytes=self.costs.get(name, 8),
             abandonable=self.abandonable,
-            flexible_answer_header=False,
-            run=lambda: self._run(name),
-            throttle=self.throttles.setdefault(name, Throttle()),
-            lease=AnswerLease(self.memory.responses),
+            flexible_response_header=False,
+            run=lambda: self._run_script(name),
+            throttle=self.throttles.setdefault(name, RequestThrottle()),
+            lease=ResponseLease(self.memory.responses),
         )
 
-    async def _run(self, name: str) -> Buffers:
+    async def _run_script(self, name: str) -> Buffers:
         self.started.append(name)
         try:
             return await self.outcomes.setdefault(name, asyncio.Future())
@@ -105,11 +129,16 @@ class Bench:
     """A connection between a scripted decoder and a fake transport."""
 
     def __init__(
-        self, *, door: Door = OPEN_DOOR, memory: SharedMemory | None = None, **limits: int
+        self,
+        *,
+        security: ListenerSecurity = OPEN_LISTENER,
+        memory: SharedMemory | None = None,
+        certificate: bytes | None = None,
+        **limits: int,
     ) -> None:
         memory = memory or SharedMemory(ClientMemory())
         self.script = Script(memory.bounds)
-        self.transport = FakeTransport()
+        self.transport = FakeTransport(certificate)
         self.events: list[str] = []
         self.connection = KafkaConnection(
             self.script,
@@ -117,7 +146,7 @@ class Bench:
             lambda _: self.events.append("opened"),
             lambda _: self.events.append("closed"),
             memory,
-            door,
+            security,
         )
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
@@ -130,7 +159,7 @@ class Bench:
         self.connection.buffer_updated(len(data))
 
     def answered(self) -> list[int]:
-        """Correlation ids of the answers written so far."""
+        """Return the correlation ids of the responses written so far."""
         data, ids = bytes(self.transport.written), []
         while data:
             size, correlation_id = struct.unpack_from(">ii", data)
@@ -272,13 +301,11 @@ async def test_nothing_that_comes_after_the_close_is_started() -> None:
 
 
 async def test_a_certificate_that_is_nobodys_asks_for_nothing_while_it_is_closed_out() -> None:
-    class Closed:
-        listener, sasl = "SSL", None
+    class Unmapped(ListenerSecurity):
+        def principal_of_certificate(self, certificate_der: bytes) -> KafkaPrincipal:
+            raise UnmappedCertificate("fits no rule")
 
-        def enter(self, client_host: str, certificate_der: bytes | None) -> ClientSession:
-            raise Stranger("fits no rule")
-
-    bench = Bench(door=cast("Door", Closed()))
+    bench = Bench(security=Unmapped(), certificate=b"DER")
     assert bench.transport.closed
     bench.receive("r1")
     await settle()

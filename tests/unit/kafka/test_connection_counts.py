@@ -1,10 +1,10 @@
-"""How many connections there may be, of all clients and of one address."""
+"""The limits on the number of connections, of all clients and of one address."""
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.kafka.connection_limits import ConnectionCounts
-from metadata_log.configuration import ConfigError
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.kafka.connection.connection_limits import ConnectionCounts
+from quorate.common.configuration import ConfigError
 
 REQUIRED = {"broker.id": 1, "log.dir": "x", "quorum.bootstrap.servers": "x:1"}
 LIMITS = {"max.connections": 9, "max.connections.per.ip": 2}

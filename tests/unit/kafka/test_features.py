@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import immutables
 import pytest
 
-from broker.kafka.services import FeaturesInForce
-from metadata_log.features import FEATURES
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.features import FEATURES
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.unit.kafka.conftest import Ask
 
@@ -58,7 +61,10 @@ async def test_b4_a_feature_cannot_be_removed(inside: FakeBrokerInside, ask: Ask
 async def test_b4_clients_are_told_what_is_understood_and_what_is_in_force(
     inside: FakeBrokerInside, ask: Ask, version: int
 ) -> None:
-    inside.forwarder.in_force = FeaturesInForce(77, {"inter_broker_protocol": 1})
+    features = immutables.Map({"inter_broker_protocol": 1})
+    image = Image(offset=MetadataOffset(77), features=features)
+    assert isinstance(inside.services.images, ShownImage)
+    inside.services.images.show(image)
     values = {"client_software_name": "x", "client_software_version": "1"}
     response = await ask(API_VERSIONS, version, values)
     if version < 3:

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.replication.api import ProduceEntry
-from broker.security.door import ClientSession
-from metadata_log.types import TopicPartition
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.broker.replication.api import ProduceEntry
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import fetching, record_batch, request_frame
@@ -19,7 +19,7 @@ FETCH = 1
 
 
 async def append(inside: FakeBrokerInside, count: int, partition: int = 0) -> bytes:
-    """Appends a batch; returns it as the log has it."""
+    """Append a batch, and return it as the log stores it."""
     tp = TopicPartition("t", partition)
     await inside.replicas.produce(
         [ProduceEntry(tp, memoryview(bytearray(record_batch(count))))], 1, 0
@@ -72,7 +72,11 @@ async def test_records_are_not_copied(inside: FakeBrokerInside) -> None:
     inside.metadata.add_topic("t")
     await append(inside, 3)
     frame = memoryview(bytearray(request_frame(FETCH, 12, fetching())))
-    buffers = await Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).run()
+    buffers = (
+        await RequestDispatcher(inside.services, api_table())
+        .decode(frame, ClientSession("h"))
+        .run()
+    )
     stored = inside.replicas.logs[TopicPartition("t", 0)].batches[0].data
     assert any(buffer is stored for buffer in buffers)
 
@@ -109,7 +113,7 @@ async def test_read_committed_is_told_that_nothing_was_aborted(
 
 
 def test_a_fetch_counts_its_largest_answer_and_may_be_abandoned(inside: FakeBrokerInside) -> None:
-    dispatcher = Dispatcher(inside.services, api_table())
+    dispatcher = RequestDispatcher(inside.services, api_table())
     frame = request_frame(FETCH, 12, fetching(max_bytes=5000))
     request = dispatcher.decode(memoryview(bytearray(frame)), ClientSession("h"))
     assert request.cost_bytes == len(frame) + 5000
@@ -125,7 +129,7 @@ async def test_records_that_were_read_are_held_until_the_answer_is_sent(
     inside.metadata.add_topic("t")
     stored = await append(inside, 3)
     frame = memoryview(bytearray(request_frame(FETCH, 12, fetching())))
-    request = Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
+    request = RequestDispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
     await request.run()
     assert inside.services.memory.responses.held_bytes == len(stored)
     assert request.lease.held_bytes == len(stored)

@@ -1,20 +1,23 @@
-"""Which sessions there are, who may use them, which ones make room, and what their owners read."""
+"""Fetch sessions: their owners, their eviction, and the partitions that their owners may read."""
 
 from collections.abc import Iterator
 from typing import cast
 
 import pytest
 
-from broker.kafka.fetch_request import FetchRequest
-from broker.kafka.fetch_session import FetchSession, SessionOwner
-from broker.kafka.fetch_sessions import EVICTION_MS, FetchSessions
-from broker.replication.api import FetchOutcome, FetchWant
-from broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
-from metadata_log.acls import AclOperation, Acls, ResourceType
-from metadata_log.types import TopicPartition
+from quorate.broker.kafka.records.fetch_messages import FetchRequest
+from quorate.broker.kafka.records.fetch_session import FetchSession, SessionOwner
+from quorate.broker.kafka.records.fetch_session_cache import EVICTION_MS, FetchSessionCache
+from quorate.broker.replication.api import FetchOutcome, FetchPartition
+from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.types import TopicPartition
+from quorate.metadata_log.acls import Acls
+from quorate.metadata_log.image import Image
 from quorate_proto.v1 import errors_pb2
 from tests.support.acls import ALL_RIGHTS, NO_AUTHORIZER, acl, log_with
+from tests.support.followers import ShownImage
 
 OWNER = SessionOwner(ANONYMOUS, "10.0.0.1")
 LARGEST_EPOCH = 2**31 - 1
@@ -31,16 +34,18 @@ class Clock:
 def request(
     *partitions: tuple[str, int], epoch: int = 0, forgotten: tuple[tuple[str, int], ...] = ()
 ) -> FetchRequest:
-    topics = [(topic, [FetchWant(TopicPartition(topic, n), 0, 100)]) for topic, n in partitions]
+    topics = [
+        (topic, [FetchPartition(TopicPartition(topic, n), 0, 100)]) for topic, n in partitions
+    ]
     return FetchRequest(
         0, 1, 100, 0, 7, epoch, topics, [TopicPartition(*one) for one in forgotten], ""
     )
 
 
-def opened(sessions: FetchSessions, partitions: int = 1) -> FetchSession | None:
+def opened(sessions: FetchSessionCache, partitions: int = 1) -> FetchSession | None:
     session = sessions.open(OWNER, partitions)
     if session is not None:
-        assert session.go_on(request(*(("t", n) for n in range(partitions)))) == errors_pb2.NONE
+        assert session.update(request(*(("t", n) for n in range(partitions)))) == errors_pb2.NONE
     return session
 
 
@@ -50,11 +55,11 @@ def the(session: FetchSession | None) -> FetchSession:
 
 
 def reading(topic: str) -> Acls:
-    """Only that topic may be read."""
+    """Rights to read only that topic."""
     return log_with(acl(str(ANONYMOUS), AclOperation.READ, ResourceType.TOPIC, topic)).image.acls
 
 
-def is_there(sessions: FetchSessions, session: FetchSession) -> bool:
+def is_there(sessions: FetchSessionCache, session: FetchSession) -> bool:
     there = session in sessions._by_id.values()
     assert there != session.poll.is_closed
     return there
@@ -62,13 +67,13 @@ def is_there(sessions: FetchSessions, session: FetchSession) -> bool:
 
 def test_ids_are_never_those_of_another_session_and_never_zero() -> None:
     ids: Iterator[int] = iter((5, 5, 5, 6))
-    sessions = FetchSessions(2, Clock(), new_id=lambda: next(ids))
+    sessions = FetchSessionCache(2, Clock(), new_id=lambda: next(ids))
     assert [the(opened(sessions)).id, the(opened(sessions)).id] == [5, 6]
-    assert the(opened(FetchSessions(1, Clock()))).id > 0
+    assert the(opened(FetchSessionCache(1, Clock()))).id > 0
 
 
 def test_a_session_is_its_owners_alone() -> None:
-    sessions = FetchSessions(9, Clock())
+    sessions = FetchSessionCache(9, Clock())
     session = the(opened(sessions))
     assert sessions.find(session.id, OWNER) is session
     assert sessions.find(session.id, SessionOwner(KafkaPrincipal("eve"), "10.0.0.1")) is None
@@ -76,17 +81,17 @@ def test_a_session_is_its_owners_alone() -> None:
 
 
 def test_there_are_no_more_than_slots() -> None:
-    sessions = FetchSessions(2, Clock())
+    sessions = FetchSessionCache(2, Clock())
     kept = [the(opened(sessions)), the(opened(sessions))]
     assert opened(sessions, 50) is None
     assert len(sessions) == 2
     assert all(is_there(sessions, session) for session in kept)
-    assert opened(FetchSessions(0, Clock())) is None
+    assert opened(FetchSessionCache(0, Clock())) is None
 
 
 def test_an_unused_session_makes_room_for_any_other() -> None:
     clock = Clock()
-    sessions = FetchSessions(2, clock)
+    sessions = FetchSessionCache(2, clock)
     idle, busy = the(opened(sessions, 9)), the(opened(sessions, 9))
     clock.now_ms += EVICTION_MS + 1
     assert sessions.find(busy.id, OWNER) is busy
@@ -98,7 +103,7 @@ def test_an_unused_session_makes_room_for_any_other() -> None:
 
 def test_a_settled_session_makes_room_for_a_larger_one_only() -> None:
     clock = Clock()
-    sessions = FetchSessions(2, clock)
+    sessions = FetchSessionCache(2, clock)
     small, large = the(opened(sessions, 3)), the(opened(sessions, 4))
     clock.now_ms += EVICTION_MS
     for session in (small, large):
@@ -111,7 +116,7 @@ def test_a_settled_session_makes_room_for_a_larger_one_only() -> None:
 
 def test_a_young_session_stays_however_small() -> None:
     clock = Clock()
-    sessions = FetchSessions(1, clock)
+    sessions = FetchSessionCache(1, clock)
     young = the(opened(sessions, 1))
     clock.now_ms += EVICTION_MS - 1
     assert opened(sessions, 50) is None
@@ -120,7 +125,7 @@ def test_a_young_session_stays_however_small() -> None:
 
 def test_sessions_whose_connections_must_be_closed_are_forgotten() -> None:
     clock = Clock()
-    sessions = FetchSessions(9, clock, forget_after_ms=600_000)
+    sessions = FetchSessionCache(9, clock, forget_after_ms=600_000)
     old = the(opened(sessions))
     clock.now_ms += 600_000
     young = the(opened(sessions))
@@ -133,22 +138,22 @@ def test_sessions_whose_connections_must_be_closed_are_forgotten() -> None:
 
 
 def test_epochs_begin_again_at_one() -> None:
-    session = the(opened(FetchSessions(1, Clock())))
+    session = the(opened(FetchSessionCache(1, Clock())))
     session._epoch = LARGEST_EPOCH
-    assert session.go_on(request(epoch=LARGEST_EPOCH)) == errors_pb2.NONE
-    assert session.go_on(request(epoch=0)) == errors_pb2.INVALID_FETCH_SESSION_EPOCH
-    assert session.go_on(request(epoch=1)) == errors_pb2.NONE
+    assert session.update(request(epoch=LARGEST_EPOCH)) == errors_pb2.NONE
+    assert session.update(request(epoch=0)) == errors_pb2.INVALID_FETCH_SESSION_EPOCH
+    assert session.update(request(epoch=1)) == errors_pb2.NONE
 
 
 def test_a_session_holds_no_more_than_one_request_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.kafka.fetch_session.MAX_ELEMENTS", 3)
-    session = the(opened(FetchSessions(1, Clock()), 3))
+    monkeypatch.setattr("quorate.broker.kafka.records.fetch_session.MAX_ELEMENTS", 3)
+    session = the(opened(FetchSessionCache(1, Clock()), 3))
     more = request(("t", 3), epoch=1)
-    assert session.go_on(more) == errors_pb2.FETCH_SESSION_ID_NOT_FOUND
+    assert session.update(more) == errors_pb2.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_who_had_no_turn_is_first_and_who_had_one_is_last() -> None:
-    session = the(opened(FetchSessions(1, Clock()), 4))
+    session = the(opened(FetchSessionCache(1, Clock()), 4))
     looked_at = list(session.poll.take_news())
     read, starved, clean, failed = looked_at
     found = {
@@ -158,12 +163,12 @@ def test_who_had_no_turn_is_first_and_who_had_one_is_last() -> None:
         failed: FetchOutcome(errors_pb2.OFFSET_OUT_OF_RANGE),
     }
     clean.wake()
-    assert [position for position, _ in session.answer(found, REFUSAL)] == looked_at
+    assert [position for position, _ in session.response_outcomes(found, REFUSAL)] == looked_at
     assert list(session.poll.take_news()) == [starved, failed, clean, read]
 
 
 def test_what_did_not_change_is_not_told_again() -> None:
-    session = the(opened(FetchSessions(1, Clock())))
+    session = the(opened(FetchSessionCache(1, Clock())))
     (position,) = session.poll.take_news()
     for outcome, is_told in (
         (FetchOutcome(high_watermark=0, log_start_offset=0), True),
@@ -175,40 +180,40 @@ def test_what_did_not_change_is_not_told_again() -> None:
         (FetchOutcome(errors_pb2.NOT_LEADER_OR_FOLLOWER), True),
         (FetchOutcome(high_watermark=9, log_start_offset=3), True),
     ):
-        assert bool(session.answer({position: outcome}, REFUSAL)) == is_told
+        assert bool(session.response_outcomes({position: outcome}, REFUSAL)) == is_told
 
 
 def test_what_its_owner_may_not_read_is_refused_until_it_may_be() -> None:
     acls = reading("mine")
-    authorizer = Authorizer(lambda: acls, AuthorizerSettings(enabled=True))
+    authorizer = Authorizer(ShownImage(lambda: Image(acls=acls)), AuthorizerSettings(enabled=True))
     rights = authorizer.rights_of(OWNER)
-    session = the(FetchSessions(1, Clock()).open(OWNER, 2))
-    session.go_on(request(("mine", 0), ("theirs", 0)))
-    session.judge(authorizer, rights)
+    session = the(FetchSessionCache(1, Clock()).open(OWNER, 2))
+    session.update(request(("mine", 0), ("theirs", 0)))
+    session.check_read_rights(authorizer, rights)
     (mine,) = session.poll.news
     assert session.may_read_something
     session.poll.take_news()
-    refused = session.answer({}, REFUSAL)
+    refused = session.response_outcomes({}, REFUSAL)
     assert [(position.want.tp.topic, outcome) for position, outcome in refused] == [
         ("theirs", REFUSAL)
     ]
 
-    session.go_on(request(("theirs", 0), epoch=1))
-    session.judge(authorizer, rights)
+    session.update(request(("theirs", 0), epoch=1))
+    session.check_read_rights(authorizer, rights)
     assert not session.poll.news, "it was moved, and is refused all the same"
 
     acls = reading("theirs")
-    session.judge(authorizer, rights)
+    session.check_read_rights(authorizer, rights)
     (theirs,) = session.poll.take_news()
     assert theirs is refused[0][0]
-    assert session.answer({}, REFUSAL) == [(mine, REFUSAL)]
+    assert session.response_outcomes({}, REFUSAL) == [(mine, REFUSAL)]
 
-    session.go_on(request(epoch=2, forgotten=(("theirs", 0),)))
+    session.update(request(epoch=2, forgotten=(("theirs", 0),)))
     assert not session.may_read_something
 
 
 def test_without_an_authorizer_nobody_is_asked_twice() -> None:
-    session = the(opened(FetchSessions(1, Clock())))
-    session.judge(NO_AUTHORIZER, ALL_RIGHTS)
-    session.judge(NO_AUTHORIZER, cast("Rights", None))
+    session = the(opened(FetchSessionCache(1, Clock())))
+    session.check_read_rights(NO_AUTHORIZER, ALL_RIGHTS)
+    session.check_read_rights(NO_AUTHORIZER, cast("Rights", None))
     assert session.may_read_something

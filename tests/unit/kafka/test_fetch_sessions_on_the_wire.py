@@ -1,12 +1,12 @@
-"""Fetch sessions as a client sees them: only news, until somebody asks for something impossible."""
+"""Fetch sessions as a client sees them: responses with news only, and invalid requests."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from broker.replication.api import ProduceEntry
-from metadata_log.types import TopicPartition
+from quorate.broker.replication.api import ProduceEntry
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import fetching, record_batch

@@ -1,4 +1,4 @@
-"""Whatever comes: no crash, no hang, memory bounded, and nothing done for a stranger."""
+"""Arbitrary requests cause no crash and no hang, use bounded memory, and need authentication."""
 
 import asyncio
 import concurrent.futures
@@ -13,19 +13,19 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client_memory import ClientMemory
-from broker.errors import KafkaError
-from broker.kafka.apis import api_table
-from broker.kafka.connection import KafkaConnection
-from broker.kafka.connection_limits import ConnectionLimits, SharedMemory
-from broker.kafka.cursor import MalformedRequest
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.kafka.requests import CloseConnection
-from broker.security.door import ClientSession
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.connection import KafkaConnection
+from quorate.broker.kafka.connection.connection_limits import ConnectionLimits, SharedMemory
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection
+from quorate.broker.kafka.wire.primitives import MalformedRequest
+from quorate.broker.quota.client_memory import ClientMemory
 from quorate_proto.v1 import admin_pb2
-from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
+from tests.support.kafka_fakes import FakeBrokerInside, FakeConfigs, fake_broker
 from tests.support.kafka_fuzz import Fuzzer
 from tests.support.kafka_wire import fetching, producing, record_batch, request_frame
+from tests.support.waiting import async_let_time_pass
 from tests.unit.kafka.test_codec import REQUESTS
 from tests.unit.kafka.test_connection import FakeTransport
 from tests.unit.kafka.test_sasl import guarded_broker
@@ -41,9 +41,9 @@ PATIENCE_S = 0.2
 
 
 async def run_all(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, int]:
-    """Each API and version ``times`` times; what became of the requests."""
+    """Send each API and version ``times`` times, and return the outcomes of the requests."""
     fuzzer = Fuzzer(seed, api_table(), BODIES)
-    dispatcher = Dispatcher(inside.services, api_table())
+    dispatcher = RequestDispatcher(inside.services, api_table())
     ended = {"malformed": 0, "refused": 0, "answered": 0}
     for case in fuzzer.cases * times:
         frame = fuzzer.frame(case)
@@ -53,7 +53,7 @@ async def run_all(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, 
             ended["malformed"] += 1
             continue
         try:
-            answer = frame_answer(request, await asyncio.wait_for(request.run(), PATIENCE_S))
+            answer = frame_response(request, await asyncio.wait_for(request.run(), PATIENCE_S))
         except (CloseConnection, KafkaError, TimeoutError):
             ended["refused"] += 1
         except Exception as error:
@@ -64,19 +64,22 @@ async def run_all(inside: FakeBrokerInside, seed: int, times: int) -> dict[str, 
     return ended
 
 
-def serving(tmp_path: Path) -> FakeBrokerInside:
-    """A broker whose topic t has two partitions, and that tells of each entity that it is asked."""
+class NamedConfigs(FakeConfigs):
+    """Returns an outcome for each entity of a request, by its name."""
 
-    async def describe_configs(
-        request: admin_pb2.DescribeConfigsRequest,
+    async def describe(
+        self, request: admin_pb2.DescribeConfigsRequest
     ) -> admin_pb2.DescribeConfigsResponse:
         results = [
             admin_pb2.DescribedConfig(entity_name=one.entity_name) for one in request.entities
         ]
         return admin_pb2.DescribeConfigsResponse(results=results)
 
+
+def serving(tmp_path: Path) -> FakeBrokerInside:
+    """A broker whose topic t has two partitions, with an outcome for each entity of a request."""
     inside = fake_broker(tmp_path, auto_create_topics_enable=False)
-    inside.services = dataclasses.replace(inside.services, describe_configs=describe_configs)
+    inside.services = dataclasses.replace(inside.services, configs=NamedConfigs())
     inside.metadata.add_topic("t", 2)
     return inside
 
@@ -99,7 +102,7 @@ async def test_no_request_brings_a_handler_down(tmp_path: Path) -> None:
 
 def stranger(inside: FakeBrokerInside, door: Any) -> tuple[KafkaConnection, FakeTransport]:  # noqa: ANN401
     connection = KafkaConnection(
-        Dispatcher(inside.services, api_table()),
+        RequestDispatcher(inside.services, api_table()),
         ConnectionLimits(frame_bytes=1 << 20),
         lambda _: None,
         lambda _: None,
@@ -173,11 +176,11 @@ async def talk(inside: FakeBrokerInside, door: Any, seed: int, times: int) -> in
             frames += 1
             receive(connection, transport, frame)
             if chance.random() < 0.5:
-                await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
+                await async_let_time_pass(0.001, "frames come apart or together")
+        await async_let_time_pass(0.01, "what was received is answered meanwhile")
         if not transport.closed:
             connection.connection_lost(None)
-        assert not connection._session.is_open
+        assert not connection._session.is_authenticated
         assert len(transport.written) < 64 << 10
     assert not inside.forwarder.asked
     assert not inside.replicas.produced
@@ -198,7 +201,7 @@ class NoThreads:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.kafka.sasl.HASHING", NoThreads())
+    monkeypatch.setattr("quorate.broker.kafka.connection.sasl_apis.HASHING", NoThreads())
 
 
 @pytest.mark.usefixtures("at_once")

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.log_entries import TransactionEnd
-from broker.coordinator.topics import OFFSETS_TOPIC, partition_of
-from metadata_log.types import BrokerId, Endpoint
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, partition_of
+from quorate.broker.coordinator.shards.coordinator_records import TransactionEnd
+from quorate.common.types import BrokerId, Endpoint
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBroker, FakeBrokerInside, FakePartition, FakeTopic
 from tests.support.kafka_wire import Values
+from tests.support.waiting import async_let_time_pass
 from tests.unit.kafka.conftest import Ask
 
 COMMIT, FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
@@ -126,13 +127,13 @@ async def test_offsets_are_committed_and_fetched_in_every_version(ask: Ask, vers
 
 
 def sending(offset: int, **more: Any) -> Values:  # noqa: ANN401
-    """Offsets for a transaction of producer 7."""
+    """Return a request with offsets for a transaction of producer 7."""
     whose = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0, "generation_id": -1}
     return {**committing(offset), **whose, **more}
 
 
 async def fetched(ask: Ask, *, stable: bool, version: int = 8) -> list[tuple[int, int]]:
-    """Offset and error code of partition 0 of t."""
+    """Return the offset and the error code of partition 0 of t."""
     asked = [{"name": "t", "partition_indexes": [0]}]
     values = {"group_id": "g", "topics": asked, "require_stable": stable}
     answer = await ask(FETCH, version, {**values, "groups": [{"group_id": "g", "topics": asked}]})
@@ -188,14 +189,14 @@ async def test_offsets_go_with_their_partition(
 ) -> None:
     await ask(COMMIT, 8, committing(41))
     inside.services.groups.partitions_gone({"t": left, "u": 0})
-    await asyncio.sleep(0.1)
+    await async_let_time_pass(0.1, "offsets of what is gone go meanwhile")
     assert await fetched(ask, stable=True) == [(offset, 0)]
 
 
 async def test_offsets_of_a_topic_that_went_unnoticed_go_at_the_second_look(
     ask: Ask, inside: FakeBrokerInside
 ) -> None:
-    """A broker that has not been told of a topic yet must not take it for deleted."""
+    """A broker that does not know a topic yet must not treat it as deleted."""
     await ask(COMMIT, 8, committing(41))
     topic = inside.metadata.topics.pop("t")
     await inside.services.groups.expire_offsets()

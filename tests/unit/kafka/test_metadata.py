@@ -1,4 +1,4 @@
-"""Metadata: what UpdateMetadata told, in every version; missing topics; nothing encoded twice."""
+"""Metadata: the state of UpdateMetadata in every version, missing topics, and the cache."""
 
 import asyncio
 import dataclasses
@@ -7,11 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher
-from broker.kafka.requests import CloseConnection
-from broker.security.door import ClientSession
-from metadata_log.types import NO_BROKER, BrokerId, LeaderEpoch
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection
+from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside, FakePartition, fake_broker
 from tests.support.kafka_wire import Values, request_frame
@@ -154,7 +153,7 @@ async def test_an_unknown_topic_is_not_created_where_that_is_off(
     off = fake_broker(tmp_path, auto_create_topics_enable=False)
     services = dataclasses.replace(inside.services, config=off.services.config)
     frame = memoryview(bytearray(request_frame(METADATA, 9, wanting("new", allow_creation=True))))
-    await Dispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
+    await RequestDispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
     assert inside.forwarder.creations == []
 
 
@@ -221,7 +220,7 @@ async def test_requests_of_one_shape_share_an_encoding_until_the_metadata_change
     inside: FakeBrokerInside,
 ) -> None:
     inside.metadata.add_topic("t")
-    dispatcher = Dispatcher(inside.services, api_table())
+    dispatcher = RequestDispatcher(inside.services, api_table())
 
     async def body() -> object:
         frame = memoryview(bytearray(request_frame(METADATA, 12, wanting("t"))))

@@ -1,13 +1,12 @@
-"""A client over its quota is answered, and then not listened to for a while (Q4, Q5)."""
+"""A client over its quota gets its response, and is then muted for a while (Q4, Q5)."""
 
-import asyncio
-
-from broker.quota.throttle import Throttle
+from quorate.broker.kafka.connection.requests import RequestThrottle
+from tests.support.virtual_time import pass_time
 from tests.unit.kafka.test_connection import Bench, settle
 
 
 def throttled(bench: Bench, name: str, time_ms: int) -> None:
-    bench.script.throttles[name] = throttle = Throttle()
+    bench.script.throttles[name] = throttle = RequestThrottle()
     throttle.at_least(time_ms)
 
 
@@ -23,9 +22,9 @@ async def test_q5_the_answer_goes_out_and_then_nothing_is_read_for_the_time() ->
     await answered(bench, "r1")
     assert bench.answered() == [1]
     assert not bench.transport.reading
-    await asyncio.sleep(7.9)
+    await pass_time(7.9)
     assert not bench.transport.reading
-    await asyncio.sleep(0.2)
+    await pass_time(0.2)
     assert bench.transport.reading
 
 
@@ -34,9 +33,9 @@ async def test_q5_what_was_received_before_is_not_begun_until_then() -> None:
     throttled(bench, "r1", 1_000)
     bench.receive("r1", "r2")
     await answered(bench, "r1")
-    await asyncio.sleep(0.9)
+    await pass_time(0.9)
     assert bench.script.started == ["r1"]
-    await asyncio.sleep(0.2)
+    await pass_time(0.2)
     assert bench.script.started == ["r1", "r2"]
 
 
@@ -58,9 +57,9 @@ async def test_q11_the_longest_time_counts_in_whatever_order() -> None:
     await answered(bench, "r1")
     await answered(bench, "r2")
     assert bench.answered() == [1, 2]
-    await asyncio.sleep(4.9)
+    await pass_time(4.9)
     assert not bench.transport.reading
-    await asyncio.sleep(0.2)
+    await pass_time(0.2)
     assert bench.transport.reading
 
 
@@ -79,7 +78,7 @@ async def test_q5_one_that_is_gone_is_not_listened_to_again() -> None:
     bench.receive("r1")
     await answered(bench, "r1")
     bench.connection.connection_lost(None)
-    await asyncio.sleep(2)
+    await pass_time(2)
     assert not bench.transport.reading
 
 

@@ -4,16 +4,16 @@ import dataclasses
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.kafka.apis import api_table
-from broker.kafka.cluster import GRPC_ENDPOINT_TAG
-from broker.kafka.codec import append_uvarint
-from broker.kafka.dispatch import Dispatcher
-from broker.replication.api import OffsetOutcome, ProduceEntry
-from broker.security.door import ClientSession
-from metadata_log.types import NO_BROKER, TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.broker.kafka.metadata.describe_cluster_api import GRPC_ENDPOINT_TAG
+from quorate.broker.kafka.wire.primitives import append_uvarint
+from quorate.broker.replication.api import OffsetOutcome, ProduceEntry
+from quorate.common.types import NO_BROKER, TopicPartition
 from quorate_proto.v1 import errors_pb2
-from tests.support.kafka_fakes import FakeBrokerInside
+from tests.support.kafka_fakes import FakeBrokerInside, FakeProducerIds
 from tests.support.kafka_wire import Values, record_batch, request_frame
 from tests.unit.kafka.conftest import Ask
 
@@ -84,7 +84,7 @@ async def test_a_leader_that_needs_a_moment_says_so_in_words_the_client_knows(
 async def test_kip_734_405_1005_1023_special_timestamps_from_their_versions_on(
     ask: Ask, version: int, timestamp_ms: int, first_version: int, offset: int, found_ms: int
 ) -> None:
-    """The greatest timestamp; and where what is local begins and what is in remote storage ends."""
+    """The greatest timestamp, the local log start offset, and the end of remote storage."""
     values = {
         "replica_id": -1,
         "isolation_level": 0,
@@ -123,7 +123,11 @@ async def test_end_of_a_leader_epoch(ask: Ask, version: int) -> None:
 
 async def cluster_answer(inside: FakeBrokerInside, version: int, values: Values) -> bytes:
     frame = memoryview(bytearray(request_frame(DESCRIBE_CLUSTER, version, values)))
-    (body,) = await Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).run()
+    (body,) = (
+        await RequestDispatcher(inside.services, api_table())
+        .decode(frame, ClientSession("h"))
+        .run()
+    )
     return bytes(body)
 
 
@@ -160,7 +164,7 @@ async def test_producer_ids_differ(ask: Ask, version: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 async def test_kip_360_who_has_an_id_gets_another_one(ask: Ask, version: int) -> None:
-    """The next epoch of its own could be given twice."""
+    """Otherwise the next epoch of its id could be given to two producers."""
     values = {"transactional_id": None, "transaction_timeout": 1000}
     first = await ask(INIT_PRODUCER_ID, version, values)
     values |= {"producer_id": first.producer_id, "producer_epoch": 4}
@@ -177,14 +181,14 @@ async def test_kip_360_an_id_and_its_epoch_come_together(ask: Ask, half: dict[st
 
 
 async def test_no_producer_ids_at_the_moment_is_worth_a_retry(inside: FakeBrokerInside) -> None:
-    class Exhausted:
+    class Exhausted(FakeProducerIds):
         async def take(self) -> int:
             raise KafkaError(errors_pb2.COORDINATOR_LOAD_IN_PROGRESS, "no controller")
 
     services = dataclasses.replace(inside.services, producer_ids=Exhausted())
     values = {"transactional_id": None, "transaction_timeout": 1000}
     frame = memoryview(bytearray(request_frame(INIT_PRODUCER_ID, 0, values)))
-    (body,) = await Dispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
+    (body,) = await RequestDispatcher(services, api_table()).decode(frame, ClientSession("h")).run()
     assert body[4:6] == b"\0\x0e"
 
 

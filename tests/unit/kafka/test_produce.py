@@ -1,16 +1,15 @@
-"""Produce: records go through uncopied, each partition has its own outcome, acks=0 says nothing."""
+"""Produce: records are not copied, each partition has an outcome, and acks=0 has no response."""
 
 import struct
 
 import pytest
 
-from broker.errors import RecordError
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher
-from broker.kafka.requests import CloseConnection
-from broker.replication.api import ProduceOutcome
-from broker.security.door import ClientSession
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import RecordError
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import ClientSession, CloseConnection
+from quorate.broker.replication.api import ProduceOutcome
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import producing, record_batch, request_frame
@@ -65,7 +64,9 @@ async def test_records_are_a_writable_view_of_the_frame(inside: FakeBrokerInside
     batch = record_batch()
     frame = bytearray(request_frame(PRODUCE, 9, producing(batch)))
     await (
-        Dispatcher(inside.services, api_table()).decode(memoryview(frame), ClientSession("h")).run()
+        RequestDispatcher(inside.services, api_table())
+        .decode(memoryview(frame), ClientSession("h"))
+        .run()
     )
     records = inside.replicas.produced[0][0][0].records
     assert isinstance(records, memoryview)
@@ -84,7 +85,9 @@ async def test_versions_of_old_are_decoded_and_their_record_format_refused(
     body += struct.pack(">i", len(magic_1)) + magic_1
     frame = memoryview(bytearray(request_frame(PRODUCE, version, body)))
     (answer,) = (
-        await Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).run()
+        await RequestDispatcher(inside.services, api_table())
+        .decode(frame, ClientSession("h"))
+        .run()
     )
     index, code, base_offset = struct.unpack_from(">ihq", answer, 4 + 3 + 4)
     assert (index, code, base_offset) == (0, errors_pb2.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
@@ -118,7 +121,7 @@ async def test_a_corrupt_batch_is_refused_and_nothing_appended(
 async def test_acks_0_gets_no_answer(inside: FakeBrokerInside) -> None:
     inside.metadata.add_topic("t")
     frame = memoryview(bytearray(request_frame(PRODUCE, 9, producing(record_batch(), acks=0))))
-    request = Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
+    request = RequestDispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
     assert await request.run() == []
     assert inside.replicas.logs[TopicPartition("t", 0)].end_offset == 3
 
@@ -127,7 +130,7 @@ async def test_acks_0_learns_of_a_failure_by_the_closed_connection(
     inside: FakeBrokerInside,
 ) -> None:
     frame = memoryview(bytearray(request_frame(PRODUCE, 9, producing(record_batch(), acks=0))))
-    request = Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
+    request = RequestDispatcher(inside.services, api_table()).decode(frame, ClientSession("h"))
     with pytest.raises(CloseConnection, match="acks=0 to t failed with UNKNOWN_TOPIC_OR_PARTITION"):
         await request.run()
 
@@ -135,5 +138,7 @@ async def test_acks_0_learns_of_a_failure_by_the_closed_connection(
 async def test_an_append_is_never_abandoned(inside: FakeBrokerInside) -> None:
     frame = memoryview(bytearray(request_frame(PRODUCE, 9, producing(record_batch()))))
     assert (
-        not Dispatcher(inside.services, api_table()).decode(frame, ClientSession("h")).abandonable
+        not RequestDispatcher(inside.services, api_table())
+        .decode(frame, ClientSession("h"))
+        .abandonable
     )

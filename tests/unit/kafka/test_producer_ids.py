@@ -4,19 +4,22 @@ import asyncio
 
 import pytest
 
-from broker.coordinator.producer_ids import ProducerIds
-from broker.errors import KafkaError
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.control.controller_forwarder import ControllerForwarder
+from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
 from quorate_proto.v1 import admin_pb2, errors_pb2
 
 
-class Controller:
+class Controller(ControllerForwarder):
     """Hands out blocks of three."""
 
     def __init__(self) -> None:
         self.blocks = 0
         self.error_code = errors_pb2.NONE
 
-    async def allocate_producer_ids(self) -> admin_pb2.AllocateProducerIdsResponse:
+    async def allocate_producer_ids(
+        self, *_: object, **__: object
+    ) -> admin_pb2.AllocateProducerIdsResponse:
         await asyncio.sleep(0)
         if self.error_code:
             return admin_pb2.AllocateProducerIdsResponse(error_code=self.error_code)

@@ -1,4 +1,4 @@
-"""Who neither sends nor reads is closed: after a time, and sooner if others need what it holds."""
+"""Quiet connections are closed: after a time, and sooner if others need their memory."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,20 +7,21 @@ from typing import cast
 
 import pytest
 
-from broker.client_memory import ClientMemory, RequestMemory, ResponseMemory
-from broker.kafka.connection import KafkaConnection
-from broker.kafka.connection_limits import SharedMemory
-from broker.kafka.server import KafkaServer
-from broker.kafka.squeeze import PATIENCE_S
-from broker.quota.throttle import Throttle
-from broker.security.door import OPEN_DOOR
+from quorate.broker.kafka.connection.connection import KafkaConnection
+from quorate.broker.kafka.connection.connection_limits import SharedMemory
+from quorate.broker.kafka.connection.memory_pressure import PATIENCE_S
+from quorate.broker.kafka.connection.requests import RequestThrottle
+from quorate.broker.kafka.server import KafkaServer
+from quorate.broker.quota.client_memory import ClientMemory, RequestMemory, ResponseMemory
+from quorate.broker.security.listener_security import OPEN_LISTENER
 from tests.support.kafka_fakes import fake_broker
 from tests.support.kafka_wire import sized
+from tests.support.virtual_time import pass_time
 from tests.unit.kafka.test_connection import Bench, FakeTransport, settle
 
 IDLE_MS = 600_000
 LATE_S = IDLE_MS / 1_000 / 32
-"""How much later than that a connection may be closed."""
+"""The time by which a connection may be closed too late."""
 
 Accepted = Callable[[], tuple[KafkaConnection, FakeTransport]]
 
@@ -31,8 +32,8 @@ def accepted(tmp_path: Path) -> Accepted:
     server = KafkaServer(fake_broker(tmp_path, connections_max_idle_ms=IDLE_MS).services)
 
     def accept() -> tuple[KafkaConnection, FakeTransport]:
-        server._wheel.start()
-        connection, transport = server._connection(OPEN_DOOR), FakeTransport()
+        server._idle.start()
+        connection, transport = server._connection(OPEN_LISTENER), FakeTransport()
         connection.connection_made(cast("asyncio.Transport", transport))
         return connection, transport
 
@@ -53,21 +54,21 @@ API_VERSIONS = sized(b"\0\x12\0\0\0\0\0\x01\xff\xff")
 
 async def test_an_idle_connection_is_closed_in_time_and_not_before(accepted: Accepted) -> None:
     _, transport = accepted()
-    await asyncio.sleep(IDLE_MS / 1_000 - 1)
+    await pass_time(IDLE_MS / 1_000 - 1)
     assert not transport.closed
-    await asyncio.sleep(1 + LATE_S)
+    await pass_time(1 + LATE_S)
     assert transport.closed
 
 
 async def test_each_request_begins_the_time_anew(accepted: Accepted) -> None:
     connection, transport = accepted()
     for _ in range(5):
-        await asyncio.sleep(IDLE_MS / 1_000 - 1)
+        await pass_time(IDLE_MS / 1_000 - 1)
         receive(connection, API_VERSIONS)
         await settle()
     assert transport.written
     assert not transport.closed
-    await asyncio.sleep(IDLE_MS / 1_000 + LATE_S)
+    await pass_time(IDLE_MS / 1_000 + LATE_S)
     assert transport.closed
 
 
@@ -75,7 +76,7 @@ async def test_bytes_that_trickle_in_are_no_progress(accepted: Accepted) -> None
     connection, transport = accepted()
     receive(connection, sized(bytes(1 << 20))[:100])
     for _ in range(100):
-        await asyncio.sleep(IDLE_MS / 1_000 / 50)
+        await pass_time(IDLE_MS / 1_000 / 50)
         if transport.closed:
             break
         receive(connection, b"x" * 100)
@@ -86,7 +87,7 @@ async def test_a_large_request_over_a_slow_line_is_progress(accepted: Accepted) 
     connection, transport = accepted()
     receive(connection, sized(bytes(10 << 20))[:100])
     for _ in range(20):
-        await asyncio.sleep(IDLE_MS / 1_000 / 2)
+        await pass_time(IDLE_MS / 1_000 / 2)
         receive(connection, bytes(64 << 10))
     assert not transport.closed
 
@@ -94,30 +95,30 @@ async def test_a_large_request_over_a_slow_line_is_progress(accepted: Accepted) 
 async def test_a_connection_for_which_something_is_carried_out_is_not_quiet() -> None:
     bench = Bench()
     bench.receive("fetch1")
-    await asyncio.sleep(10_000)
+    await pass_time(10_000)
     assert bench.connection.quiet_s(now()) == 0
     bench.script.finish("fetch1")
     await settle()
-    await asyncio.sleep(10)
+    await pass_time(10)
     assert bench.connection.quiet_s(now()) == pytest.approx(10)
 
 
 async def test_half_a_request_behind_a_long_poll_is_the_clients_turn() -> None:
     bench = Bench()
     bench.receive("fetch1")
-    await asyncio.sleep(10_000)
+    await pass_time(10_000)
     bench.receive_bytes(sized(b"r2      ")[:5])
-    await asyncio.sleep(7)
+    await pass_time(7)
     assert bench.connection.quiet_s(now()) == pytest.approx(7)
 
 
 async def test_a_muted_client_is_not_quiet() -> None:
     bench = Bench()
-    bench.script.throttles["r1"] = throttle = Throttle()
+    bench.script.throttles["r1"] = throttle = RequestThrottle()
     throttle.at_least(1_000_000)
     bench.receive("r1")
     bench.script.finish("r1")
-    await asyncio.sleep(900)
+    await pass_time(900)
     assert bench.connection.quiet_s(now()) == 0
 
 
@@ -126,11 +127,11 @@ async def test_what_is_not_read_is_the_clients_turn_whatever_is_carried_out() ->
     bench.receive("r1", "fetch2")
     bench.transport.unread_bytes = 100_000
     bench.connection.pause_writing()
-    await asyncio.sleep(100)
+    await pass_time(100)
     assert bench.connection.quiet_s(now()) == pytest.approx(100)
     bench.transport.unread_bytes -= 1
     assert bench.connection.quiet_s(now()) == 0
-    await asyncio.sleep(5)
+    await pass_time(5)
     assert bench.connection.quiet_s(now()) == pytest.approx(5)
 
 
@@ -165,7 +166,7 @@ def reading(transport: FakeTransport) -> bool:
 
 
 def accept(server: KafkaServer) -> tuple[KafkaConnection, FakeTransport]:
-    connection, transport = server._connection(OPEN_DOOR), FakeTransport()
+    connection, transport = server._connection(OPEN_LISTENER), FakeTransport()
     connection.connection_made(cast("asyncio.Transport", transport))
     return connection, transport
 
@@ -178,14 +179,14 @@ async def test_who_stops_within_large_requests_makes_room_for_who_does_not(tmp_p
     good, good_transport = accept(server)
     receive(good, sized(bytes(800_000))[:1000])
     assert reading(good_transport) is False
-    await asyncio.sleep(PATIENCE_S - 1)
+    await pass_time(PATIENCE_S - 1)
     assert not any(transport.closed for _, transport in stalled)
-    await asyncio.sleep(2)
+    await pass_time(2)
     assert all(transport.closed for _, transport in stalled)
     for connection, _ in stalled:
         connection.connection_lost(None)
     assert reading(good_transport)
-    await asyncio.sleep(PATIENCE_S * 2)
+    await pass_time(PATIENCE_S * 2)
     assert not good_transport.closed
     assert memory.requests.held_bytes == 800_000
 
@@ -194,7 +195,7 @@ async def test_nobody_is_closed_for_memory_that_nobody_waits_for(tmp_path: Path)
     server, _ = short_of_memory(tmp_path)
     connection, transport = accept(server)
     receive(connection, sized(bytes(900_000))[:1000])
-    await asyncio.sleep(1_000)
+    await pass_time(1_000)
     assert not transport.closed
 
 

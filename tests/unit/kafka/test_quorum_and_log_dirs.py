@@ -1,4 +1,4 @@
-"""DescribeQuorum and DescribeLogDirs: what one broker can tell of both."""
+"""DescribeQuorum and DescribeLogDirs, as one broker responds to them."""
 
 from pathlib import Path
 from typing import Any
@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.kafka.quorum import METADATA_TOPIC
-from broker.replication.api import ProduceEntry
-from metadata_log.types import TopicPartition
+from quorate.broker.kafka.metadata.describe_quorum_api import METADATA_TOPIC
+from quorate.broker.replication.api import ProduceEntry
+from quorate.common.types import TopicPartition
+from quorate.quorum.quorum_errors import QuorumUnavailable
 from quorate_proto.v1 import errors_pb2
 from quorate_proto.v1.quorum_pb2 import QuorumStatusResponse, VoterStatus
-from quorum.errors import QuorumUnavailable
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import record_batch
 from tests.unit.kafka.conftest import Ask
@@ -22,7 +22,7 @@ ID = b"0123456789abcdef"
 
 
 def status() -> QuorumStatusResponse:
-    """As the leader, voter 1, tells it."""
+    """Return the status of the quorum as the leader, voter 1, reports it."""
 
     def voter(number: int, **told: Any) -> VoterStatus:  # noqa: ANN401
         raft, grpc = f"h{number}:71", f"h{number}:72"
@@ -54,7 +54,7 @@ async def test_d1_the_metadata_log_is_described_as_the_voter_knows_it(
     async def tell() -> QuorumStatusResponse:
         return status()
 
-    inside.quorum.status = tell
+    inside.quorum.answer = tell
     inside.quorum.now_ms = NOW_MS
     response = await ask(QUORUM, version, asking(METADATA_TOPIC, 0, 1))
     ((log, other),) = (topic.partitions for topic in response.topics)
@@ -87,7 +87,7 @@ async def test_d1_a_quorum_that_is_away_is_said_to_be(inside: FakeBrokerInside, 
     async def fail() -> QuorumStatusResponse:
         raise QuorumUnavailable("nobody there")
 
-    inside.quorum.status = fail
+    inside.quorum.answer = fail
     response = await ask(QUORUM, 2, asking(METADATA_TOPIC, 0))
     assert response.error_code == errors_pb2.REQUEST_TIMED_OUT
     assert "nobody there" in response.error_message

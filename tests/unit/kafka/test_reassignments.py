@@ -1,4 +1,4 @@
-"""Reassignments over the wire: the controller's answers, partition by partition (C11)."""
+"""Reassignments over the wire: the controller's outcomes, partition by partition (C11)."""
 
 from typing import Any
 

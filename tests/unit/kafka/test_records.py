@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.api import DeleteOutcome, DeleteWant
-from metadata_log.types import TopicPartition
+from quorate.broker.replication.api import DeleteOutcome, DeleteRecordsPartition
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.unit.kafka.conftest import Ask
@@ -43,5 +43,9 @@ async def test_d3_one_bad_partition_never_stops_its_siblings(
     ]
     unknown = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
     assert told == [("t", [(0, 7, 0), (1, -1, unknown)]), ("u", [(0, 9, 0)])]
-    wants = [DeleteWant(t0, 7), DeleteWant(t1, 5), DeleteWant(u0, -1)]
+    wants = [
+        DeleteRecordsPartition(t0, 7),
+        DeleteRecordsPartition(t1, 5),
+        DeleteRecordsPartition(u0, -1),
+    ]
     assert inside.replicas.asked_to_delete == [(wants, 1234)]

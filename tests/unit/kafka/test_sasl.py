@@ -1,4 +1,4 @@
-"""Authentication on a real listener: who gets in, what a stranger is told, and after how long."""
+"""Authentication on a real listener: accepted clients, refusals, and the delay of refusals."""
 
 import asyncio
 import logging
@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker.security.door import Door, door_of
-from broker.security.listeners import configured_listeners
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
-from metadata_log.types import Endpoint
+from quorate.broker.security.listener_security import (
+    ListenerSecurity,
+    configured_listeners,
+    listener_security_of,
+)
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.common.types import Endpoint
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import BROKER, FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import WireClient, read_answer, request_frame, sized
-from tests.support.sasl import logins, scram_client
+from tests.support.sasl import credentials, scram_client
 
 METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE, CREATE_TOPICS = 3, 17, 18, 36, 19
 ASKING: dict[str, Any] = {
@@ -28,7 +31,7 @@ ASKING: dict[str, Any] = {
 LOGIN_BYTES = 2_048
 
 
-def guarded_broker(tmp_path: Path, **overrides: Any) -> tuple[FakeBrokerInside, Door]:  # noqa: ANN401
+def guarded_broker(tmp_path: Path, **overrides: Any) -> tuple[FakeBrokerInside, ListenerSecurity]:  # noqa: ANN401
     inside = fake_broker(
         tmp_path,
         listeners="SASL_PLAINTEXT://127.0.0.1:0",
@@ -37,15 +40,17 @@ def guarded_broker(tmp_path: Path, **overrides: Any) -> tuple[FakeBrokerInside, 
         **{"connection_failed_authentication_delay_ms": 0, **overrides},
     )
     (listener,) = configured_listeners(inside.services.config)
-    who = logins(alice="secret", bob="other")
-    return inside, door_of(listener, inside.services.config, who, lambda: "nonce-of-the-broker")
+    who = credentials(alice="secret", bob="other")
+    return inside, listener_security_of(
+        listener, inside.services.config, who, lambda: "nonce-of-the-broker"
+    )
 
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[tuple[FakeBrokerInside, Endpoint]]:
-    inside, door = guarded_broker(tmp_path)
+    inside, security = guarded_broker(tmp_path)
     inside.metadata.add_topic("t")
-    at = await inside.server.start(Endpoint("127.0.0.1", 0), door)
+    at = await inside.server.start(Endpoint("127.0.0.1", 0), security)
     plain = await inside.start()
     inside.metadata.brokers[BROKER] = inside.metadata.brokers[BROKER].at("SASL_PLAINTEXT", at)
     inside.metadata.changed()
@@ -58,7 +63,7 @@ Guarded = tuple[FakeBrokerInside, Endpoint]
 
 
 async def scram(client: WireClient, user: str, password: str, version: int = 2) -> Any:  # noqa: ANN401
-    """The answer to the last message."""
+    """The response to the last message."""
     assert (await client.ask(HANDSHAKE, 1, {"mechanism": "SCRAM-SHA-512"})).error_code == 0
     who = scram_client(user, password, "SCRAM-SHA-512")
     first = await client.ask(AUTHENTICATE, version, {"auth_bytes": who.first_message()})
@@ -152,7 +157,7 @@ async def test_nothing_is_served_before_authentication(guarded: Guarded, key: in
 
 
 async def test_what_is_sent_along_with_a_failed_login_is_not_done(guarded: Guarded) -> None:
-    """Nor is what comes along with a good one done as somebody else."""
+    """Requests that follow a valid token at once run with the principal that it proves."""
     inside, at = guarded
     creating = {"topics": [], "timeout": 1_000, "validate_only": False}
     for password, expected in ((b"wrong", []), (b"secret", ["User:alice"])):
@@ -254,9 +259,9 @@ async def test_without_sasl_a_handshake_is_out_of_place(guarded: Guarded) -> Non
 
 
 async def test_a_failed_client_waits_for_its_answer(tmp_path: Path) -> None:
-    """Guessing costs time, and the time tells nothing of what was wrong."""
-    inside, door = guarded_broker(tmp_path, connection_failed_authentication_delay_ms=300)
-    at = await inside.server.start(Endpoint("127.0.0.1", 0), door)
+    """Guessing costs time, and the time does not reveal what was wrong."""
+    inside, security = guarded_broker(tmp_path, connection_failed_authentication_delay_ms=300)
+    at = await inside.server.start(Endpoint("127.0.0.1", 0), security)
     client = await WireClient.connect(at)
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -1,13 +1,14 @@
-"""SCRAM users on the wire: what the controller is asked, and what is told of them (KIP-554)."""
+"""SCRAM users on the wire: the requests to the controller, and the descriptions (KIP-554)."""
 
 import dataclasses
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher
-from broker.security.door import ClientSession
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher
+from quorate.broker.kafka.connection.requests import ClientSession
 from quorate_proto.v1 import admin_pb2, errors_pb2
+from tests.support.followers import ShownImage
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import read_answer, request_frame
 from tests.support.sasl import image_with_users
@@ -67,10 +68,10 @@ async def test_users_are_described_by_any_broker(
     inside: FakeBrokerInside, asked: list[str] | None, told: list[tuple[str, int, int]]
 ) -> None:
     image = image_with_users(alice="secret", bob="other")
-    services = dataclasses.replace(inside.services, image=lambda: image)
+    services = dataclasses.replace(inside.services, images=ShownImage(lambda: image))
     users = None if asked is None else [{"name": name} for name in asked]
     frame = memoryview(bytearray(request_frame(DESCRIBE, 0, {"users": users})))
-    request = Dispatcher(services, api_table()).decode(frame, ClientSession("h"))
+    request = RequestDispatcher(services, api_table()).decode(frame, ClientSession("h"))
     body = b"".join(await request.run())
     response = read_answer(DESCRIBE, 0, bytes(4) + b"\0" + body)[1]
     assert response.error_code == errors_pb2.NONE

@@ -1,4 +1,4 @@
-"""The listener on a real socket: one bad peer harms no other, and stopping cuts nobody off."""
+"""The listener on a real socket: a bad peer harms no other, and stopping cuts off no request."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.kafka.server import KafkaServer
-from metadata_log.types import Endpoint
+from quorate.broker.kafka.server import KafkaServer
+from quorate.common.types import Endpoint
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import (
     WireClient,

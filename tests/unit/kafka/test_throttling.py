@@ -1,4 +1,4 @@
-"""What requests cost is counted, and answers tell for how long their client is throttled."""
+"""The cost of requests is counted, and responses contain the throttle time of their client."""
 
 import asyncio
 import dataclasses
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.quota.client_usage import ClientUsage
-from broker.quota.windowed_rate import QuotaWindow
-from broker.security.door import ClientSession
-from metadata_log.client_quotas import ClientQuotas, QuotaEntity
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.broker.quota.client_quota_manager import ClientQuotaManager
+from quorate.broker.quota.windowed_rate import QuotaWindow
+from quorate.metadata_log.client_quotas import ClientQuotaEntity, ClientQuotas
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import (
@@ -26,7 +26,7 @@ from tests.unit.kafka.test_topics import creating, new
 
 PRODUCE, FETCH, METADATA, CREATE, DELETE, ADD = 0, 1, 3, 19, 20, 37
 BATCH = record_batch(100)
-EVERY_CLIENT = QuotaEntity(client_id="")
+EVERY_CLIENT = ClientQuotaEntity(client_id="")
 
 
 class Client:
@@ -34,9 +34,9 @@ class Client:
 
     def __init__(self, inside: FakeBrokerInside, quotas: ClientQuotas) -> None:
         self.now_ms = 0.0
-        usage = ClientUsage(lambda: quotas, QuotaWindow(11, 1), lambda: self.now_ms)
-        services = dataclasses.replace(inside.services, usage=usage)
-        self._dispatcher = Dispatcher(services, api_table())
+        manager = ClientQuotaManager(QuotaWindow(11, 1), lambda: self.now_ms, quotas)
+        services = dataclasses.replace(inside.services, quotas=manager)
+        self._dispatcher = RequestDispatcher(services, api_table())
         self.muted_ms = 0
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -50,7 +50,7 @@ class Client:
         self.muted_ms = request.throttle.time_ms
         if not body:
             return None
-        return read_answer(key, version, b"".join(frame_answer(request, body))[4:])[1]
+        return read_answer(key, version, b"".join(frame_response(request, body))[4:])[1]
 
 
 def throttle_ms(response: Any) -> int:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""TLS listeners on real sockets: who is let in, and certificates that change under way."""
+"""TLS listeners on real sockets: accepted clients, and certificates that change."""
 
 import asyncio
 import contextlib
@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.kafka.listening import Listening
-from broker.security.door import door_of
-from broker.security.listeners import configured_listeners
-from broker.security.tls import ListenerTls
-from metadata_log.types import Endpoint
-from quorum.certificate_authority import CertificateAuthority
-from quorum.security import Role, SecurityError
+from quorate.broker.kafka.listener_sockets import ListenerSockets
+from quorate.broker.security.listener_security import configured_listeners, listener_security_of
+from quorate.broker.security.listener_tls import ListenerTls
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, SecurityError
+from quorate.common.types import Endpoint
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
 from tests.support.kafka_wire import WireClient
-from tests.support.sasl import logins
+from tests.support.sasl import credentials
 
 API_VERSIONS, CREATE_TOPICS, HANDSHAKE, AUTHENTICATE = 18, 19, 17, 36
 ANY_PORT = Endpoint("127.0.0.1", 0)
@@ -47,11 +46,13 @@ class Bench:
     async def listen(self, protocol: str = "SSL", **overrides: Any) -> Endpoint:  # noqa: ANN401
         inside = self.broker(listeners=f"{protocol}://127.0.0.1:0", **overrides)
         (listener,) = configured_listeners(inside.services.config)
-        door = door_of(listener, inside.services.config, logins(alice="secret"), lambda: "nonce")
+        door = listener_security_of(
+            listener, inside.services.config, credentials(alice="secret"), lambda: "nonce"
+        )
         return await inside.server.start(ANY_PORT, door, ListenerTls(inside.services.config))
 
     def trust(self, stem: str | None = None) -> ssl.SSLContext:
-        """A client's side; with a certificate of its own if ``stem`` says which."""
+        """Return a client's TLS context, with the client certificate that ``stem`` names."""
         context = ssl.create_default_context(cafile=str(self.authority.truststore))
         if stem is not None:
             context.load_cert_chain(self.authority.folder / f"{stem}.pem")
@@ -166,7 +167,9 @@ async def test_new_certificates_are_taken_up_and_open_connections_stay(
 ) -> None:
     inside = bench.broker()
     tls = ListenerTls(inside.services.config)
-    listening = Listening(lambda: inside.server._connection(_open()), tls, check_interval_s=0.01)
+    listening = ListenerSockets(
+        lambda: inside.server._connection(_open()), tls, check_interval_s=0.01
+    )
     at = await listening.start(ANY_PORT)
     first = await connect(at, bench.trust())
     others: list[WireClient] = []
@@ -187,9 +190,9 @@ async def test_new_certificates_are_taken_up_and_open_connections_stay(
 
 
 def _open() -> Any:  # noqa: ANN401
-    from broker.security.door import OPEN_DOOR
+    from quorate.broker.security.listener_security import OPEN_LISTENER
 
-    return OPEN_DOOR
+    return OPEN_LISTENER
 
 
 async def test_a_broken_new_file_keeps_the_old_and_says_so_once(

@@ -1,14 +1,13 @@
-"""Delegation tokens over the wire: what is asked of the controller, and what clients are told."""
+"""Delegation tokens over the wire: the requests to the controller, and the responses."""
 
-import dataclasses
 from typing import Any
 
 import pytest
 
-from broker.kafka.apis import api_table
-from broker.kafka.dispatch import Dispatcher, frame_answer
-from broker.security.door import ClientSession
-from broker.security.principal import KafkaPrincipal
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.request_dispatcher import RequestDispatcher, frame_response
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.broker.security.principal import KafkaPrincipal
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import read_answer, request_frame
@@ -115,27 +114,19 @@ async def test_any_broker_describes_tokens(
     asked_for: list[str],
     shown: int,
 ) -> None:
-    asked: list[admin_pb2.DescribeDelegationTokensRequest] = []
-
-    async def describe(
-        request: admin_pb2.DescribeDelegationTokensRequest,
-    ) -> admin_pb2.DescribeDelegationTokensResponse:
-        asked.append(request)
-        return admin_pb2.DescribeDelegationTokensResponse(tokens=[TOKEN])
-
-    services = dataclasses.replace(inside.services, describe_tokens=describe)
-    dispatcher = Dispatcher(services, api_table())
+    inside.tokens.tokens = [TOKEN]
+    dispatcher = RequestDispatcher(inside.services, api_table())
     frame = memoryview(bytearray(request_frame(DESCRIBE, version, {"owners": owners})))
     session = ClientSession("10.0.0.9", certified=KafkaPrincipal("carol", token_authenticated=True))
     request = dispatcher.decode(frame, session)
-    answer = b"".join(frame_answer(request, await request.run()))
+    answer = b"".join(frame_response(request, await request.run()))
     _, response = read_answer(DESCRIBE, version, answer[4:])
     assert len(response.tokens) == shown
     for token in response.tokens:
         assert (token.principal_name, token.hmac) == ("al:ice", b"secret")
         assert [one.principal_name for one in token.renewers] == ["bob"]
         assert token.max_timestamp == TOKEN.max_ms
-    (described,) = asked
+    (described,) = inside.tokens.asked
     assert list(described.owners) == asked_for
     assert described.context.principal_name == "User:carol"
     assert described.context.token_authenticated

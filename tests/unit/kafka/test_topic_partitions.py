@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.types import BrokerId
+from quorate.common.types import BrokerId
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import BROKER, FakeBrokerInside
 from tests.unit.kafka.conftest import Ask

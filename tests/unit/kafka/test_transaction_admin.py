@@ -1,4 +1,4 @@
-"""What operators are told of transactions over the wire, and how they end one that hangs."""
+"""The admin APIs of transactions over the wire: descriptions, and the end of a hanging one."""
 
 import asyncio
 from pathlib import Path
@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.topics import TRANSACTIONS_TOPIC
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from broker.kafka.apis import api_table
-from broker.kafka.cursor import Cursor
-from broker.kafka.requests import RequestContext
-from broker.log.control_batches import EndMarker
-from broker.replication.api import MarkerEntry
-from broker.replication.producer_states import ProducerState
-from broker.security.authorizer_config import STANDARD_AUTHORIZER
-from broker.security.principal import KafkaPrincipal
-from metadata_log.acls import AclOperation, ResourceType
-from metadata_log.types import TopicPartition
+from quorate.broker.config.authorizer import STANDARD_AUTHORIZER
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.kafka.api_table import api_table
+from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.wire.primitives import Cursor
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.api import MarkerEntry
+from quorate.broker.replication.serving.producer_states import ProducerState
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.common.acl_types import AclOperation, ResourceType
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.acls import acl, log_with
 from tests.support.kafka_fakes import FakeBrokerInside, fake_broker
@@ -30,7 +30,7 @@ WALL_MS = 1_000_000
 
 
 async def begin(inside: FakeBrokerInside, name: str, *partitions: int) -> ProducerEpoch:
-    """A transaction that is open, if it has partitions."""
+    """Begin a transaction, which is open if it has partitions, and return its producer."""
     shard = inside.services.transactions.shard_of(name)
     producer = await shard.init_producer(name, 60_000, None)
     tps = frozenset(TopicPartition("t", number) for number in partitions)
@@ -151,7 +151,9 @@ async def test_f5_whoever_asks_sees_what_they_may_describe(tmp_path: Path) -> No
         raw = memoryview(bytearray(request_body(key, 0, values)))
         context = RequestContext(0, "client", "h", KafkaPrincipal("alice"))
         body = api.decode_body(0, Cursor(raw))
-        answer = b"".join(await api.handle(inside.services, context, body))
+        answer = b"".join(
+            api.encode_body(context.version, await api.handle(inside.services, context, body))
+        )
         return read_answer(key, 0, b"\0\0\0\0\0" + answer)[1]
 
     listed = await ask(LIST, {"state_filters": [], "producer_id_filters": []})

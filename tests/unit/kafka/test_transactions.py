@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
-from broker.coordinator.transactions.transaction import ProducerEpoch
-from broker.log.admission import Origin
-from metadata_log.types import TopicPartition
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
+from quorate.broker.coordinator.transactions.state.transaction_metadata import ProducerEpoch
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.kafka_fakes import FakeBrokerInside
 from tests.support.kafka_wire import Values, producing, record_batch
+from tests.support.waiting import async_wait_until
 from tests.unit.kafka.conftest import Ask
 
 PRODUCE, FIND, INIT, ADD, ADD_OFFSETS, END = 0, 10, 22, 24, 25, 26
@@ -90,7 +91,7 @@ async def test_a_transaction_from_beginning_to_end(
     assert response.error_code == 0
     ended = await ask(END, version, of(producer, committed=commit))
     assert ended.error_code == 0
-    await asyncio.sleep(0.01)
+    await async_wait_until(lambda: inside.markers.sent, "the markers")
     offsets = TopicPartition(OFFSETS_TOPIC, partition_of("g", 3))
     partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 1), offsets})
     own = ProducerEpoch(producer.producer_id, 0)
@@ -195,4 +196,4 @@ async def test_what_is_produced_by_a_transactional_id_may_be_part_of_a_transacti
     await ask(PRODUCE, 9, producing(record_batch(), transactional_id="pay"))
     await ask(PRODUCE, 9, producing(record_batch()))
     origins = [entry.origin for entries, *_ in inside.replicas.produced for entry in entries]
-    assert origins == [Origin.TRANSACTIONAL_CLIENT, Origin.CLIENT]
+    assert origins == [AppendOrigin.TRANSACTIONAL_CLIENT, AppendOrigin.CLIENT]

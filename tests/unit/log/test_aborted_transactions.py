@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.aborted_transactions import AbortedTransaction, AbortedTransactions
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction, AbortedTransactions
 
 _STEPS = st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=60)
 """(producer, whether its transaction ends): at each offset one of them writes a batch."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.log import PartitionLog
-from broker.log.admission import Origin
-from broker.log.cleaner import Interrupted
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.record_batch import read_header
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.cleaning.cleaner import CleaningInterrupted
 from tests.support.committed_reader import committed_batches
 from tests.support.log_cleaning import DELETE_RETENTION_MS, clean, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
@@ -98,17 +98,17 @@ class History:
                 place = (producer, 0, self._sequences[producer])
                 data = encode_batch([records], attributes=TRANSACTIONAL, producer=place)
                 self._sequences[producer] += 1
-                log.append_as_leader(data, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+                log.append_as_leader(data, EPOCH, AppendOrigin.TRANSACTIONAL_CLIENT)
             case ("plain", bytes(key)):
                 log.append_as_leader(encode_batch([self._record(key)]), EPOCH)
             case ("end", int(producer), bool(committed)):
                 marker = encode_marker(EndMarker(producer, 0, committed, 0), NOW_MS)
-                log.append_as_leader(marker, EPOCH, Origin.MARKERS)
+                log.append_as_leader(marker, EPOCH, AppendOrigin.MARKERS)
                 log.transactions.settle(log.log_end_offset)
             case ("clean",):
                 await seal(store)
                 before = view(log)
-                with contextlib.suppress(Interrupted):  # What was done by then is right.
+                with contextlib.suppress(CleaningInterrupted):  # What was done by then is right.
                     await clean(store, log, now_ms=self._now_ms)
                 assert view(log) == before
                 self._now_ms += DELETE_RETENTION_MS

@@ -15,26 +15,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.log import PartitionLog
-from broker.log.cleaner import Interrupted, LogCleaner, Uncleanable
-from broker.log.cleaner_messages import (
-    Begin,
-    Clean,
-    Map,
-    Mapped,
-    Reply,
-    Request,
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.record_batch import Batch, read_header
+from quorate.broker.log.cleaning.cleaner import CleaningInterrupted, LogCleaner, UncleanableLog
+from quorate.broker.log.cleaning.cleaner_messages import (
+    BeginCleaning,
+    CleanBatches,
+    CleanerReply,
+    CleanerRequest,
+    KeysMapped,
+    MapKeys,
     read_frame,
     write_frame,
 )
-from broker.log.cleaner_process import MODULE, CleanerGone, CleanerProcess
-from broker.log.compaction.key_map import BYTES_PER_KEY
-from broker.log.compaction.log_cleaning import CleaningTask
-from broker.log.damage import DamagedBatch
-from broker.log.examination import examine
-from broker.log.record_batch import Batch, read_header
-from broker.log.rewriting import Rewrite
-from broker.log.segment import Segment
+from quorate.broker.log.cleaning.cleaner_process import MODULE, CleanerGone, CleanerProcess
+from quorate.broker.log.compaction.log_cleaning import CleaningTask
+from quorate.broker.log.compaction.offset_map import BYTES_PER_KEY
+from quorate.broker.log.recovery.examination import examine
+from quorate.broker.log.rewriting.rewriter import Rewrite
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.segment import Segment
 from tests.support.log_cleaning import DELETE_RETENTION_MS, WorkerInside, clean, no_pause, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -133,11 +133,11 @@ async def test_a_log_that_is_cut_meanwhile_is_left_alone(tmp_path: Path) -> None
         await seal(store)
         loop = asyncio.get_running_loop()
 
-        def cut(request: Request) -> None:
-            if isinstance(request, Clean):
+        def cut(request: CleanerRequest) -> None:
+            if isinstance(request, CleanBatches):
                 asyncio.run_coroutine_threadsafe(log.truncate_to(1), loop).result()
 
-        with pytest.raises(Interrupted):
+        with pytest.raises(CleaningInterrupted):
             await clean(store, log, start_worker=lambda: WorkerInside(cut))
         assert keys_of(log) == [(0, b"a")]
 
@@ -157,11 +157,11 @@ async def test_a_log_that_was_cut_and_went_on_meanwhile_is_left_alone(tmp_path: 
                 put(log, key)
             await seal(store)
 
-        def cut(request: Request) -> None:
-            if isinstance(request, Clean):
+        def cut(request: CleanerRequest) -> None:
+            if isinstance(request, CleanBatches):
                 asyncio.run_coroutine_threadsafe(write_anew(), loop).result()
 
-        with pytest.raises(Interrupted, match="cut"):
+        with pytest.raises(CleaningInterrupted, match="cut"):
             await clean(store, log, start_worker=lambda: WorkerInside(cut))
         assert [key for _, key in keys_of(log)] == [b"x", b"y", b"z"]
 
@@ -232,11 +232,11 @@ async def test_batches_that_move_meanwhile_are_found_again(tmp_path: Path) -> No
             data = everything(log)[: old[0].size]
             new = [Batch(read_header(data), memoryview(data))]
             assert await store.store.rewrite([Rewrite(log, old, new)]) == [True]
-            await store.store.roll()
+            await store.store.writer.roll()
             await store.store.housekeeping.idle()
 
-        def move(request: Request) -> None:
-            if isinstance(request, Clean):
+        def move(request: CleanerRequest) -> None:
+            if isinstance(request, CleanBatches):
                 asyncio.run_coroutine_threadsafe(copy_forward(), loop).result()
 
         await clean(store, log, start_worker=lambda: WorkerInside(move))
@@ -249,7 +249,7 @@ async def test_a_log_that_nobody_can_read_is_uncleanable(tmp_path: Path) -> None
         put(log, b"a")
         log.append_as_leader(assemble(b"\xff", base_offset=0, last_delta=0, count=1), EPOCH)
         await seal(store)
-        with pytest.raises(Uncleanable, match="offset 1"):
+        with pytest.raises(UncleanableLog, match="offset 1"):
             await clean(store, log)
 
 
@@ -273,10 +273,10 @@ async def test_the_process_cleans_and_ends(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_is_told_of() -> None:
     process = CleanerProcess()
-    assert process.ask(Begin(TASK)) == Mapped(0, has_room=True)
+    assert process.ask(BeginCleaning(TASK)) == KeysMapped(0, has_room=True)
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(CleanerGone):
-        process.ask(Map(b""))
+        process.ask(MapKeys(b""))
     process.close()
 
 
@@ -286,8 +286,10 @@ def test_the_process_ends_with_its_broker() -> None:
     with subprocess.Popen([sys.executable, "-m", MODULE], stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        write_frame(process.stdin, Begin(TASK))
-        assert read_frame(process.stdout, msgspec.msgpack.Decoder(Reply)) == Mapped(0, True)
+        write_frame(process.stdin, BeginCleaning(TASK))
+        assert read_frame(process.stdout, msgspec.msgpack.Decoder(CleanerReply)) == KeysMapped(
+            0, True
+        )
         process.stdin.close()
         assert process.wait(20) == 0
 
@@ -298,7 +300,7 @@ async def test_a_cleaner_starts_another_process_after_one_died(tmp_path: Path) -
     def start() -> WorkerInside:
         dies = next(deaths)
 
-        def between(request: Request) -> None:
+        def between(request: CleanerRequest) -> None:
             if dies:
                 raise CleanerGone("killed")
 
@@ -373,7 +375,9 @@ class History:
                     done = await clean(
                         store, log, now_ms=self._now_ms, key_bytes=keys * BYTES_PER_KEY
                     )
-                except Interrupted:  # By a copy forward, which waits for a seal: a later round's.
+                except (
+                    CleaningInterrupted
+                ):  # By a copy forward, which waits for a seal: a later round's.
                     return False
                 self._clean_to[partition] = max(self._clean_to[partition], done.cleaned_to)
             case ("crash in", int(partition), int(after)):
@@ -408,7 +412,7 @@ class History:
                 await self._copy(store)
             steps += 1
 
-        with contextlib.suppress(Interrupted):  # As above; what was done until then counts.
+        with contextlib.suppress(CleaningInterrupted):  # As above; what was done until then counts.
             await clean(store, log, now_ms=self._now_ms, pause=count)
         if steps <= after:
             await self._copy(store)

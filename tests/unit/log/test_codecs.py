@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.codecs import UndecodableRecords, compress, decompress
+from quorate.broker.log.batches.codecs import UndecodableRecords, compress, decompress
 from tests.support.record_batches import xerial
 
 RECORDS = b"some records, " * 10_000

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.control_batches import EndMarker, decode_marker, encode_marker
-from broker.log.record_batch import HEADER_BYTES, Batch, iterate_batches, patched
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log.batches.control_batches import EndMarker, decode_marker, encode_marker
+from quorate.broker.log.batches.record_batch import HEADER_BYTES, Batch, iterate_batches, patched
+from quorate.common.types import LeaderEpoch
 from tests.support.record_batches import CONTROL, TRANSACTIONAL, Record, assemble, encode_batch
 
 COMMIT_OF_KAFKA = bytes.fromhex(

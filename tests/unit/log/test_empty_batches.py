@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.empty_batches import emptied, empty_span, is_empty_span, span_from
-from broker.log.record_batch import BatchHeader, read_header
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.empty_batches import emptied, empty_span, is_empty_span, span_from
+from quorate.broker.log.batches.record_batch import BatchHeader, read_header
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import everything, opened
 from tests.support.record_batches import Record, encode_batch

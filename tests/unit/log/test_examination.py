@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.damage import DamagedBatch
-from broker.log.record_batch import HEADER_BYTES
-from broker.log.segment import Segment
-from broker.log.table import StoreTable
-from broker.log.work import PendingBatch
-from quorum.data_folder import held_data_folder
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.batches.record_batch import HEADER_BYTES
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.common.files.data_folder import held_data_folder
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.log_stores import EPOCH, batch, everything, opened
 from tests.support.record_batches import TRANSACTIONAL
@@ -95,9 +95,9 @@ async def test_transactions_and_their_ends_are_shown(tmp_path: Path) -> None:
         log = store.create("orders", 0)
         for producer_id, sequence in ((7, 0), (8, 0), (7, 1)):
             data = batch(producer=(producer_id, 2, sequence), attributes=TRANSACTIONAL)
-            log.append_as_leader(data, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+            log.append_as_leader(data, EPOCH, AppendOrigin.TRANSACTIONAL_CLIENT)
         for marker in (EndMarker(7, 2, True, 5), EndMarker(9, 0, False, 5)):
-            log.append_as_leader(encode_marker(marker, 1000), EPOCH, Origin.MARKERS)
+            log.append_as_leader(encode_marker(marker, 1000), EPOCH, AppendOrigin.MARKERS)
         await store.until_flushed(log)
     (shown,) = quorate_json("log", "dump", "--log-dir", str(tmp_path), "--batches")
     kinds = [one["transaction"] for one in shown["batches"]]
@@ -225,7 +225,7 @@ async def test_an_older_version_of_a_batch_does_not_count(folder: Path) -> None:
     data = batch(1, BODY_BYTES, base_offset=2, seed=5)
     newest = Segment.open(max(folder.glob("segment-*.mdb")))
     newest.begin_writing("sync", SEGMENT_BYTES)
-    newest.append([PendingBatch(1, 2, 2, data, EPOCH, 0)])
+    newest.append([PendingBatch(1, 2, 2, data, EPOCH, 0, len(data))])
     newest.close()
     assert verified(folder) == []
     flip_a_byte(folder / SEGMENT, of_offset=2, partition=1)

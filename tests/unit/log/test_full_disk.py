@@ -10,14 +10,23 @@ from typing import Any
 import lmdb
 import pytest
 
-from broker.errors import KafkaError
-from broker.log import LogOptions, PartitionLog, group_commit, recovery
-from broker.log.options import Flush
-from broker.log.room import RESERVE_FILE, Reserve, makes_room, room_first
-from broker.log.segment import Segment
-from broker.log.table import StoreTable
-from broker.log.work import NO_SEGMENT, Creation, Deletion, PartitionRow, PendingBatch, Truncation
-from metadata_log.types import LeaderEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import LogOptions, PartitionLog
+from quorate.broker.log.checkpoints.partition_row import NO_SEGMENT, PartitionRow, Truncation
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.options import Flush
+from quorate.broker.log.recovery import recovery
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.writing import group_commit
+from quorate.broker.log.writing.disk_space import RESERVE_FILE, DiskReserve
+from quorate.broker.log.writing.write_operations import (
+    PartitionCreation,
+    PartitionDeletion,
+    frees_space,
+    space_freeing_first,
+)
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
@@ -40,13 +49,13 @@ class FullDisk:
         for name in ("add_partitions", "remove_partitions", "record_truncations"):
             self._limit(patch, StoreTable, name, is_small=True)
         self._limit(patch, StoreTable, "write_high_watermarks", is_small=True)
-        allocate = Reserve._allocate
+        allocate = DiskReserve._allocate
 
-        def limited(reserve: Reserve, size_bytes: int) -> bool:
+        def limited(reserve: DiskReserve, size_bytes: int) -> bool:
             has_blocks = self._reserve.exists() and self._reserve.stat().st_size >= size_bytes
             return (has_blocks or not self.is_full) and allocate(reserve, size_bytes)
 
-        patch.setattr(Reserve, "_allocate", limited)
+        patch.setattr(DiskReserve, "_allocate", limited)
 
     def _limit(self, patch: pytest.MonkeyPatch, owner: type, name: str, *, is_small: bool) -> None:
         write = getattr(owner, name)
@@ -68,7 +77,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 async def room_becomes(store: OpenStore, *, has_room: bool) -> None:
     while store.store.is_full is has_room:
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        store.store.fullness.on_room = told.set_result
+        store.on_room = told.set_result
         assert await told is has_room
 
 
@@ -96,7 +105,7 @@ async def test_a_full_disk_refuses_batches_serves_reads_and_recovers(
         with pytest.raises(KafkaError, match="is full"):
             await log.truncate_to(1)
         assert log.read(0, 1 << 20, 2).size > 0
-        await store.store.wait_for_room()
+        await store.store.writer.wait_for_room()
         assert not store.failures
         disk.is_full = False
         await room_becomes(store, has_room=True)
@@ -134,7 +143,7 @@ async def test_deletions_and_later_starts_go_ahead_of_what_waits_for_room(
     async with opened(tmp_path, flush) as store:
         assert [each.topic for each in store.store.logs.values()] == ["kept"]
         assert everything(store.log("kept")) == written
-        assert store.store.segment_count == 1
+        assert len(store.store.segments.by_id) == 1
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
@@ -181,10 +190,10 @@ async def test_what_waited_for_room_is_done_in_its_order(tmp_path: Path, disk: F
 def test_an_epoch_is_recorded_with_the_commit_that_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pending = PendingBatch(3, 0, 0, batch(), 7, 0)
+    pending = PendingBatch(3, 0, 0, batch(), 7, 0, size=len(batch()))
     segment = Segment.create(tmp_path, 1, "sync", 1 << 20)
     with monkeypatch.context() as patch:
-        patch.setattr("broker.log.segment.CHUNK_BYTES", "not a size")
+        patch.setattr("quorate.broker.log.segments.segment.CHUNK_BYTES", "not a size")
         with pytest.raises(TypeError):
             segment.append([pending])
     segment.append([pending])
@@ -202,10 +211,10 @@ async def test_a_roll_without_room_is_tried_again(tmp_path: Path, disk: FullDisk
         while not store.store.is_full:
             log.append_as_leader(batch(1, 50_000), EPOCH)
             await flushed_or_full(store, log)
-        assert store.store.segment_count == 1
+        assert len(store.store.segments.by_id) == 1
         disk.is_full = False
         await store.until_flushed(log)
-        assert store.store.segment_count == 2
+        assert len(store.store.segments.by_id) == 2
 
 
 async def flushed_or_full(store: OpenStore, log: PartitionLog) -> None:
@@ -233,7 +242,7 @@ def test_an_input_output_error_is_a_full_disk_if_the_disk_refuses_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_more: bool
 ) -> None:
     """LMDB says EIO of a write that was cut short."""
-    reserve = Reserve(tmp_path, 4096)
+    reserve = DiskReserve(tmp_path, 4096)
     assert reserve.hold()
 
     def allocate(descriptor: int, offset: int, size: int) -> None:
@@ -257,17 +266,17 @@ def test_an_input_output_error_is_a_full_disk_if_the_disk_refuses_more(
     ],
 )
 def test_only_want_of_room_is_waited_out(tmp_path: Path, error: Exception, is_room: bool) -> None:
-    assert Reserve(tmp_path, 4096).explains(error) is is_room
+    assert DiskReserve(tmp_path, 4096).explains(error) is is_room
 
 
 def test_what_wraps_a_full_disk_is_one(tmp_path: Path) -> None:
     wrapped = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, "a segment")
     wrapped.__cause__ = OSError(errno.ENOSPC, "full")
-    assert Reserve(tmp_path, 4096).explains(wrapped)
+    assert DiskReserve(tmp_path, 4096).explains(wrapped)
 
 
 def test_the_reserve_has_blocks_until_it_is_released(tmp_path: Path) -> None:
-    reserve = Reserve(tmp_path, 1 << 20)
+    reserve = DiskReserve(tmp_path, 1 << 20)
     assert reserve.hold()
     assert (tmp_path / RESERVE_FILE).stat().st_blocks * 512 >= 1 << 20
     reserve.release()
@@ -306,36 +315,38 @@ async def test_a_folder_with_little_room_is_opened_with_the_reserve(
 
     def noting(
         directory: Path, options: LogOptions, boot_id: str, now_ms: int
-    ) -> recovery.Recovered:
+    ) -> recovery.RecoveredLogDirectory:
         seen.append((directory / RESERVE_FILE).exists())
         return run(directory, options, boot_id, now_ms)
 
-    monkeypatch.setattr("broker.log.store.recover", noting)
+    monkeypatch.setattr("quorate.broker.log.log_manager.recover", noting)
     async with opened(tmp_path):
         pass
-    monkeypatch.setattr(Reserve, "free_bytes", lambda self: 100)
+    monkeypatch.setattr(DiskReserve, "free_bytes", lambda self: 100)
     async with opened(tmp_path):
         pass
     assert seen == [True, False]
 
 
-def deletion_of(*numbers: int) -> Deletion:
-    return Deletion(numbers)
+def deletion_of(*numbers: int) -> PartitionDeletion:
+    return PartitionDeletion(numbers)
 
 
 def test_what_makes_room_goes_first_and_everything_else_keeps_its_order() -> None:
-    created = [Creation(PartitionRow(number, b"t" * 16, number, "t")) for number in range(3)]
-    pending = [PendingBatch(number, 0, 0, b"", 0, 0) for number in range(3)]
+    created = [
+        PartitionCreation(PartitionRow(number, b"t" * 16, number, "t")) for number in range(3)
+    ]
+    pending = [PendingBatch(number, 0, 0, b"", 0, 0, size=0) for number in range(3)]
     cut = Truncation(1, 5, 1)
     afresh = Truncation(2, 0, 1, log_start_offset=9)
     later_start = Truncation(0, 7, NO_SEGMENT, log_start_offset=3)
     works: Sequence[Any] = [*created, *pending, cut, later_start, deletion_of(1), afresh]
-    assert [makes_room(work) for work in (cut, afresh, later_start, deletion_of(1))] == [
+    assert [frees_space(work) for work in (cut, afresh, later_start, deletion_of(1))] == [
         False,
         False,
         True,
         True,
     ]
-    first, waiting = room_first(works)
+    first, waiting = space_freeing_first(works)
     assert first == [later_start, deletion_of(1)]
     assert waiting == [created[0], created[2], *pending, cut, afresh]

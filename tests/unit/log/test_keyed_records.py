@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import InvalidRecords, KafkaError
-from broker.log.keyed_records import MOST_BYTES, MOST_RECORDS
-from broker.log.record_batch import HEADER_BYTES
+from quorate.broker.common.errors import InvalidRecords, KafkaError
+from quorate.broker.log.batches.keyed_records import MOST_BYTES, MOST_RECORDS
+from quorate.broker.log.batches.record_batch import HEADER_BYTES
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, opened
 from tests.support.record_batches import CODECS, Record, assemble, encode_batch

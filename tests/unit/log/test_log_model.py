@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.log import LogStore, PartitionLog
-from broker.log.options import Flush
-from broker.log.record_batch import Batch, patched, read_header
-from broker.log.rewriting import Rewrite
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log import LogManager, PartitionLog
+from quorate.broker.log.batches.record_batch import Batch, patched, read_header
+from quorate.broker.log.options import Flush
+from quorate.broker.log.rewriting.rewriter import Rewrite
+from quorate.common.types import LeaderEpoch
 from tests.support.log_stores import OpenStore, batch, everything, opened
 
 SEGMENT_BYTES = 96 << 10
@@ -227,14 +227,14 @@ class History:
             case ("merge", int(partition), float(where), int(size)):
                 await self._merge(store, partition, where, size)
             case ("roll",):
-                await store.store.roll()
+                await store.store.writer.roll()
                 await store.store.housekeeping.idle()
             case ("relocated",):
                 await store.store.relocator.idle()
             case _:
                 raise AssertionError(step)
 
-    async def _copy(self, store: LogStore, log: PartitionLog) -> None:
+    async def _copy(self, store: LogManager, log: PartitionLog) -> None:
         """Begin to copy all that is in sealed segments; what follows happens meanwhile."""
         rewrites = []
         for placed in log.placed(0, log.log_end_offset):

@@ -1,11 +1,11 @@
 """The memory tail keeps what is unflushed, and forgets the oldest first."""
 
-from broker.log.memory_tail import MemoryTail
-from broker.log.work import PendingBatch
+from quorate.broker.log.segments.batch_index import MemoryTail
+from quorate.broker.log.segments.pending_batch import PendingBatch
 
 
 def pending(number: int, base_offset: int, size: int = 100) -> PendingBatch:
-    return PendingBatch(number, base_offset, base_offset, bytes(size), 0, 0)
+    return PendingBatch(number, base_offset, base_offset, bytes(size), 0, 0, size)
 
 
 def test_unflushed_batches_stay_whatever_their_size() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.options import Appended, Flush
-from broker.log.record_batch import read_header
-from metadata_log.types import LeaderEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.options import Flush, LogAppendInfo
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 from tests.support.record_batches import Record, encode_batch
@@ -23,8 +23,8 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 async def test_leader_gives_offsets_and_epoch(open_store: OpenStore) -> None:
     log = open_store.create()
-    assert log.append_as_leader(batch(3, timestamp_ms=7), EPOCH) == Appended(0, 2)
-    assert log.append_as_leader(batch(2, timestamp_ms=5), LeaderEpoch(4)) == Appended(3, 4)
+    assert log.append_as_leader(batch(3, timestamp_ms=7), EPOCH) == LogAppendInfo(0, 2)
+    assert log.append_as_leader(batch(2, timestamp_ms=5), LeaderEpoch(4)) == LogAppendInfo(3, 4)
     first, second = log.read(0, 1, 3).chunks, log.read(3, 1, 5).chunks
     assert (read_header(first[0]).base_offset, read_header(first[0]).leader_epoch) == (0, 0)
     assert (read_header(second[0]).base_offset, read_header(second[0]).leader_epoch) == (3, 4)
@@ -34,7 +34,7 @@ async def test_leader_gives_offsets_and_epoch(open_store: OpenStore) -> None:
 async def test_several_batches_in_one_append_follow_each_other(open_store: OpenStore) -> None:
     log = open_store.create()
     records = batch(3, timestamp_ms=9) + batch(1, timestamp_ms=4) + batch(2)
-    assert log.append_as_leader(records, EPOCH) == Appended(0, 5)
+    assert log.append_as_leader(records, EPOCH) == LogAppendInfo(0, 5)
     assert log.read(5, 1, 6).next_offset == 6
 
 
@@ -49,7 +49,7 @@ async def test_appended_records_are_readable_at_once_and_flushed_later(
     await open_store.until_flushed(log)
     assert log.flushed_offset == 1
     assert open_store.flushes[-1] == [("t", 1)]
-    assert open_store.store.pending_bytes == 0
+    assert open_store.store.writer.pending_bytes == 0
 
 
 async def test_one_report_for_all_logs_of_a_group(open_store: OpenStore) -> None:
@@ -128,7 +128,7 @@ async def test_batches_around_and_above_256_kib(tmp_path: Path, size: int) -> No
             log.append_as_leader(batch(1, size, seed=seed), EPOCH)
         written = everything(log)
         await store.until_flushed(log)
-        assert len(store.store.tail) == 0
+        assert len(store.store.reads.tail) == 0
         assert everything(log) == written
         assert log.read(1, 1, 3).size == len(batch(1, size))
     async with opened(tmp_path) as store:
@@ -166,7 +166,7 @@ async def test_follower_appends_what_the_leader_wrote_byte_for_byte(
     leader.append_as_leader(batch(3) + batch(2), EPOCH)
     leader.append_as_leader(batch(4), LeaderEpoch(2))
     appended = follower.append_as_follower(everything(leader))
-    assert appended == Appended(0, 8)
+    assert appended == LogAppendInfo(0, 8)
     assert everything(follower) == everything(leader)
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(0, 0), (2, 5)]
 
@@ -280,7 +280,7 @@ async def test_a_truncated_batch_never_counts_as_flushed(open_store: OpenStore) 
     truncated = log.truncate_to(10)
     await truncated
     assert log.flushed_offset == 10
-    assert open_store.store.pending_bytes == 0
+    assert open_store.store.writer.pending_bytes == 0
 
 
 async def test_d3_a_log_that_begins_later_has_nothing_below(open_store: OpenStore) -> None:

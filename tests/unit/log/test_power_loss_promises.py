@@ -17,7 +17,7 @@ async def test_a_log_that_begins_inside_an_unsealed_batch_is_sealed_nowhere(tmp_
         log.append_as_leader(batch(1), EPOCH)
         await store.until_flushed(log)
         assert sealed_end(log) == 3
-        await store.store.roll()
+        await store.store.writer.roll()
         await store.store.housekeeping.idle()
         assert sealed_end(log) == 6
         log.append_as_leader(batch(1), EPOCH)

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.producers import REMEMBERED_BATCHES, Original, PartitionProducers
-from broker.log.record_batch import Batch, iterate_batches
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.record_batch import Batch, iterate_batches
+from quorate.broker.log.state.producer_state_manager import (
+    REMEMBERED_BATCHES,
+    DuplicateBatch,
+    ProducerStateManager,
+)
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
 
@@ -24,12 +28,12 @@ class Partition:
     """The producers of a log that gives offsets from 100 on."""
 
     def __init__(self) -> None:
-        self.producers = PartitionProducers("orders-3")
+        self.producers = ProducerStateManager("orders-3")
         self.end_offset = 100
 
-    def append(self, *batches: Batch) -> list[Original | None]:
+    def append(self, *batches: Batch) -> list[DuplicateBatch | None]:
         """As a leader does; what was found instead of each batch."""
-        originals = self.producers.find_originals(batches)
+        originals = self.producers.find_duplicates(batches)
         for one, original in zip(batches, originals, strict=True):
             if original is None:
                 self.record(one)
@@ -43,7 +47,7 @@ class Partition:
     def refusal(self, *batches: Batch) -> int:
         before = self.producers.pack_before(EVERYTHING)
         with pytest.raises(KafkaError, match="orders-3") as refused:
-            self.producers.find_originals(batches)
+            self.producers.find_duplicates(batches)
         assert self.producers.pack_before(EVERYTHING) == before
         return refused.value.code
 
@@ -64,8 +68,8 @@ def test_kip_98_sequences_count_records_from_batch_to_batch(partition: Partition
 def test_kip_98_a_batch_that_is_sent_again_is_where_it_was(partition: Partition) -> None:
     for sequence in (0, 3, 6):
         partition.append(sent(sequence, 3))
-    assert partition.append(sent(3, 3)) == [Original(103, 105)]
-    assert partition.append(sent(6, 3)) == [Original(106, 108)]
+    assert partition.append(sent(3, 3)) == [DuplicateBatch(103, 105)]
+    assert partition.append(sent(6, 3)) == [DuplicateBatch(106, 108)]
     assert partition.append(sent(9)) == [None]
 
 
@@ -78,7 +82,7 @@ def test_as_many_batches_are_remembered_as_may_be_in_flight(partition: Partition
     for sequence in range(8):
         partition.append(sent(sequence))
     for sequence in range(8 - REMEMBERED_BATCHES, 8):
-        assert partition.append(sent(sequence)) == [Original(100 + sequence, 100 + sequence)]
+        assert partition.append(sent(sequence)) == [DuplicateBatch(100 + sequence, 100 + sequence)]
     assert partition.refusal(sent(2)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -87,7 +91,7 @@ def test_sequences_go_on_at_0_behind_the_last(
     partition: Partition, first: int, count: int, then: int
 ) -> None:
     partition.append(sent(first, count))
-    assert partition.append(sent(first, count)) == [Original(100, 99 + count)]
+    assert partition.append(sent(first, count)) == [DuplicateBatch(100, 99 + count)]
     assert partition.refusal(sent(then + 1)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(sent(then)) == [None]
 
@@ -101,7 +105,7 @@ def test_kip_360_a_new_epoch_begins_at_0_and_ends_the_one_before(partition: Part
     partition.append(sent(0))
     assert partition.refusal(sent(1, epoch=1)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.append(sent(0, epoch=1)) == [None]
-    assert partition.append(sent(0, epoch=1)) == [Original(101, 101)]
+    assert partition.append(sent(0, epoch=1)) == [DuplicateBatch(101, 101)]
     for zombie in (sent(0), sent(1)):
         assert partition.refusal(zombie) == errors_pb2.INVALID_PRODUCER_EPOCH
 
@@ -110,7 +114,7 @@ def test_producers_do_not_get_in_each_others_way(partition: Partition) -> None:
     mine, other = sent(0, 2), sent(0, 2, producer_id=8)
     nobody = sent(-1, producer_id=-1, epoch=-1)
     assert partition.append(mine, other, nobody, sent(2)) == [None] * 4
-    assert partition.append(other) == [Original(102, 103)]
+    assert partition.append(other) == [DuplicateBatch(102, 103)]
     assert partition.append(nobody, nobody) == [None, None]
     assert len(partition.producers) == 2
 
@@ -119,8 +123,8 @@ def test_of_several_batches_what_is_there_is_skipped(partition: Partition) -> No
     """Where leadership moves, replicas may have got a part of an append only."""
     parts = [sent(0, 2), sent(2, 2), sent(4, 2)]
     partition.append(parts[0])
-    assert partition.append(*parts) == [Original(100, 101), None, None]
-    assert partition.append(*parts) == [Original(100 + 2 * n, 101 + 2 * n) for n in range(3)]
+    assert partition.append(*parts) == [DuplicateBatch(100, 101), None, None]
+    assert partition.append(*parts) == [DuplicateBatch(100 + 2 * n, 101 + 2 * n) for n in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_several_batches_are_taken_all_or_none(
 def test_a_follower_believes_the_log(partition: Partition) -> None:
     for one in (sent(0, epoch=2), sent(9, epoch=2), sent(4, epoch=1)):
         partition.record(one)
-    assert partition.append(sent(4, epoch=1)) == [Original(102, 102)]
+    assert partition.append(sent(4, epoch=1)) == [DuplicateBatch(102, 102)]
     assert partition.append(sent(5, epoch=1)) == [None]
 
 
@@ -158,7 +162,9 @@ def test_what_was_truncated_is_what_comes_next(partition: Partition, kept: int) 
         if sequence >= 2 * kept:
             assert partition.append(sent(sequence, 2)) == [None]
         elif kept > 3:
-            assert partition.append(sent(sequence, 2)) == [Original(100 + sequence, 101 + sequence)]
+            assert partition.append(sent(sequence, 2)) == [
+                DuplicateBatch(100 + sequence, 101 + sequence)
+            ]
     assert partition.append(sent(16)) == [None]
 
 
@@ -203,10 +209,10 @@ def test_what_deleted_batches_said_can_be_put_away(partition: Partition) -> None
         partition.append(sent(sequence), sent(sequence, 2, producer_id=8 + sequence))
     packed = partition.producers.pack_before(105)
     again = Partition()
-    again.producers = PartitionProducers.unpack("orders-3", packed)
-    assert again.append(sent(1)) == [Original(103, 103)]
-    assert again.append(sent(0, 2, producer_id=8)) == [Original(101, 102)]
+    again.producers = ProducerStateManager.unpack("orders-3", packed)
+    assert again.append(sent(1)) == [DuplicateBatch(103, 103)]
+    assert again.append(sent(0, 2, producer_id=8)) == [DuplicateBatch(101, 102)]
     assert len(again.producers) == 2
     assert again.refusal(sent(3)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.producers.pack_before(100) == b""
-    assert not len(PartitionProducers.unpack("orders-3", b""))
+    assert not len(ProducerStateManager.unpack("orders-3", b""))

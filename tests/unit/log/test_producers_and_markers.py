@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.admission import Origin, check_produced
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import iterate_batches
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.admission import AppendOrigin, check_produced
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.batches.record_batch import iterate_batches
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
 from tests.support.record_batches import CONTROL, TRANSACTIONAL
@@ -92,7 +92,7 @@ def test_what_markers_said_can_be_put_away(partition: Partition, deleted_to: int
     partition.append(sent(3))  # At 104.
     packed = partition.producers.pack_before(deleted_to)
     restored = Partition()
-    restored.producers = PartitionProducers.unpack("orders-3", packed)
+    restored.producers = ProducerStateManager.unpack("orders-3", packed)
     if deleted_to <= 103:
         restored.producers.record_marker(end(coordinator_epoch=5), 103)
     if deleted_to <= 104:
@@ -147,25 +147,27 @@ UNAUTHORIZED = errors_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 @pytest.mark.parametrize(
     ("origin", "data", "code"),
     [
-        (Origin.CLIENT, PLAIN, None),
-        (Origin.CLIENT, IN_TRANSACTION, UNAUTHORIZED),
-        (Origin.CLIENT, MARKER, REFUSED),
-        (Origin.TRANSACTIONAL_CLIENT, PLAIN, None),
-        (Origin.TRANSACTIONAL_CLIENT, IN_TRANSACTION, None),
-        (Origin.TRANSACTIONAL_CLIENT, WITHOUT_SEQUENCE, REFUSED),
-        (Origin.TRANSACTIONAL_CLIENT, OF_NOBODY, REFUSED),
-        (Origin.TRANSACTIONAL_CLIENT, MARKER, REFUSED),
-        (Origin.TRANSACTIONAL_CLIENT, batch(attributes=CONTROL), REFUSED),
-        (Origin.COORDINATOR, PLAIN, None),
-        (Origin.COORDINATOR, WITHOUT_SEQUENCE, None),
-        (Origin.COORDINATOR, WITHOUT_EPOCH, REFUSED),
-        (Origin.COORDINATOR, MARKER, REFUSED),
-        (Origin.MARKERS, MARKER, None),
-        (Origin.MARKERS, IN_TRANSACTION, REFUSED),
-        (Origin.MARKERS, PLAIN, REFUSED),
+        (AppendOrigin.CLIENT, PLAIN, None),
+        (AppendOrigin.CLIENT, IN_TRANSACTION, UNAUTHORIZED),
+        (AppendOrigin.CLIENT, MARKER, REFUSED),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, PLAIN, None),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, IN_TRANSACTION, None),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, WITHOUT_SEQUENCE, REFUSED),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, OF_NOBODY, REFUSED),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, MARKER, REFUSED),
+        (AppendOrigin.TRANSACTIONAL_CLIENT, batch(attributes=CONTROL), REFUSED),
+        (AppendOrigin.COORDINATOR, PLAIN, None),
+        (AppendOrigin.COORDINATOR, WITHOUT_SEQUENCE, None),
+        (AppendOrigin.COORDINATOR, WITHOUT_EPOCH, REFUSED),
+        (AppendOrigin.COORDINATOR, MARKER, REFUSED),
+        (AppendOrigin.MARKERS, MARKER, None),
+        (AppendOrigin.MARKERS, IN_TRANSACTION, REFUSED),
+        (AppendOrigin.MARKERS, PLAIN, REFUSED),
     ],
 )
-def test_kip_98_who_may_have_what_appended(origin: Origin, data: bytes, code: int | None) -> None:
+def test_kip_98_who_may_have_what_appended(
+    origin: AppendOrigin, data: bytes, code: int | None
+) -> None:
     (found,) = iterate_batches(data, "orders-3")
     if code is None:
         check_produced(found.header, 0, 1 << 20, "orders-3", origin)
@@ -178,4 +180,4 @@ def test_kip_98_who_may_have_what_appended(origin: Origin, data: bytes, code: in
 def test_a_marker_is_written_however_small_a_topics_batches_must_be() -> None:
     """Or its transaction would never be over."""
     (marker,) = iterate_batches(MARKER, "orders-3")
-    check_produced(marker.header, 0, 1, "orders-3", Origin.MARKERS)
+    check_produced(marker.header, 0, 1, "orders-3", AppendOrigin.MARKERS)

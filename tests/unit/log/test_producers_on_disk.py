@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log import PartitionLog
-from broker.log.options import Flush
-from broker.log.table import StoreTable
-from metadata_log.types import LeaderEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.options import Flush
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.recoding import needs_recoding, recoded
-from broker.log.record_batch import Batch, iterate_batches
-from broker.log.records import plain_records
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.recompression import needs_recompression, recompressed
+from quorate.broker.log.batches.record_batch import Batch, iterate_batches
+from quorate.broker.log.batches.records import plain_records
 from quorate_proto.v1 import errors_pb2
 from tests.support.record_batches import CODECS, TRANSACTIONAL, Record, assemble, encode_batch
 
@@ -33,9 +33,9 @@ def batches(records: bytes | memoryview) -> list[Batch]:
 def test_all_but_the_codec_is_as_it_was(came: str, wanted: str) -> None:
     before = sent(came) + sent("none") + sent("zstd")
     codec = CODECS[wanted]
-    assert needs_recoding(before, codec)
-    after = recoded(before, codec, MAX_BYTES, "t-0")
-    assert not needs_recoding(after, codec)
+    assert needs_recompression(before, codec)
+    after = recompressed(before, codec, MAX_BYTES, "t-0")
+    assert not needs_recompression(after, codec)
     for old, new in zip(batches(before), batches(after), strict=True):
         assert new.header.compression == codec
         same = {"length": 0, "crc": 0, "attributes": 0}
@@ -46,32 +46,32 @@ def test_all_but_the_codec_is_as_it_was(came: str, wanted: str) -> None:
 
 
 def test_what_has_the_codec_is_left_alone() -> None:
-    assert not needs_recoding(sent("lz4") + sent("lz4"), CODECS["lz4"])
-    assert needs_recoding(sent("lz4") + sent("gzip"), CODECS["lz4"])
+    assert not needs_recompression(sent("lz4") + sent("lz4"), CODECS["lz4"])
+    assert needs_recompression(sent("lz4") + sent("gzip"), CODECS["lz4"])
     mixed = sent("lz4") + sent("gzip")
-    after = recoded(mixed, CODECS["lz4"], MAX_BYTES, "t-0")
+    after = recompressed(mixed, CODECS["lz4"], MAX_BYTES, "t-0")
     assert bytes(after).startswith(sent("lz4"))
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0" * 40, b"\xff" * 100, sent("none")[:-1]])
 def test_what_is_no_batch_is_left_to_be_refused(junk: bytes) -> None:
-    assert needs_recoding(junk, 3) in (False, True)
+    assert needs_recompression(junk, 3) in (False, True)
     if junk:
         with pytest.raises(KafkaError):
-            recoded(junk, 3, MAX_BYTES, "t-0")
+            recompressed(junk, 3, MAX_BYTES, "t-0")
 
 
 def test_what_is_too_large_or_unknown_is_left_to_be_refused() -> None:
     large, unknown = sent("none"), sent("none", base_offset=0)
-    assert recoded(large, 3, len(large) - 1, "t-0") == large
+    assert recompressed(large, 3, len(large) - 1, "t-0") == large
     unknown = assemble(b"x", base_offset=0, last_delta=0, count=1, attributes=6)
-    assert not needs_recoding(unknown, 3)
-    assert recoded(unknown, 3, MAX_BYTES, "t-0") == unknown
+    assert not needs_recompression(unknown, 3)
+    assert recompressed(unknown, 3, MAX_BYTES, "t-0") == unknown
 
 
 def test_what_cannot_be_decompressed_is_refused() -> None:
     broken = assemble(b"junk", base_offset=0, last_delta=0, count=1, attributes=CODECS["gzip"])
     with pytest.raises(KafkaError) as refused:
-        recoded(broken, 3, MAX_BYTES, "t-0")
+        recompressed(broken, 3, MAX_BYTES, "t-0")
     assert refused.value.code == errors_pb2.INVALID_RECORD
     assert "t-0" in refused.value.message

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import KafkaError
-from broker.log.admission import check_produced, check_replicated
-from broker.log.record_batch import iterate_batches, patched, put_in_place, read_header
-from metadata_log.types import LeaderEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.admission import check_produced, check_replicated
+from quorate.broker.log.batches.record_batch import (
+    iterate_batches,
+    patched,
+    put_in_place,
+    read_header,
+)
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import batch
 from tests.support.record_batches import CONTROL, TRANSACTIONAL, Record, assemble, encode_batch

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.codecs import UndecodableRecords
-from broker.log.record_batch import HEADER_BYTES, read_header
-from broker.log.records import plain_records, signed_varint, sized_field, walk
+from quorate.broker.log.batches.codecs import UndecodableRecords
+from quorate.broker.log.batches.record_batch import HEADER_BYTES, read_header
+from quorate.broker.log.batches.records import plain_records, signed_varint, sized_field, walk
 from tests.support.record_batches import Record, assemble, encode_batch, varint
 
 _FIELD = st.none() | st.binary(max_size=200)

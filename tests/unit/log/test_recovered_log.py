@@ -6,12 +6,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.record_batch import BatchHeader
-from broker.log.recovered_log import RecoveredLog
-from broker.log.segment import Segment
-from broker.log.segment_contents import SegmentContents, StoredBatch
-from broker.log.table import Void
-from broker.log.work import PartitionRow
+from quorate.broker.log.batches.record_batch import BatchHeader
+from quorate.broker.log.checkpoints.partition_row import PartitionRow
+from quorate.broker.log.checkpoints.store_table import TruncationRule
+from quorate.broker.log.recovery.recovered_log import RecoveredLog
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.segments.segment_contents import SegmentContents, StoredBatch
 
 NUMBER = 3
 
@@ -34,7 +34,7 @@ class Folder:
     segments: list[dict[int, Version]] = field(default_factory=lambda: [{}])
     log: list[tuple[int, Version]] = field(default_factory=list)
     """(place of its segment, batch)"""
-    voids: list[Void] = field(default_factory=list)
+    truncation_rules: list[TruncationRule] = field(default_factory=list)
     start: int = 0
     sizes: int = 100
 
@@ -72,7 +72,9 @@ class Folder:
         offset = self.log[keep][1].base
         del self.log[keep:]
         self.segments[-1] = {base: one for base, one in self.segments[-1].items() if base < offset}
-        self.voids.append(Void(self.active, offset))  # ids begin at 1: up to the one before it
+        self.truncation_rules.append(
+            TruncationRule(self.active, offset)
+        )  # ids begin at 1: up to the one before it
 
     def begin(self, where: float) -> None:
         self.start += int(where * (self.end - self.start))
@@ -86,7 +88,7 @@ class Folder:
 
     def recovered(self) -> tuple[RecoveredLog, list[Segment]]:
         row = PartitionRow(NUMBER, bytes(16), 0, "t", self.start)
-        found = RecoveredLog(row, self.voids, b"")
+        found = RecoveredLog(row, self.truncation_rules, b"")
         segments = []
         for place, held in enumerate(self.segments):
             segment = Segment(Path(f"segment-{place + 1}"), place + 1, None)  # type: ignore[arg-type]

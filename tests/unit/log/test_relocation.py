@@ -6,11 +6,16 @@ from typing import cast
 
 import pytest
 
-from broker.log import PartitionLog
-from broker.log.damage import DamagedBatch
-from broker.log.options import Flush
-from broker.log.relocation_plan import Step, Usage, next_step, should_roll
-from broker.metrics.replicas import DELETED, RELOCATED, STORED, store_samples
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.options import Flush
+from quorate.broker.log.rewriting.relocation_plan import (
+    RelocationStep,
+    SegmentUsage,
+    next_step,
+    should_roll,
+)
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.metrics.replica_metrics import DELETED, RELOCATED, STORED, store_samples
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
 SEGMENT_BYTES = 1 << 20
@@ -18,21 +23,26 @@ SIZE = 60_000
 
 
 def test_the_emptiest_of_those_that_are_mostly_dead_is_next() -> None:
-    usages = [Usage(1, 100, 49), Usage(2, 100, 20), Usage(3, 100, 100), Usage(4, 100, 100)]
-    assert next_step(usages, 1000) == Step(2, is_urgent=False)
-    assert next_step([Usage(1, 100, 50)], 1000) is None
+    usages = [
+        SegmentUsage(1, 100, 49),
+        SegmentUsage(2, 100, 20),
+        SegmentUsage(3, 100, 100),
+        SegmentUsage(4, 100, 100),
+    ]
+    assert next_step(usages, 1000) == RelocationStep(2, is_urgent=False)
+    assert next_step([SegmentUsage(1, 100, 50)], 1000) is None
     assert next_step([], 0) is None
 
 
 def test_what_is_wholly_dead_is_not_copied() -> None:
-    assert next_step([Usage(1, 100, 0)], 0) is None
+    assert next_step([SegmentUsage(1, 100, 0)], 0) is None
 
 
 def test_all_dead_bytes_together_are_at_most_half_of_what_lives() -> None:
-    usages = [Usage(1, 100, 60), Usage(2, 100, 70)]
+    usages = [SegmentUsage(1, 100, 60), SegmentUsage(2, 100, 70)]
     assert next_step(usages, 10) is None
-    assert next_step(usages, 9) == Step(1, is_urgent=True)
-    waiting = [*usages, Usage(3, 100, 0)]
+    assert next_step(usages, 9) == RelocationStep(1, is_urgent=True)
+    waiting = [*usages, SegmentUsage(3, 100, 0)]
     assert next_step(waiting, 10) is None, "it goes by itself"
     assert should_roll(waiting, 209)
     assert not should_roll(waiting, 210)
@@ -90,10 +100,10 @@ async def test_d3_a_batch_that_cannot_be_read_is_told_and_not_tried_for_ever(
 ) -> None:
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES, tail_bytes=0) as store:
         told: list[tuple[str, int]] = []
-        store.store.on_damaged = lambda log, error: told.append((log.topic, error.base_offset))
+        store.on_damaged = lambda log, error: told.append((log.topic, error.base_offset))
         kept, bad, short = (store.create(topic) for topic in ("kept", "bad", "short"))
         await fill(store, kept, bad, short, short, short, short, batches=10)
-        first = store.store.segments[1]
+        first = store.store.segments.by_id[1]
         read = first.read
 
         def damaged(number: int, wanted: list[tuple[int, int]]) -> object:
@@ -106,10 +116,10 @@ async def test_d3_a_batch_that_cannot_be_read_is_told_and_not_tried_for_ever(
         await settled(store)
         assert told == [("bad", 0)]
         assert not [p for p in kept.placed(0, kept.log_end_offset) if p.segment is first]
-        assert 1 in store.store.segments, "what cannot be read stays where it is"
+        assert 1 in store.store.segments.by_id, "what cannot be read stays where it is"
         await store.store.delete(bad.tip)
         await settled(store)
-        assert 1 not in store.store.segments
+        assert 1 not in store.store.segments.by_id
 
 
 async def test_d3_a_store_that_closes_stops_copying(tmp_path: Path) -> None:

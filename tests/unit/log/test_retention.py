@@ -6,8 +6,13 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.batch_index import BatchIndex
-from broker.log.retention import KEEP_ALL, Retention, batches_to_delete, segment_times
+from quorate.broker.log.segments.batch_index import BatchIndex
+from quorate.broker.log.stored.retention import (
+    KEEP_ALL,
+    Retention,
+    batches_to_delete,
+    segment_times,
+)
 
 NOW_MS = 1_000_000
 HOUR_MS = 3_600

@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log import PartitionLog
-from broker.log.batch_index import Placed
-from broker.log.record_batch import Batch, patched, read_header
-from broker.log.rewriting import Rewrite, Rewriting
-from broker.log.table import StoreTable
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.record_batch import Batch, patched, read_header
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.rewriting.rewriter import Rewrite
+from quorate.broker.log.segments.batch_index import PlacedBatch
+from quorate.broker.log.writing.live_segments import LiveSegments
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
 SIZE = 1000
@@ -28,12 +29,12 @@ async def two_logs(store: OpenStore) -> tuple[PartitionLog, PartitionLog]:
         for log, size in zip(logs, (SIZE, 10 * SIZE), strict=True):
             log.append_as_leader(batch(10, size, seed=seed), EPOCH)
     await store.until_flushed(*logs)
-    await store.store.roll()
+    await store.store.writer.roll()
     await store.store.housekeeping.idle()
     return logs
 
 
-def as_stored(log: PartitionLog, placed: Placed) -> Batch:
+def as_stored(log: PartitionLog, placed: PlacedBatch) -> Batch:
     data = b"".join(placed.segment.read(log.number, [placed[:2]]))
     return Batch(read_header(data), memoryview(data))
 
@@ -123,7 +124,7 @@ async def test_without_fsync_the_old_segment_stays_until_the_new_one_is_sealed(
     async with opened(tmp_path, "os") as store:
         await store.store.housekeeping.idle()
         assert 1 in names(), "segment 2 is written on"
-        await store.store.roll()
+        await store.store.writer.roll()
         await store.store.housekeeping.idle()
         store.log("other").append_as_leader(batch(), EPOCH)
         await store.until_flushed(store.log("other"))
@@ -145,13 +146,13 @@ async def test_without_fsync_what_was_copied_outlives_a_restart_and_a_power_loss
         await store.store.delete(store.log("other").tip)
         await store.store.housekeeping.idle()
         shutil.copytree(live, crashed)
-        await store.store.roll()
+        await store.store.writer.roll()
         await store.store.housekeeping.idle()
         store.log("moved").append_as_leader(batch(), EPOCH)
         await store.until_flushed(store.log("moved"))
         await store.store.housekeeping.idle()
-        assert 1 not in store.store.segments, "its copies are durable now"
-    monkeypatch.setattr("broker.log.store.current_boot_id", lambda: "another boot")
+        assert 1 not in store.store.segments.by_id, "its copies are durable now"
+    monkeypatch.setattr("quorate.broker.log.log_manager.current_boot_id", lambda: "another boot")
     async with opened(crashed, "os") as store:
         assert everything(store.log("moved")) == before
 
@@ -162,15 +163,15 @@ async def test_a_segment_that_goes_before_it_is_sealed_keeps_nothing(
     async with opened(tmp_path, "os") as store:
         log, other = await two_logs(store)
         assert await done(store, copies(log, 0, 40))
-        copied = store.store.newest_segment
+        copied = store.store.segments.newest
         monkeypatch.setattr(copied, "seal", refuse)
         await store.store.delete(log.tip)
-        await store.store.roll()
+        await store.store.writer.roll()
         await store.store.housekeeping.idle()
         assert copied.is_unlinked
         await store.store.delete(other.tip)
         await store.store.housekeeping.idle()
-        assert list(store.store.segments) == [3]
+        assert list(store.store.segments.by_id) == [3]
 
 
 def refuse() -> None:
@@ -179,10 +180,10 @@ def refuse() -> None:
 
 def test_all_that_is_kept_of_a_segment_is_counted() -> None:
     old, volatile = SimpleNamespace(id=1), SimpleNamespace(id=2, is_volatile=True)
-    rewriting = Rewriting(cast("Any", None), cast("Any", None))
-    rewriting.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 2, 100)])
-    rewriting.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 1, 50)])
-    assert rewriting.kept_bytes() == {1: 150}
+    segments = LiveSegments({}, cast("Any", volatile), *[cast("Any", None)] * 4)
+    segments.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 2, 100)])
+    segments.keep_until_durable(cast("Any", volatile), [(cast("Any", old), 1, 50)])
+    assert segments.kept_bytes() == {1: 150}
 
 
 async def test_what_was_cut_off_does_not_come_back_from_an_older_segment(tmp_path: Path) -> None:
@@ -215,12 +216,12 @@ async def test_a_crash_inside_a_truncation_leaves_no_hole_where_batches_were_cop
         log, other = await two_logs(store)
         log.append_as_leader(batch(20, SIZE), EPOCH)
         await store.until_flushed(log)
-        await store.store.roll()
+        await store.store.writer.roll()
         await store.store.housekeeping.idle()
         await store.store.rewrite([copies(log, 0, 40), copies(other, 0, 40)])
         await store.store.housekeeping.idle()
         assert segments_of(log) == [3, 3, 3, 3, 2]
-        assert sorted(store.store.segments) == [2, 3], "the first segment stays"
+        assert sorted(store.store.segments.by_id) == [2, 3], "the first segment stays"
         monkeypatch.setattr(StoreTable, "record_truncations", crashing)
         await log.truncate_to(20)
         left = everything(log)
@@ -329,7 +330,7 @@ async def test_after_a_disk_failure_nothing_is_written_again(
         def fail(_: object) -> Iterator[None]:
             raise OSError("the disk is broken")
 
-        monkeypatch.setattr(store.store.newest_segment, "append", fail)
+        monkeypatch.setattr(store.store.segments.newest, "append", fail)
         with pytest.raises(KafkaError, match="the disk is broken"):
             await done(store, rewrite)
         with pytest.raises(KafkaError, match="failed"):
@@ -342,6 +343,6 @@ async def test_after_a_disk_failure_nothing_is_written_again(
 async def test_an_empty_segment_is_not_rolled(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await two_logs(store)
-        newest = store.store.newest_segment.id
-        await store.store.roll()
-        assert store.store.newest_segment.id == newest
+        newest = store.store.segments.newest.id
+        await store.store.writer.roll()
+        assert store.store.segments.newest.id == newest

@@ -11,21 +11,21 @@ import lmdb
 import pytest
 from crc32c import crc32c
 
-from broker.errors import KafkaError
-from broker.log import ColdRead
-from broker.log import segment as segment_module
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.damage import DamagedBatch, DamagedSegment
-from broker.log.record_batch import patched
-from broker.log.segment import Segment
-from broker.log.segment_contents import FooterDamaged, SegmentContents, footer_crc
-from broker.log.segment_file import NotCached, OnDamaged, SegmentFile
-from broker.log.segment_keys import KEY
-from broker.log.segment_pages import Root, walk
-from broker.log.stored_log import StoredLog
-from broker.log.table import StoreTable
-from broker.log.work import PendingBatch
-from metadata_log.types import LeaderEpoch
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import ColdRead
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.batches.record_batch import patched
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.segments import segment as segment_module
+from quorate.broker.log.segments.damage import DamagedBatch, DamagedSegment
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.segments.segment_contents import FooterDamaged, SegmentContents, footer_crc
+from quorate.broker.log.segments.segment_file import NotCached, OnDamaged, SegmentFile
+from quorate.broker.log.segments.segment_keys import KEY
+from quorate.broker.log.segments.segment_pages import DatabaseRoot, walk
+from quorate.broker.log.stored.stored_log import StoredLog
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 from tests.support.record_batches import TRANSACTIONAL
@@ -37,7 +37,7 @@ SIZES = [70, 1000, 3000, 20_000, (256 << 10) - 77, (256 << 10) - 76, 700_000]
 
 def pending(number: int, base_offset: int, size: int) -> PendingBatch:
     data = batch(1, size, base_offset=base_offset, seed=base_offset + number)
-    return PendingBatch(number, base_offset, base_offset, data, LeaderEpoch(3), 0)
+    return PendingBatch(number, base_offset, base_offset, data, LeaderEpoch(3), 0, len(data))
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def test_a_footer_says_how_transactions_ended(segment: Segment) -> None:
         batch(1, 300, base_offset=3),
     ]
     segment.append(
-        [PendingBatch(4, place, place, data, 3, 0) for place, data in enumerate(encoded)]
+        [PendingBatch(4, place, place, data, 3, 0, len(data)) for place, data in enumerate(encoded)]
     )
     footer = segment.seal()
     contents = SegmentFile(segment.path).footer(footer, 7)
@@ -431,7 +431,7 @@ def _xor(path: Path, at: int, bits: int) -> None:
         file.write(bytes([byte ^ bits]))
 
 
-def _is_tree(data: bytes, root: Root, number: int) -> bool:
+def _is_tree(data: bytes, root: DatabaseRoot, number: int) -> bool:
     """Roots, branches and leaves by their kind; overflow pages are the batches'."""
     at = number * root.page_bytes
     return data[at : at + 8] == number.to_bytes(8, "little") and data[at + 10] in (1, 2, 8)
@@ -454,8 +454,8 @@ def test_reading_goes_on_while_a_segment_is_sealed(segment: Segment) -> None:
 
 async def write(store: OpenStore, *, segments: int, topic: str = "t") -> None:
     log = store.log(topic)
-    first = store.store.newest_segment.id
-    while store.store.newest_segment.id < first + segments:
+    first = store.store.segments.newest.id
+    while store.store.segments.newest.id < first + segments:
         log.append_as_leader(
             batch(5, 20_000, seed=log.log_end_offset, timestamp_ms=100 * log.log_end_offset), EPOCH
         )
@@ -470,7 +470,7 @@ async def test_sealed_segments_are_opened_by_their_footers_alone(
         store.create()
         await write(store, segments=4)
         complete = everything(store.log())
-        last = store.store.newest_segment.id
+        last = store.store.segments.newest.id
     scanned: list[int] = []
     scan = SegmentFile.scan
 
@@ -577,7 +577,7 @@ async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
     flip(tmp_path / "segment-0000000001.mdb", _place_of(tmp_path, offset=20) + 5000)
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         told: list[tuple[StoredLog, int]] = []
-        store.store.on_damaged = lambda one, damage: told.append((one, damage.base_offset))
+        store.on_damaged = lambda one, damage: told.append((one, damage.base_offset))
         log = store.log()
         read = log.read(0, 1 << 20, log.log_end_offset)
         assert (read.next_offset, read.size) == (20, sum(map(len, read.chunks)))

@@ -9,13 +9,13 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from broker.errors import KafkaError
-from broker.log import store as store_module
-from broker.log.options import Flush
-from broker.log.segment import Segment
-from broker.log.table import StoreTable
-from broker.log.work import PendingBatch
-from metadata_log.types import LeaderEpoch, TopicId, TopicIdPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import log_manager as store_module
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.options import Flush
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 
@@ -30,8 +30,8 @@ def segment_files(directory: Path) -> list[str]:
 async def fill(store: OpenStore, topic: str = "t", *, segments: int) -> None:
     """Append to the log of ``topic``, one flush per batch, until that many segments were begun."""
     log = store.log(topic)
-    first = store.store.newest_segment.id
-    while store.store.newest_segment.id < first + segments:
+    first = store.store.segments.newest.id
+    while store.store.segments.newest.id < first + segments:
         epoch = LeaderEpoch(log.log_end_offset // 10)
         log.append_as_leader(batch(5, 20_000, seed=log.log_end_offset), epoch)
         await store.until_flushed(log)
@@ -206,8 +206,8 @@ async def test_deleting_with_batches_on_their_way_acknowledges_none(tmp_path: Pa
         log = store.create()
         log.append_as_leader(batch(), EPOCH)
         await store.store.delete(log.tip)
-        assert store.store.pending_bytes == 0
-        assert len(store.store.tail) == 0
+        assert store.store.writer.pending_bytes == 0
+        assert len(store.store.reads.tail) == 0
         assert store.flushes == []
 
 
@@ -216,23 +216,23 @@ async def test_the_tail_lets_go_of_the_oldest_flushed_batches_alone(tmp_path: Pa
         log = store.create()
         for seed in range(20):
             log.append_as_leader(batch(1, 2000, seed=seed), EPOCH)
-        assert store.store.tail.bytes > 10_000
+        assert store.store.reads.tail.bytes > 10_000
         expected = everything(log)
         await store.until_flushed(log)
-        assert store.store.tail.bytes <= 10_000
+        assert store.store.reads.tail.bytes <= 10_000
         assert everything(log) == expected
 
 
 async def test_wait_for_room_returns_when_enough_is_flushed(tmp_path: Path) -> None:
     async with opened(tmp_path, max_pending_bytes=5000) as store:
         log = store.create()
-        await store.store.wait_for_room()
+        await store.store.writer.wait_for_room()
         for _ in range(10):
             log.append_as_leader(batch(1, 1000), EPOCH)
-        waiting = asyncio.create_task(store.store.wait_for_room())
-        assert store.store.pending_bytes >= 5000
+        waiting = asyncio.create_task(store.store.writer.wait_for_room())
+        assert store.store.writer.pending_bytes >= 5000
         await waiting
-        assert store.store.pending_bytes < 5000
+        assert store.store.writer.pending_bytes < 5000
 
 
 @pytest.mark.parametrize("flush", FLUSHES)
@@ -247,7 +247,7 @@ async def test_after_a_disk_failure_nothing_is_acknowledged_and_reads_go_on(
         monkeypatch.setattr(Segment, "append", fail)
         log.append_as_leader(batch(), EPOCH)
         with pytest.raises(KafkaError, match="injected"):
-            await store.store.wait_for_room()
+            await store.store.writer.wait_for_room()
         assert "injected" in str(await store.until_failed())
         assert log.flushed_offset == 1
         for refused in (
@@ -424,9 +424,9 @@ async def test_a_segment_created_ahead_is_taken_up_again(tmp_path: Path) -> None
         await store.store.housekeeping.idle()
         assert len(segment_files(tmp_path)) == 2
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
-        assert store.store.newest_segment.id == 1
+        assert store.store.segments.newest.id == 1
         await fill(store, segments=1)
-        assert store.store.newest_segment.id == 2
+        assert store.store.segments.newest.id == 2
 
 
 async def test_a_group_is_about_a_mebibyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,7 +479,7 @@ async def test_a_segment_knows_how_much_of_it_lives(tmp_path: Path) -> None:
             for seed in range(10):
                 log.append_as_leader(batch(1, 1000, seed=seed), EPOCH)
         await store.until_flushed(kept, cut, gone)
-        segment = store.store.newest_segment
+        segment = store.store.segments.newest
         assert (segment.live_batches, segment.live_bytes) == (30, 30 * size)
         await cut.truncate_to(7)
         await kept.start_at(4)
@@ -487,6 +487,6 @@ async def test_a_segment_knows_how_much_of_it_lives(tmp_path: Path) -> None:
         assert (segment.live_batches, segment.live_bytes) == (13, 13 * size)
         assert segment.stored_bytes == 30 * size
     async with opened(tmp_path) as store:
-        segment = store.store.newest_segment
+        segment = store.store.segments.newest
         assert (segment.live_batches, segment.live_bytes) == (13, 13 * size)
         assert segment.stored_bytes >= segment.live_bytes

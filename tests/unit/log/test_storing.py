@@ -4,19 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import InvalidRecords, KafkaError
-from broker.log.admission import Origin
-from broker.log.options import Appended
-from broker.log.partition_log import PartitionLog
-from broker.log.record_batch import Batch, iterate_batches, read_header
-from broker.log.storing import AS_SENT, Storing, timed
+from quorate.broker.common.errors import InvalidRecords, KafkaError
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.record_batch import Batch, iterate_batches, read_header
+from quorate.broker.log.batches.topic_timestamps import (
+    AS_SENT,
+    TopicStorageOptions,
+    with_topic_timestamps,
+)
+from quorate.broker.log.options import LogAppendInfo
+from quorate.broker.log.partition_log import PartitionLog
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, opened
 from tests.support.record_batches import CODECS, LOG_APPEND_TIME, Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
-BOUNDED = Storing(before_max_ms=HOUR_MS, after_max_ms=HOUR_MS)
+BOUNDED = TopicStorageOptions(before_max_ms=HOUR_MS, after_max_ms=HOUR_MS)
 
 
 def batch(*ages_ms: int, codec: str = "none", **more: object) -> bytes:
@@ -34,9 +38,9 @@ def stored(log: PartitionLog) -> list[Batch]:
     return batches(b"".join(chunks))
 
 
-def refusal(records: bytes, storing: Storing) -> KafkaError:
+def refusal(records: bytes, storing: TopicStorageOptions) -> KafkaError:
     with pytest.raises(KafkaError) as refused:
-        timed(batches(records), storing, NOW_MS, "t-0")
+        with_topic_timestamps(batches(records), storing, NOW_MS, "t-0")
     assert "t-0" in refused.value.message
     return refused.value
 
@@ -55,16 +59,21 @@ def test_records_beyond_the_bounds_are_refused_and_named(codec: str) -> None:
 
 @pytest.mark.parametrize(
     "storing",
-    [Storing(before_max_ms=HOUR_MS), Storing(after_max_ms=HOUR_MS), BOUNDED, AS_SENT],
+    [
+        TopicStorageOptions(before_max_ms=HOUR_MS),
+        TopicStorageOptions(after_max_ms=HOUR_MS),
+        BOUNDED,
+        AS_SENT,
+    ],
 )
-def test_records_within_the_bounds_are_taken_as_they_are(storing: Storing) -> None:
+def test_records_within_the_bounds_are_taken_as_they_are(storing: TopicStorageOptions) -> None:
     sent = batches(batch(HOUR_MS, 0, -HOUR_MS))
-    assert timed(sent, storing, NOW_MS, "t-0") is sent
+    assert with_topic_timestamps(sent, storing, NOW_MS, "t-0") is sent
 
 
 def test_records_without_a_time_are_within_all_bounds() -> None:
     sent = batches(encode_batch([Record(0, timestamp_ms=-1), Record(1, timestamp_ms=NOW_MS)]))
-    assert timed(sent, BOUNDED, NOW_MS, "t-0") is sent
+    assert with_topic_timestamps(sent, BOUNDED, NOW_MS, "t-0") is sent
 
 
 def test_a_header_may_not_claim_what_no_record_has() -> None:
@@ -72,7 +81,7 @@ def test_a_header_may_not_claim_what_no_record_has() -> None:
     (ahead,) = batches(batch(-HOUR_MS - 1))
     lie = Batch(ahead.header, batches(batch(0))[0].data)
     with pytest.raises(InvalidRecords) as refused:
-        timed([lie], BOUNDED, NOW_MS, "t-0")
+        with_topic_timestamps([lie], BOUNDED, NOW_MS, "t-0")
     assert [one.place for one in refused.value.record_errors] == [0]
 
 
@@ -80,12 +89,12 @@ def test_what_must_be_looked_at_and_cannot_be_is_refused() -> None:
     (whole,) = batches(batch(0))
     broken = Batch(whole.header._replace(record_count=9), whole.data)
     with pytest.raises(KafkaError) as refused:
-        timed([broken], BOUNDED, NOW_MS, "t-0")
+        with_topic_timestamps([broken], BOUNDED, NOW_MS, "t-0")
     assert refused.value.code == errors_pb2.INVALID_RECORD
 
 
-@pytest.mark.parametrize("storing", [AS_SENT, Storing(log_append_time=True)])
-def test_a_producer_may_not_speak_for_its_broker(storing: Storing) -> None:
+@pytest.mark.parametrize("storing", [AS_SENT, TopicStorageOptions(log_append_time=True)])
+def test_a_producer_may_not_speak_for_its_broker(storing: TopicStorageOptions) -> None:
     refused = refusal(batch(0, attributes=LOG_APPEND_TIME), storing)
     assert refused.code == errors_pb2.INVALID_TIMESTAMP
 
@@ -98,7 +107,7 @@ async def test_log_append_time_is_that_of_all_records(
     """Whether the batch may be changed where it is or not, and with a CRC that is right."""
     async with opened(tmp_path) as store:
         log = store.create()
-        log.storing = Storing(log_append_time=True)
+        log.storing = TopicStorageOptions(log_append_time=True)
         sent = batch(5 * HOUR_MS, -5 * HOUR_MS, codec=codec)
         for now_ms in (NOW_MS, NOW_MS + 1):
             appended = log.append_as_leader(memoryview(buffer(sent)), EPOCH, now_ms=now_ms)
@@ -116,17 +125,17 @@ async def test_log_append_time_is_that_of_all_records(
 async def test_a_batch_sent_again_has_the_time_of_the_first_try(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         log = store.create()
-        log.storing = Storing(log_append_time=True)
+        log.storing = TopicStorageOptions(log_append_time=True)
         sent = batch(0, 0, producer=(7, 0, 0))
-        assert log.append_as_leader(sent, EPOCH, now_ms=NOW_MS) == Appended(0, 1, NOW_MS)
+        assert log.append_as_leader(sent, EPOCH, now_ms=NOW_MS) == LogAppendInfo(0, 1, NOW_MS)
         log.append_as_leader(batch(0, 0), EPOCH, now_ms=NOW_MS + 1)
-        assert log.append_as_leader(sent, EPOCH, now_ms=NOW_MS + 9) == Appended(0, 1, NOW_MS)
+        assert log.append_as_leader(sent, EPOCH, now_ms=NOW_MS + 9) == LogAppendInfo(0, 1, NOW_MS)
 
 
 async def test_what_coordinators_write_has_their_time(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         log = store.create()
-        log.storing = Storing(log_append_time=True, after_max_ms=1)
-        log.append_as_leader(batch(-HOUR_MS), EPOCH, Origin.COORDINATOR, NOW_MS)
+        log.storing = TopicStorageOptions(log_append_time=True, after_max_ms=1)
+        log.append_as_leader(batch(-HOUR_MS), EPOCH, AppendOrigin.COORDINATOR, NOW_MS)
         (found,) = stored(log)
         assert not found.header.is_log_append_time

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.log.table import StoreTable
+from quorate.broker.log.checkpoints.store_table import StoreTable
 
 
 def test_segment_ids_are_never_given_out_again(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.empty_batches import emptied
-from broker.log.record_batch import read_header
-from broker.log.timestamps import first_of_greatest, first_record_at
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.empty_batches import emptied
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.batches.timestamp_search import first_of_greatest, first_record_at
 from quorate_proto.v1 import errors_pb2
 from tests.support.record_batches import (
     CODECS,

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from broker.log import PartitionLog
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker, encode_marker
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from tests.support.committed_reader import committed_batches
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
 from tests.support.record_batches import TRANSACTIONAL
@@ -169,14 +169,14 @@ class History:
                 place = (producer, self._epochs[producer], self._sequences[producer])
                 data = batch(count, 3000, producer=place, attributes=TRANSACTIONAL)
                 model.batches.append(Written(model.end, model.end + count, producer))
-                log.append_as_leader(data, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+                log.append_as_leader(data, EPOCH, AppendOrigin.TRANSACTIONAL_CLIENT)
                 self._sequences[producer] += count
             case ("end", int(producer), bool(committed), int(bumped)):
                 self._epochs[producer] += bumped
                 self._sequences[producer] *= 1 - bumped
                 marker = EndMarker(producer, self._epochs[producer], committed, 0)
                 model.batches.append(Written(model.end, model.end + 1, producer, committed))
-                log.append_as_leader(encode_marker(marker, 1000), EPOCH, Origin.MARKERS)
+                log.append_as_leader(encode_marker(marker, 1000), EPOCH, AppendOrigin.MARKERS)
             case ("plain", int(count)):
                 model.batches.append(Written(model.end, model.end + count))
                 log.append_as_leader(batch(count, 3000), EPOCH)
@@ -195,7 +195,7 @@ class History:
                 model.begin(offset)
                 await log.start_at(offset)
             case ("roll",):
-                await store.store.roll()
+                await store.store.writer.roll()
             case ("relocate",):
                 store.store.relocator.wake()
             case ("flush",):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from metadata_log.acls import AclOperation, PatternType, ResourceType, bindings
-from metadata_log.records import FeatureLevel, ResultCode
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.tree import children, value_at, walk
+from quorate.common.acl_types import AclOperation, PatternType, ResourceType
+from quorate.metadata_log.acls import bindings
+from quorate.metadata_log.records import FeatureLevel, ResultCode
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
+from quorate.metadata_log.tree.tree import children, value_at, walk
 from tests.support.acls import Binding, acl, added, log_with, removed
 from tests.support.metadata import MetadataLogBuilder
 

@@ -2,8 +2,14 @@
 
 import pytest
 
-from metadata_log.image import EntityKey
-from metadata_log.records import (
+from quorate.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    TopicId,
+    TopicPartition,
+)
+from quorate.metadata_log.image import EntityKey
+from quorate.metadata_log.records import (
     ConfigSet,
     NewPartition,
     ProducerIdBlock,
@@ -13,7 +19,6 @@ from metadata_log.records import (
     TopicDeletionPending,
     TopicRemoved,
 )
-from metadata_log.types import BrokerId, ControllerEpoch, TopicId, TopicIdPartition, TopicPartition
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -125,7 +130,7 @@ def test_c5_deletion_is_pending_until_the_topic_is_removed_with_all_that_hangs_o
     assert (len(image.topics), len(image.topic_names), len(image.deletions)) == (0, 0, 0)
     assert EntityKey(("topic", "orders")) not in image.configs
     assert image.partition(TopicPartition("orders", 0)) is None
-    assert image.partition_by_id(TopicIdPartition(topic_id_of("orders"), 0)) is None
+    assert image.topic_by_id(topic_id_of("orders")) is None
 
 
 def test_c5_late_removal_cannot_hit_the_next_topic_of_that_name(log: MetadataLogBuilder) -> None:
@@ -144,10 +149,9 @@ def test_topic_can_be_removed_and_made_again_in_one_transaction(log: MetadataLog
     remove = TopicRemoved(name="orders", topic_id=topic_id_of("orders"))
     again = created(partition(THREE, leader=THREE), topic_id=topic_id_of("orders", 1))
     assert log.write_as_controller(remove, again).ok
-    tip = TopicIdPartition(topic_id_of("orders", 1), 0)
-    found = log.image.partition_by_id(tip)
+    found = log.image.topic_by_id(topic_id_of("orders", 1))
     assert found is not None
-    assert found.leader == THREE
+    assert found.partitions[0].leader == THREE
     assert topic_id_of("orders") not in log.image.topic_names
 
 

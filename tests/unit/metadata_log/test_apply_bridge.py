@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from metadata_log.features import INTER_BROKER_PROTOCOL, METADATA_VERSION
-from metadata_log.paths import ADMINISTRATION, broker_path
-from metadata_log.records import (
+from quorate.common.types import BrokerId, MetadataOffset
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION
+from quorate.metadata_log.paths import ADMINISTRATION, broker_path
+from quorate.metadata_log.records import (
     AtVersion,
     ChangeNote,
     Condition,
@@ -16,8 +17,7 @@ from metadata_log.records import (
     Record,
     ResultCode,
 )
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.types import BrokerId, MetadataOffset
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
 from tests.support.metadata import MetadataLogBuilder
 
 NOTE = ChangeNote(principal="User:ann", client_host="h", client_id="c", api="AlterConfigs")

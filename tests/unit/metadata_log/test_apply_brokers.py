@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.records import (
+from quorate.common.types import NO_BROKER, BrokerId, ControllerEpoch, Endpoint, SessionId
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
     ControllerRemoved,
@@ -13,7 +14,6 @@ from metadata_log.records import (
     SessionClosed,
     SessionOpened,
 )
-from metadata_log.types import NO_BROKER, BrokerId, ControllerEpoch, Endpoint, SessionId
 from tests.support.metadata import MetadataLogBuilder, session_of
 
 ONE, TWO = BrokerId(1), BrokerId(2)

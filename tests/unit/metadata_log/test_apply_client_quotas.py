@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from metadata_log.client_quotas import QuotaEntity
-from metadata_log.records import ClientQuotaSet, FeatureLevel, Record, ResultCode
+from quorate.metadata_log.client_quotas import ClientQuotaEntity
+from quorate.metadata_log.records import ClientQuotaSet, FeatureLevel, Record, ResultCode
 from tests.support.metadata import MetadataLogBuilder
 
 KEY = "controller_mutation_rate"
@@ -34,7 +34,7 @@ def code(log: MetadataLogBuilder, record: Record) -> ResultCode:
 
 
 def test_q7_a_quota_is_set_replaced_and_removed(log: MetadataLogBuilder) -> None:
-    anna = QuotaEntity(user="anna")
+    anna = ClientQuotaEntity(user="anna")
     assert code(log, quota(10)) is ResultCode.OK
     assert code(log, quota(20)) is ResultCode.OK
     assert code(log, quota(1.5, key="producer_byte_rate")) is ResultCode.OK
@@ -48,7 +48,7 @@ def test_q7_a_quota_is_set_replaced_and_removed(log: MetadataLogBuilder) -> None
 
 def test_q7_a_name_a_default_and_no_name_are_different(log: MetadataLogBuilder) -> None:
     entities = [
-        QuotaEntity(user, client_id)
+        ClientQuotaEntity(user, client_id)
         for user in (None, "", "anna")
         for client_id in (None, "", "app")
         if (user, client_id) != (None, None)
@@ -89,4 +89,4 @@ def test_b4_voters_that_cannot_read_quotas_are_not_given_any() -> None:
     assert not log.image.client_quotas
     log.write_as_controller(FeatureLevel(name="metadata_version", level=3))
     log.write_as_controller(quota())
-    assert set(log.image.client_quotas) == {QuotaEntity(user="anna")}
+    assert set(log.image.client_quotas) == {ClientQuotaEntity(user="anna")}

@@ -3,19 +3,8 @@
 import msgspec
 import pytest
 
-from metadata_log.records import (
-    IsrChange,
-    IsrMember,
-    PartitionChange,
-    ResultCode,
-)
-from metadata_log.types import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-)
+from quorate.common.types import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from quorate.metadata_log.records import IsrChange, IsrMember, PartitionChange, ResultCode
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 TP = TopicPartition("orders", 0)

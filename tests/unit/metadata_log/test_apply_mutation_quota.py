@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import (
     ControllerEpochIs,
     NewPartition,
     Operation,
@@ -19,7 +20,6 @@ from metadata_log.records import (
     TopicDeletionPending,
     TopicRemoved,
 )
-from metadata_log.types import BrokerId, ControllerEpoch
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 ONE = BrokerId(1)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from metadata_log.image import PastRemoval, Topic
-from metadata_log.records import (
+from quorate.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from quorate.metadata_log.partitions import RemovedPartitions, Topic
+from quorate.metadata_log.records import (
     NewPartition,
     Operation,
     PartitionAdditionPending,
@@ -15,7 +16,6 @@ from metadata_log.records import (
     ResultCode,
     TopicRemoved,
 )
-from metadata_log.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 OTHER_ID = topic_id_of("orders", 1)
@@ -154,7 +154,7 @@ def test_c14_a_removal_is_pending_until_the_partitions_are_gone(log: MetadataLog
     assert len(orders(log).partitions) == 1
     assert not log.image.removals
     assert orders(log).version == done.offset
-    assert orders(log).removals == (PastRemoval(1, done.offset),)
+    assert orders(log).removals == (RemovedPartitions(1, done.offset),)
     assert log.image.kept(orders(log)) == 1
 
 

@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from metadata_log.features import METADATA_VERSION
-from metadata_log.paths import pipeline_path, version_at
-from metadata_log.records import (
+from quorate.metadata_log.image import METADATA_VERSION
+from quorate.metadata_log.paths import pipeline_path, version_at
+from quorate.metadata_log.records import (
     PipelineRemoved,
     PipelineRun,
     PipelineSet,
-    PipelineTopic,
+    PipelineTopicOffsets,
     QuorumVoterSet,
     ResultCode,
 )
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, topic_id_of
 
-TOPIC = PipelineTopic(topic="t", topic_id=topic_id_of("t"), offsets=(5, -1))
+TOPIC = PipelineTopicOffsets(topic="t", topic_id=topic_id_of("t"), offsets=(5, -1))
 BEGUN = PipelineSet(
     name="lake",
     expected_version=0,

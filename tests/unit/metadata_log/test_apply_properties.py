@@ -6,10 +6,7 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import given, settings
 
-from metadata_log import records as r
-from metadata_log.apply import Applied, apply, apply_run
-from metadata_log.image import Image
-from metadata_log.types import (
+from quorate.common.types import (
     NO_BROKER,
     NO_SESSION,
     BrokerEpoch,
@@ -19,6 +16,9 @@ from metadata_log.types import (
     LeaderEpoch,
     MetadataOffset,
 )
+from quorate.metadata_log import records as r
+from quorate.metadata_log.apply import Applied, apply, apply_run
+from quorate.metadata_log.image import Image
 from tests.support.metadata import (
     MetadataLogBuilder,
     quorum_voter,
@@ -247,7 +247,7 @@ records = st.one_of(
         sink=st.just("s"),
         topics=st.lists(
             st.builds(
-                r.PipelineTopic,
+                r.PipelineTopicOffsets,
                 topic=topics,
                 topic_id=topic_ids,
                 offsets=st.lists(st.integers(-2, 3), max_size=2).map(tuple),

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from metadata_log.image import VoterSet
-from metadata_log.records import (
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.records import (
     Operation,
     QuorumVoter,
     QuorumVoterSet,

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from metadata_log.image import Partition, Reassignment
-from metadata_log.records import (
+from quorate.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
+from quorate.metadata_log.partitions import Partition, Reassignment
+from quorate.metadata_log.records import (
     IsrChange,
     IsrMember,
     PartitionReassignment,
@@ -12,7 +13,6 @@ from metadata_log.records import (
     ResultCode,
     TopicRemoved,
 )
-from metadata_log.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 TP = TopicPartition("orders", 0)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from metadata_log.records import (
+from quorate.common.types import SessionId
+from quorate.metadata_log.records import (
     Operation,
     ResultCode,
     SessionClosed,
@@ -11,7 +12,6 @@ from metadata_log.records import (
     SessionSilences,
     Transaction,
 )
-from metadata_log.types import SessionId
 from tests.support.metadata import MetadataLogBuilder, session_of
 
 ONE, TWO = session_of(1), session_of(2)

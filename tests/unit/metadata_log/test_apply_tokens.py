@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from metadata_log.features import METADATA_VERSION
-from metadata_log.paths import token_path, version_at
-from metadata_log.records import (
+from quorate.metadata_log.image import METADATA_VERSION
+from quorate.metadata_log.paths import token_path, version_at
+from quorate.metadata_log.records import (
     AtVersion,
     ControllerEpochIs,
     DelegationTokenRemoved,

@@ -2,10 +2,16 @@
 
 import pytest
 
-from metadata_log.apply import apply
-from metadata_log.draft import Changes
-from metadata_log.image import EntityKey, Image
-from metadata_log.records import (
+from quorate.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicPartition,
+)
+from quorate.metadata_log.apply import apply
+from quorate.metadata_log.image import Changes, EntityKey, Image
+from quorate.metadata_log.records import (
     Absent,
     AtVersion,
     Condition,
@@ -23,13 +29,6 @@ from metadata_log.records import (
     TopicCreated,
     TopicRemoved,
     Transaction,
-)
-from metadata_log.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    MetadataOffset,
-    TopicPartition,
 )
 from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
 

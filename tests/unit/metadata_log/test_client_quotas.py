@@ -1,18 +1,23 @@
 import pytest
 
-from metadata_log.client_quotas import QuotaEntity, QuotaInForce, quota_in_force, stored_name
+from quorate.metadata_log.client_quotas import (
+    ClientQuotaEntity,
+    QuotaInForce,
+    quota_in_force,
+    stored_name,
+)
 
 KEY = "controller_mutation_rate"
 
 PRECEDENCE = (
-    (QuotaEntity("u", "c"), QuotaEntity("u", "c")),
-    (QuotaEntity("u", ""), QuotaEntity("u", "c")),
-    (QuotaEntity("u", None), QuotaEntity("u", None)),
-    (QuotaEntity("", "c"), QuotaEntity("u", "c")),
-    (QuotaEntity("", ""), QuotaEntity("u", "c")),
-    (QuotaEntity("", None), QuotaEntity("u", None)),
-    (QuotaEntity(None, "c"), QuotaEntity(None, "c")),
-    (QuotaEntity(None, ""), QuotaEntity(None, "c")),
+    (ClientQuotaEntity("u", "c"), ClientQuotaEntity("u", "c")),
+    (ClientQuotaEntity("u", ""), ClientQuotaEntity("u", "c")),
+    (ClientQuotaEntity("u", None), ClientQuotaEntity("u", None)),
+    (ClientQuotaEntity("", "c"), ClientQuotaEntity("u", "c")),
+    (ClientQuotaEntity("", ""), ClientQuotaEntity("u", "c")),
+    (ClientQuotaEntity("", None), ClientQuotaEntity("u", None)),
+    (ClientQuotaEntity(None, "c"), ClientQuotaEntity(None, "c")),
+    (ClientQuotaEntity(None, ""), ClientQuotaEntity(None, "c")),
 )
 """Kafka's order, with whom each is shared."""
 
@@ -27,11 +32,13 @@ def test_q7_the_most_particular_quota_is_in_force(first: int) -> None:
 
 def test_q7_a_place_without_the_key_is_passed_over() -> None:
     quotas = {
-        QuotaEntity("u", "c"): {"producer_byte_rate": 1.0},
-        QuotaEntity(client_id=""): {KEY: 2.0},
+        ClientQuotaEntity("u", "c"): {"producer_byte_rate": 1.0},
+        ClientQuotaEntity(client_id=""): {KEY: 2.0},
     }
 
-    assert quota_in_force(quotas, "u", "c", KEY) == QuotaInForce(2.0, QuotaEntity(client_id="c"))
+    assert quota_in_force(quotas, "u", "c", KEY) == QuotaInForce(
+        2.0, ClientQuotaEntity(client_id="c")
+    )
 
 
 def test_q7_quotas_of_others_do_not_bind() -> None:

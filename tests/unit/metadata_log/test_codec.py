@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log import records as r
-from metadata_log.codec import (
-    MalformedTransaction,
-    as_of_client,
-    decode_transaction,
-    encode_transaction,
-    result_from_proto,
-    result_to_proto,
-)
-from metadata_log.readable import readable_transaction
-from metadata_log.types import (
+from quorate.common.types import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -30,6 +20,16 @@ from metadata_log.types import (
     TopicId,
     VoterId,
 )
+from quorate.metadata_log import records as r
+from quorate.metadata_log.codec import (
+    MalformedTransaction,
+    as_of_client,
+    decode_transaction,
+    encode_transaction,
+    result_from_proto,
+    result_to_proto,
+)
+from quorate.metadata_log.tree.readable import readable_transaction
 from quorate_proto.v1 import metadata_pb2 as pb
 
 int31 = st.integers(0, 2**31 - 1)
@@ -206,7 +206,7 @@ records = st.one_of(
         sink=texts,
         topics=st.lists(
             st.builds(
-                r.PipelineTopic,
+                r.PipelineTopicOffsets,
                 topic=texts,
                 topic_id=ids,
                 offsets=st.lists(int63, max_size=3).map(tuple),
@@ -578,7 +578,7 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
             expected_version=1,
             run_epoch=2,
             sink="s",
-            topics=(r.PipelineTopic(topic="t", topic_id=TOPIC, offsets=(3, -1)),),
+            topics=(r.PipelineTopicOffsets(topic="t", topic_id=TOPIC, offsets=(3, -1)),),
             run=r.PipelineRun(
                 owner="o",
                 started_ms=4,

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from metadata_log import features
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.common.types import BrokerId
+from quorate.metadata_log import features
+from quorate.metadata_log.image import INTER_BROKER_PROTOCOL, METADATA_VERSION, Image
+from quorate.metadata_log.records import (
     BrokerRegistration,
     ClientQuotaSet,
     ConfigSet,
@@ -15,11 +16,10 @@ from metadata_log.records import (
     ResultCode,
     SessionOpened,
 )
-from metadata_log.rules import table
-from metadata_log.types import BrokerId
+from quorate.metadata_log.rules import table
 from tests.support.metadata import MetadataLogBuilder, session_of
 
-PROTOCOL, METADATA = features.INTER_BROKER_PROTOCOL, features.METADATA_VERSION
+PROTOCOL, METADATA = INTER_BROKER_PROTOCOL, METADATA_VERSION
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def level(log: MetadataLogBuilder, name: str, level: int) -> tuple[ResultCode, s
 def test_b4_a_level_is_raised_and_is_in_force_at_once(log: MetadataLogBuilder) -> None:
     for wanted in (1, 2):
         assert level(log, PROTOCOL, wanted) == (ResultCode.OK, "")
-        assert features.inter_broker_protocol(log.image) == wanted
+        assert log.image.inter_broker_protocol == wanted
     assert dict(log.image.features) == {PROTOCOL: 2}
 
 
@@ -126,17 +126,17 @@ def test_b4_the_metadata_version_never_goes_back(log: MetadataLogBuilder) -> Non
 def test_b4_until_it_is_put_down_the_protocol_is_what_all_understand(
     log: MetadataLogBuilder,
 ) -> None:
-    assert features.inter_broker_protocol(log.image) == 2
+    assert log.image.inter_broker_protocol == 2
     register(log, 3, inter_broker_protocol_max=1)
-    assert features.inter_broker_protocol(log.image) == 1
-    assert features.inter_broker_protocol(Image()) == 1
+    assert log.image.inter_broker_protocol == 1
+    assert Image().inter_broker_protocol == 1
 
 
 def test_b4_a_new_quorum_begins_at_the_newest_records_and_an_old_one_stays() -> None:
     new = MetadataLogBuilder(begun=False)
-    assert features.metadata_version(new.image) == 1
+    assert new.image.metadata_version == 1
     new.begin_quorum()
-    assert features.metadata_version(new.image) == features.NEWEST_METADATA_VERSION
+    assert new.image.metadata_version == features.NEWEST_METADATA_VERSION
 
 
 class TestRecordsOfALaterLevel:
@@ -144,15 +144,14 @@ class TestRecordsOfALaterLevel:
 
     @pytest.fixture(autouse=True)
     def later(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        rule = table.RULES[SessionOpened]
-        gated = rule._replace(apply=table.since(2, rule.apply))
+        gated = table.RULES[SessionOpened]._replace(since=2)
         monkeypatch.setitem(table.RULES, SessionOpened, gated)
 
     @pytest.fixture
     def log(self) -> MetadataLogBuilder:
         log = MetadataLogBuilder(begun=False)
         with pytest.MonkeyPatch.context() as patch:
-            plain = table.RULES[SessionOpened]._replace(apply=_session_opened)
+            plain = table.RULES[SessionOpened]._replace(since=1)
             patch.setitem(table.RULES, SessionOpened, plain)
             log.start_broker(1)
         log.elect_controller(1)
@@ -181,9 +180,6 @@ class TestRecordsOfALaterLevel:
             assert result.results[0].code is wanted
             level(log, METADATA, 2)
         assert session_of(5) in log.image.sessions
-
-
-_session_opened = table.RULES[SessionOpened].apply
 
 
 def test_b4_every_feature_says_what_its_levels_mean() -> None:

@@ -5,11 +5,11 @@ from typing import Any, get_args
 
 import pytest
 
-from metadata_log.codec import decode_transaction
-from metadata_log.history import QUORUM, KeyChange, history
-from metadata_log.image import Image
-from metadata_log.reader import LogEntry
-from metadata_log.records import (
+from quorate.common.types import ControllerEpoch, SessionId, TopicPartition
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.reader import LogEntry
+from quorate.metadata_log.records import (
     AclAdded,
     ChangeNote,
     ConfigSet,
@@ -19,7 +19,7 @@ from metadata_log.records import (
     Operation,
     PipelineRun,
     PipelineSet,
-    PipelineTopic,
+    PipelineTopicOffsets,
     ProducerIdBlock,
     Record,
     ScramCredentialRemoved,
@@ -29,9 +29,9 @@ from metadata_log.records import (
     TopicRemoved,
     Transaction,
 )
-from metadata_log.touched import _TOUCHED
-from metadata_log.tree import value_at, walk
-from metadata_log.types import ControllerEpoch, SessionId, TopicPartition
+from quorate.metadata_log.tree.history import QUORUM, KeyChange, history
+from quorate.metadata_log.tree.touched import _TOUCHED
+from quorate.metadata_log.tree.tree import value_at, walk
 from tests.support.metadata import (
     MetadataLogBuilder,
     scram_credential,
@@ -102,7 +102,7 @@ def busy(log: MetadataLogBuilder) -> None:
             expected_version=0,
             run_epoch=PipelineSet.BEGIN,
             sink="/lake",
-            topics=(PipelineTopic(topic="t", topic_id=topic_id_of("t"), offsets=(5, -1)),),
+            topics=(PipelineTopicOffsets(topic="t", topic_id=topic_id_of("t"), offsets=(5, -1)),),
             run=PipelineRun(owner="h:1"),
         )
     )

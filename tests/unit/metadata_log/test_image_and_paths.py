@@ -2,8 +2,10 @@
 
 import pytest
 
-from metadata_log.image import Image, interned
-from metadata_log.paths import (
+from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import interned
+from quorate.metadata_log.paths import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     PRODUCER_IDS,
@@ -17,13 +19,12 @@ from metadata_log.paths import (
     topic_path,
     version_at,
 )
-from metadata_log.records import (
+from quorate.metadata_log.records import (
     PartitionChange,
     ProducerIdBlock,
     QuorumVoterSet,
     TopicDeletionPending,
 )
-from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, topic_id_of
 
 TP = TopicPartition("a.b_c-1", 1)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log.image import Image
-from metadata_log.reader import LogEntry, MetadataReader, SnapshotStart, images
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.reader import LogEntry, MetadataLogReader, SnapshotStart, images
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
 from tests.support.metadata import MetadataLogBuilder
 
 
@@ -56,7 +56,7 @@ def test_reading_gives_every_retained_transaction_once_and_in_order(
     log, states = history()
     applied = log.entries[-1].offset + trailing_noops
     source = RetainedLog(log.entries, states[compacted], applied)
-    reader = MetadataReader(source, MetadataOffset(start))
+    reader = MetadataLogReader(source, MetadataOffset(start))
     delivered: list[int] = []
     below = start
     while reader.next_offset <= applied:
@@ -73,14 +73,14 @@ def test_reading_gives_every_retained_transaction_once_and_in_order(
 def test_a_reader_below_what_is_retained_begins_with_a_snapshot() -> None:
     log, states = history()
     source = RetainedLog(log.entries, states[3], log.entries[-1].offset)
-    assert isinstance(MetadataReader(source, MetadataOffset(1)).next_events(), SnapshotStart)
-    assert isinstance(MetadataReader(source, MetadataOffset(0)).next_events(), SnapshotStart)
-    at_first = MetadataReader(source, source.first_offset)
+    assert isinstance(MetadataLogReader(source, MetadataOffset(1)).next_events(), SnapshotStart)
+    assert isinstance(MetadataLogReader(source, MetadataOffset(0)).next_events(), SnapshotStart)
+    at_first = MetadataLogReader(source, source.first_offset)
     assert not isinstance(at_first.next_events(), SnapshotStart)
 
 
 def test_time_travel_gives_the_image_at_an_offset() -> None:
     log, states = history()
     source = RetainedLog(log.entries, states[2], log.entries[-1].offset)
-    reader = MetadataReader(source, MetadataOffset(0))
+    reader = MetadataLogReader(source, MetadataOffset(0))
     assert list(images(reader, Image(), states[4].offset))[-1] == states[4]

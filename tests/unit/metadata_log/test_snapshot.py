@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log.image import Image, Partition, Topic
-from metadata_log.partition_columns import SLICE
-from metadata_log.records import (
+from quorate.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+    TopicPartition,
+)
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition, Topic
+from quorate.metadata_log.records import (
     AclAdded,
     BrokerAdmitted,
     ClientQuotaSet,
@@ -27,17 +36,9 @@ from metadata_log.records import (
     SessionSilences,
     TopicDeletionPending,
 )
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.snapshot_builder import InvalidSnapshot
-from metadata_log.types import (
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    LeaderEpoch,
-    MetadataOffset,
-    TopicId,
-    TopicPartition,
-)
+from quorate.metadata_log.snapshot.builder import InvalidSnapshot
+from quorate.metadata_log.snapshot.partition_columns import SLICE
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
 from quorate_proto.v1 import metadata_pb2 as pb
 from tests.support.metadata import (
     MetadataLogBuilder,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from metadata_log.codec import decode_transaction
-from metadata_log.image import Image
-from metadata_log.readable import readable_transaction
-from metadata_log.records import (
+from quorate.common.types import ControllerEpoch, TopicPartition
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import (
     ClientQuotaSet,
     ConfigSet,
     ControllerEpochIs,
@@ -19,8 +19,8 @@ from metadata_log.records import (
     ScramCredentialSet,
     TopicDeletionPending,
 )
-from metadata_log.tree import children, value_at, walk
-from metadata_log.types import ControllerEpoch, TopicPartition
+from quorate.metadata_log.tree.readable import readable_transaction
+from quorate.metadata_log.tree.tree import children, value_at, walk
 from tests.support.metadata import (
     MetadataLogBuilder,
     begun_pipeline,

@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata_log.configuration import ConfigError
-from metadata_log.types import Endpoint
-from quorum.metrics.endpoint import REQUEST_BYTES_MAX, MetricsEndpoint, metrics_listener
-from quorum.metrics.family import Family, Kind, Metrics, Sample
+from quorate.common.configuration import ConfigError
+from quorate.common.metrics.family import Family, MetricKind, Metrics, Sample
+from quorate.common.metrics.metrics_endpoint import (
+    REQUEST_BYTES_MAX,
+    MetricsEndpoint,
+    metrics_listener,
+)
+from quorate.common.types import Endpoint
 
-FAMILY = Family("quorate_answer", Kind.GAUGE, "Test", "Answer", "Of everything.")
+FAMILY = Family("quorate_answer", MetricKind.GAUGE, "Test", "Answer", "Of everything.")
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from quorum.metrics.exposition import exposition
-from quorum.metrics.family import BUCKETS_S, Family, Kind, Metrics, Sample, Timings
+from quorate.common.metrics.family import BUCKETS_S, Family, MetricKind, Metrics, Sample, Timings
+from quorate.common.metrics.metrics_endpoint import exposition
 
-GAUGE = Family("quorate_size_bytes", Kind.GAUGE, "Log", "Size", "How large.", ("topic",))
-COUNTER = Family("quorate_done_total", Kind.COUNTER, "Log", "Done", "How often.")
-TIMES = Family("quorate_wait_seconds", Kind.HISTOGRAM, "Log", "Wait", "How long.", ("request",))
+GAUGE = Family("quorate_size_bytes", MetricKind.GAUGE, "Log", "Size", "How large.", ("topic",))
+COUNTER = Family("quorate_done_total", MetricKind.COUNTER, "Log", "Done", "How often.")
+TIMES = Family(
+    "quorate_wait_seconds", MetricKind.HISTOGRAM, "Log", "Wait", "How long.", ("request",)
+)
 
 
 def read_back(*samples: Sample) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

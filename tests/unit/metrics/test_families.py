@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.quota_requests import QUEUED
-from broker.kafka import fetch_sessions
-from broker.metrics import clients, cluster, compaction, groups, replicas, transactions
-from broker.quota import controller_mutations
-from quorum.metrics import voter
-from quorum.metrics.family import Family, Kind
+from quorate.broker.controller.requests.topic_requests import QUEUED
+from quorate.broker.kafka.records import fetch_session_cache as fetch_sessions
+from quorate.broker.metrics import client_metrics as clients
+from quorate.broker.metrics import cluster_metrics as cluster
+from quorate.broker.metrics import compaction_metrics as compaction
+from quorate.broker.metrics import group_metrics as groups
+from quorate.broker.metrics import replica_metrics as replicas
+from quorate.broker.metrics import transaction_metrics as transactions
+from quorate.broker.quota import controller_mutation_quotas as controller_mutations
+from quorate.common.metrics.family import Family, MetricKind
+from quorate.quorum.voter import voter_status as voter
 
 MODULES = (
     clients,
@@ -36,8 +41,8 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "quorate.json"
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family.name))
 def test_names_follow_the_rules(family: Family) -> None:
     assert re.fullmatch(r"quorate_[a-z][a-z_]*", family.name)
-    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
-    assert family.name.endswith("_seconds") or family.kind is not Kind.HISTOGRAM
+    assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER)
+    assert family.name.endswith("_seconds") or family.kind is not MetricKind.HISTOGRAM
     assert family.doc.endswith(".")
 
 
@@ -80,6 +85,6 @@ def test_the_dashboard_asks_for_figures_that_there_are() -> None:
 
 def series(family: Family) -> list[str]:
     """What Prometheus stores of it."""
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricKind.HISTOGRAM:
         return [f"{family.name}_{suffix}" for suffix in ("bucket", "count", "sum")]
     return [family.name]

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from broker.coordinator.groups.commits import CommittedOffset
-from broker.coordinator.topics import OFFSETS_TOPIC
-from broker.metrics import groups
-from broker.metrics.groups import group_samples
-from metadata_log.types import TopicPartition
-from quorum.metrics.family import Sample
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffset
+from quorate.broker.metrics import group_metrics as groups
+from quorate.broker.metrics.group_metrics import group_samples
+from quorate.common.metrics.family import Sample
+from quorate.common.types import TopicPartition
 from tests.support.kafka_fakes import fake_broker
 
 HERE, ELSEWHERE, AHEAD = (TopicPartition("orders", number) for number in range(3))

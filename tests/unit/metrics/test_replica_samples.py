@@ -2,15 +2,15 @@
 
 import asyncio
 
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.log.record_batch import TRANSACTIONAL
-from broker.metrics import replicas
-from broker.metrics.replicas import replica_samples
-from broker.replication.api import FetchTerms, FetchWant, MarkerEntry, ProduceEntry
-from metadata_log.types import TopicPartition
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.batches.record_batch import TRANSACTIONAL
+from quorate.broker.metrics import replica_metrics as replicas
+from quorate.broker.metrics.replica_metrics import replica_samples
+from quorate.broker.replication.api import FetchParams, FetchPartition, MarkerEntry, ProduceEntry
+from quorate.common.metrics.family import Family
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
-from quorum.metrics.family import Family
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch as numbered_batch
 from tests.support.replica_cluster import batch
@@ -38,9 +38,9 @@ async def test_traffic_is_counted_by_topic() -> None:
     await settle()
     broker.store.flush()
     await waiting
-    want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
+    want = FetchPartition(TopicPartition("orders", 0), 0, 1 << 20)
     (fetched,) = await broker.manager.fetch(
-        [want], FetchTerms(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+        [want], FetchParams(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
     )
     assert figure(broker, replicas.BYTES_IN, "orders") == len(records)
     assert figure(broker, replicas.RECORDS_IN, "orders") == 3
@@ -85,7 +85,7 @@ async def test_an_open_transaction_keeps_readers_of_committed_records_back() -> 
     broker = await BrokerReplicas().start()
     await broker.lead("orders", isr=(1,), replicas=(1,))
     begun = numbered_batch(2, producer=(7, 0, 0), attributes=TRANSACTIONAL)
-    opening = ProduceEntry(TopicPartition("orders", 0), begun, Origin.TRANSACTIONAL_CLIENT)
+    opening = ProduceEntry(TopicPartition("orders", 0), begun, AppendOrigin.TRANSACTIONAL_CLIENT)
     before = ProduceEntry(TopicPartition("orders", 0), numbered_batch(3))
     await broker.manager.produce([before, opening], 0, 0)
     broker.store.flush()

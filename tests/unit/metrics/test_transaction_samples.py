@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.coordinator.marker_sender import Leadership, MarkerSender, MarkerWrite
-from broker.coordinator.topics import TRANSACTIONS_TOPIC
-from broker.metrics import transactions
-from broker.metrics.transactions import transaction_samples
-from metadata_log.types import BrokerId, TopicPartition
-from quorum.metrics.family import Family, Sample
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC
+from quorate.broker.coordinator.transactions.marker_sender import (
+    MarkerSender,
+    MarkerWrite,
+    PartitionLeadership,
+)
+from quorate.broker.metrics import transaction_metrics as transactions
+from quorate.broker.metrics.transaction_metrics import transaction_samples
+from quorate.common.metrics.family import Family, Sample
+from quorate.common.types import BrokerId, TopicPartition
 from tests.support.kafka_fakes import fake_broker
 
 TP = TopicPartition("orders", 0)
@@ -17,7 +21,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class NoLeaders:
-    def leadership(self, tp: TopicPartition) -> Leadership | None:
+    def leadership(self, tp: TopicPartition) -> PartitionLeadership | None:
         raise AssertionError(f"nobody asks who leads {tp}")
 
     async def is_gone(self, tp: TopicPartition) -> bool:

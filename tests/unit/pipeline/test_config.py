@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from metadata_log.configuration import ConfigError
-from quorate.pipeline.config import SPEC, parse_config, read_config, security_options
-from quorate.spark.options.group_commits import GroupCommits
-from quorate.spark.options.positions import AtTime, FromEdge
-from quorate.spark.options.subscription import Subscription
-from quorate.spark.ranges import EARLIEST
+from quorate.common.configuration import ConfigError
+from quorate.pipeline.pipeline_config import SPEC, parse_config, read_config, security_options
+from quorate.spark.offset_ranges import EARLIEST
+from quorate.spark.options.offset_positions import AtTime, FromEdge
+from quorate.spark.options.read_options import GroupCommits
+from quorate.spark.options.topic_subscription import Subscription
 
 LEAST: dict[str, Any] = {
     "name": "lake",

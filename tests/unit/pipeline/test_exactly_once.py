@@ -10,7 +10,7 @@ import random
 import pytest
 
 from quorate.client.errors import RequestFailed
-from quorate.pipeline.errors import OutOfCharge, PipelineError, SinkError
+from quorate.pipeline.pipeline_errors import PipelineError, RunFenced, SinkError
 from quorate_proto.v1 import errors_pb2
 from tests.unit.pipeline.world import Killed, KilledAt, KilledWhen, PausedAt, World
 
@@ -40,7 +40,7 @@ def test_a_run_reads_everything_once_and_says_so() -> None:
         "t-0": (0, 23),
         "t-1": (0, 9),
     }
-    assert world.watcher.told == [
+    assert world.progress.told == [
         ("planned", 32),
         ("begun", 20),
         ("committed", 20),
@@ -159,7 +159,7 @@ def test_a_run_that_fails_takes_its_files_with_it() -> None:
 
 def test_a_run_that_was_taken_over_says_by_whom() -> None:
     world = World(*ENDS)
-    with pytest.raises(OutOfCharge, match=r"run \d+ is no longer in charge .* \(run 2\)"):
+    with pytest.raises(RunFenced, match=r"run \d+ is no longer in charge .* \(run 2\)"):
         world.run(PausedAt(10, lambda: _grow_and_run(world)))
 
 
@@ -174,7 +174,7 @@ def test_a_run_whose_files_are_gone_says_who_has_taken_over(label: str) -> None:
             ran.append(at)
             _grow_and_run(world)
 
-    with pytest.raises(OutOfCharge, match="no longer in charge"):
+    with pytest.raises(RunFenced, match="no longer in charge"):
         world.run(take_over)
     world.check()
 

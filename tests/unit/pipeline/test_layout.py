@@ -2,11 +2,12 @@
 
 import pytest
 
-from quorate.pipeline import layout
-from quorate.pipeline.errors import SinkError
-from quorate.pipeline.layout import BatchId, DataFile
-from quorate.pipeline.sink import beyond, lowered
-from quorate.spark.ranges import OffsetRange, TopicPartition
+from quorate.common.topic_partition import TopicPartition
+from quorate.pipeline import sink_layout as layout
+from quorate.pipeline.pipeline_errors import SinkError
+from quorate.pipeline.sink import files_beyond, lowered_to_file_starts
+from quorate.pipeline.sink_layout import BatchId, DataFile
+from quorate.spark.offset_ranges import OffsetRange
 
 P3 = TopicPartition("orders.eu", 3)
 BATCH = BatchId(57, 2)
@@ -73,6 +74,6 @@ def test_a_pipeline_set_back_into_a_file_begins_where_that_begins() -> None:
     files = [DataFile(str(start), P3, start, end, BATCH) for start, end in ((0, 10), (10, 30))]
     other = TopicPartition("orders.eu", 4)
     for offset, begins in ((0, 0), (5, 0), (10, 10), (11, 10), (29, 10), (30, 30), (40, 40)):
-        assert lowered({P3: offset, other: 7}, files) == {P3: begins, other: 7}
-    assert beyond({P3: 10}, files) == files[1:]
-    assert beyond({other: 0}, files) == files
+        assert lowered_to_file_starts({P3: offset, other: 7}, files) == {P3: begins, other: 7}
+    assert files_beyond({P3: 10}, files) == files[1:]
+    assert files_beyond({other: 0}, files) == files

@@ -5,10 +5,11 @@ import json
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from quorate.pipeline.errors import TransformError
-from quorate.pipeline.progress import line
-from quorate.pipeline.rows import check_columns, options_of
-from quorate.spark.ranges import OffsetRange, TopicPartition
+from quorate.common.topic_partition import TopicPartition
+from quorate.pipeline.pipeline_errors import TransformError
+from quorate.pipeline.run_progress import line
+from quorate.pipeline.spark_rows import check_columns, options_of
+from quorate.spark.offset_ranges import OffsetRange
 from quorate.spark.schema import source_schema
 
 SOURCE = source_schema(include_headers=False)

@@ -7,32 +7,36 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from broker.controller.managers import pipelines
-from broker.controller.managers.office import Office
-from broker.errors import KafkaError
-from metadata_log.record_codec import encode_pipeline
-from metadata_log.types import BrokerId, ControllerEpoch
-from quorate.client.calls import pipelines as calls
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.controller.managers import pipeline_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.client.admin import AdminClient
+from quorate.client.call_steps import Steps
+from quorate.client.calls import pipeline_calls as calls
 from quorate.client.errors import RequestFailed
 from quorate.client.results import Pipeline, PipelineStep, PipelineTopic
-from quorate.client.steps import Steps
-from quorate.pipeline.errors import PipelineError, SinkError
-from quorate.pipeline.planning import Batch
-from quorate.pipeline.registry import RunInCharge
-from quorate.pipeline.run import Run
-from quorate.pipeline.sink import FoundFile, Sink
+from quorate.common.topic_partition import TopicPartition
+from quorate.common.types import BrokerId, ControllerEpoch
+from quorate.metadata_log.codec import encode_pipeline
+from quorate.pipeline.pipeline_errors import PipelineError, SinkError
+from quorate.pipeline.pipeline_planner import PipelineBatch, PipelinePlanner
+from quorate.pipeline.pipeline_registry import ActiveRun
+from quorate.pipeline.pipeline_runner import PipelineRunner
+from quorate.pipeline.run_progress import RunProgress
+from quorate.pipeline.sink import Sink
+from quorate.pipeline.sink_files import FoundFile, HadoopFiles
+from quorate.pipeline.spark_rows import SparkRows
 from quorate.spark.errors import DataLoss
-from quorate.spark.options.subscription import Subscription
-from quorate.spark.ranges import OffsetRange, TopicPartition
-from quorate.spark.streaming.checkpoint import StreamOffsets
-from quorate.spark.streaming.progress import (
-    LogEdges,
-    LogView,
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.options.topic_subscription import Subscription
+from quorate.spark.streaming.log_view import LogEdges, LogView
+from quorate.spark.streaming.micro_batch_planning import (
+    begin_next_batch,
     next_offsets,
     plan_batch,
-    take_up,
-    waiting,
+    waiting_offsets,
 )
+from quorate.spark.streaming.stream_checkpoint import StreamOffsets
 from quorate_proto.v1 import admin_pb2
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -128,7 +132,7 @@ class Log:
         return LogView(edges, {"t": self.topic_id})
 
 
-class LogPlanner:
+class LogPlanner(PipelinePlanner):
     """Plans over a `Log` as the cluster's planner does, with the same decisions."""
 
     def __init__(self, log: Log, *, at_most: int) -> None:
@@ -145,7 +149,7 @@ class LogPlanner:
         return StreamOffsets(starts, self._view.topic_ids)
 
     def end_of_batch(self, start: StreamOffsets) -> StreamOffsets:
-        step = take_up(start, self._view)
+        step = begin_next_batch(start, self._view)
         if step.losses:
             raise DataLoss(step.losses[0].what)
         return next_offsets(start, step, self._view, at_most=self._at_most)
@@ -162,7 +166,7 @@ class LogPlanner:
         ]
 
     def waiting(self, start: StreamOffsets) -> int:
-        return sum(waiting(take_up(start, self._view), self._view).values())
+        return sum(waiting_offsets(begin_next_batch(start, self._view), self._view).values())
 
     def topic_ids(self, topics: list[str]) -> dict[str, bytes]:
         return {topic: self._log.topic_id for topic in topics}
@@ -174,7 +178,7 @@ class LogPlanner:
         return Subscription(topics=("t",))
 
 
-class ClusterKeeper:
+class LocalAdminClient(AdminClient):
     """The admin client's calls, carried out by the controller's own manager, on a log."""
 
     def __init__(self, cluster: "Cluster", tick: Tick) -> None:
@@ -216,10 +220,10 @@ class Cluster:
     def carry_out(self, steps: Steps[Pipeline]) -> Pipeline:
         question: Any = next(steps)
         self.asked.append(question.request.WhichOneof("action"))
-        office = Office(BrokerId(1), ControllerEpoch(1))
+        tenure = ControllerTenure(BrokerId(1), ControllerEpoch(1))
         try:
-            decision = pipelines.alter(
-                self.metadata.image, question.request, office=office, now_ms=self.now_ms
+            decision = pipeline_manager.alter(
+                self.metadata.image, question.request, tenure=tenure, now_ms=self.now_ms
             )
         except KafkaError as error:
             raise RequestFailed(error.code, error.message) from error
@@ -247,7 +251,7 @@ class Cluster:
         return topic.offsets
 
 
-class MemoryFiles:
+class MemoryFiles(HadoopFiles):
     """A sink where moving is copying and deleting, as in S3; each step is a tick.
 
     ``content``: text by path. What was written is seen at once by all.
@@ -296,7 +300,31 @@ class MemoryFiles:
         return len(self._content[path].split())
 
 
-class Watching:
+class MemoryRows(SparkRows):
+    """Writes the offsets of ranges into files in memory, as Spark lays them out; each is a tick."""
+
+    def __init__(self, content: dict[str, str], tick: Tick) -> None:
+        self._content = content
+        self._tick = tick
+
+    def write(self, ranges: Sequence[OffsetRange], path: str) -> None:
+        self._tick("write: before")
+        for one in ranges:
+            by_day: dict[int, list[int]] = {}
+            for offset in range(one.start, one.end):
+                by_day.setdefault(offset // DAY, []).append(offset)
+            topic, number = one.topic_partition
+            for day, offsets in by_day.items():
+                date = datetime.date(2026, 1, 1) + datetime.timedelta(days=day)
+                folder = f"{path}/topic={topic}/partition={number}/date={date}"
+                name = f"part-{one.start:05}-uuid.c000.zstd.parquet"
+                self._content[f"{folder}/{name}"] = " ".join(map(str, offsets))
+                self._tick("write: a file")
+        self._content[f"{path}/_SUCCESS"] = ""
+        self._tick("write: after")
+
+
+class RememberedProgress(RunProgress):
     """Remembers what it is told."""
 
     def __init__(self) -> None:
@@ -305,10 +333,10 @@ class Watching:
     def planned(self, offsets: int) -> None:
         self.told.append(("planned", offsets))
 
-    def begun(self, batch: Batch) -> None:
+    def begun(self, batch: PipelineBatch) -> None:
         self.told.append(("begun", batch.size))
 
-    def committed(self, batch: Batch, rows: int) -> None:
+    def committed(self, batch: PipelineBatch, rows: int) -> None:
         self.told.append(("committed", rows))
 
 
@@ -320,25 +348,24 @@ class World:
         self.log = Log(*ends)
         self.cluster = Cluster()
         self.at_most = at_most
-        self.watcher = Watching()
+        self.progress = RememberedProgress()
         self._runs = 0
 
-    def run(self, tick: Tick = never) -> Run:
+    def run(self, tick: Tick = never) -> PipelineRunner:
         """A whole run; the exception that ends it comes out."""
         self._runs += 1
-        keeper = ClusterKeeper(self.cluster, tick)
-        begun = keeper.begin_pipeline_run(
+        admin = LocalAdminClient(self.cluster, tick)
+        begun = admin.begin_pipeline_run(
             NAME, owner=f"run {self._runs}", lease_ms=LEASE_MS, sink="/sink", take_over=True
         )
-        run = Run(
-            RunInCharge(keeper, begun, LEASE_MS),
+        run = PipelineRunner(
+            ActiveRun(admin, begun, LEASE_MS),
             sink=Sink(NAME, MemoryFiles(self.content, tick)),
             planner=LogPlanner(self.log, at_most=self.at_most),
-            write=lambda ranges, path: self._write(ranges, path, tick),
-            watcher=self.watcher,
-            clock_ms=lambda: NOW_MS,
+            rows=MemoryRows(self.content, tick),
+            progress=self.progress,
         )
-        run.prepare()
+        run.prepare(NOW_MS)
         run.work()
         return run
 
@@ -348,22 +375,6 @@ class World:
             self.run(tick)
         except (Killed, PipelineError):
             return
-
-    def _write(self, ranges: Sequence[OffsetRange], path: str, tick: Tick) -> None:
-        tick("write: before")
-        for one in ranges:
-            by_day: dict[int, list[int]] = {}
-            for offset in range(one.start, one.end):
-                by_day.setdefault(offset // DAY, []).append(offset)
-            topic, number = one.topic_partition
-            for day, offsets in by_day.items():
-                date = datetime.date(2026, 1, 1) + datetime.timedelta(days=day)
-                folder = f"{path}/topic={topic}/partition={number}/date={date}"
-                name = f"part-{one.start:05}-uuid.c000.zstd.parquet"
-                self.content[f"{folder}/{name}"] = " ".join(map(str, offsets))
-                tick("write: a file")
-        self.content[f"{path}/_SUCCESS"] = ""
-        tick("write: after")
 
     # -- what a reader sees ----------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import pytest
 from google.protobuf.message import Message
 from grpc.aio import AioRpcError, Metadata
 
+from quorate.quorum.operations.admin import QuorumAdmin
+from quorate.quorum.quorum_errors import ChangeNotMade, NoSuchVoter, QuorumUnavailable
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.admin import QuorumAdmin
-from quorum.errors import ChangeNotMade, NoSuchVoter, QuorumUnavailable
 from tests.support.virtual_time import VirtualTimeLoop
 
 NO_MAJORITY = (grpc.StatusCode.ABORTED, "no majority: start voter 3 first")

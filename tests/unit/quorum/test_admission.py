@@ -5,15 +5,10 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from metadata_log.image import VoterSet
-from metadata_log.records import QuorumVoter
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.records import QuorumVoter
+from quorate.quorum.raft.admission import REFUSAL_GRACE_S, Admission, RemovedFromQuorum, VoterWiped
 from quorate_proto.v1.raft_pb2 import RAFT_REFUSAL_NOT_A_VOTER, RAFT_REFUSAL_WIPED, RaftRefusal
-from quorum.raft.admission import (
-    REFUSAL_GRACE_S,
-    Admission,
-    RemovedFromQuorum,
-    VoterWiped,
-)
 from tests.support.metadata import quorum_voter
 
 ONE, TWO, THREE, FOUR = map(quorum_voter, (1, 2, 3, 4))

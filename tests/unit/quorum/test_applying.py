@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quorum.raft.clock import clock_s
-from quorum.raft.node import _WORTH_A_RUN
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.raft_node import _WORTH_A_RUN
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import Clock, stopped_clock
 

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metadata_log.codec import encode_transaction
-from metadata_log.image import Image
-from metadata_log.records import Operation, ProducerIdBlock, SessionOpened, Transaction
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.types import MetadataOffset
-from quorum.backup import salvage_backup
-from quorum.backup_file import Backup, BackupHeader, read_backup, write_backup
-from quorum.config import QuorumConfig, quorum_config
-from quorum.data_folder import claimed_data_folder
-from quorum.errors import BackupError
-from quorum.raft.frames import REGULAR
-from quorum.raft.lmdb_journal import JOURNAL_FILE, LmdbJournal
-from quorum.raft.snapshot_file import (
+from quorate.common.files.data_folder import claimed_data_folder
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import Operation, ProducerIdBlock, SessionOpened, Transaction
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
+from quorate.quorum.operations.backup import salvage_backup
+from quorate.quorum.operations.backup_file import Backup, BackupHeader, read_backup, write_backup
+from quorate.quorum.operations.restore import EPOCH_GAP, OFFSET_GAP, restore, restored_image
+from quorate.quorum.quorum_config import QuorumConfig, quorum_config
+from quorate.quorum.quorum_errors import BackupError
+from quorate.quorum.raft.network.raft_frames import REGULAR
+from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE
+from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE, LmdbJournal
+from quorate.quorum.raft.storage.snapshot_file import (
     SnapshotPosition,
     read_chunks,
     read_position,
     write_snapshot,
 )
-from quorum.raft.snapshots import SNAPSHOT_FILE
-from quorum.restore import EPOCH_GAP, OFFSET_GAP, restore, restored_image
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of
 
 CLUSTER = "a-cluster"

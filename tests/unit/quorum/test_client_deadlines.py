@@ -4,11 +4,14 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
-from metadata_log.records import FeatureLevel, Operation, TransactionResult
-from metadata_log.types import SessionId
-from quorum.client_deadlines import DeadlineTimer
-from quorum.client_pending import PendingTransaction, PendingTransactions
-from tests.support.virtual_time import VirtualTimeLoop
+from quorate.common.types import SessionId
+from quorate.metadata_log.records import FeatureLevel, Operation, TransactionResult
+from quorate.quorum.client.pending_transactions import (
+    DeadlineTimer,
+    PendingTransaction,
+    PendingTransactions,
+)
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 
 def on_virtual_time(test: Callable[[], Awaitable[None]]) -> None:
@@ -31,7 +34,7 @@ def test_each_deadline_is_met_whatever_the_order_they_come_in() -> None:
         for deadline_s in waiting:
             timer.add(deadline_s)
         for until_s in (2.1, 5.1, 9.1):
-            await asyncio.sleep(until_s - loop.time())
+            await pass_time(until_s - loop.time())
             assert met == sorted(each for each in (2.0, 2.5, 5.0, 9.0) if each <= until_s)
 
     on_virtual_time(test)
@@ -48,10 +51,10 @@ def test_a_cancelled_timer_never_comes() -> None:
         timer = DeadlineTimer(on_due)
         timer.add(1.0)
         timer.cancel()
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert came == []
         timer.add(3.0)
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert came == [3.0]
 
     on_virtual_time(test)

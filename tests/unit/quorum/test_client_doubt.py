@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-import quorum.client_tenure
-from metadata_log.types import SessionId
+import quorate.quorum.client.leader_connection
+from quorate.common.types import SessionId
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.leader_connection import (
+    DOUBT_AFTER_S,
+    LeaderConnection,
+    LeaderGone,
+    PendingAnswer,
+)
+from quorate.quorum.client.pending_transactions import PendingTransactions
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client_directory import VoterDirectory
-from quorum.client_doubt import DOUBT_AFTER_S, OwedAnswer
-from quorum.client_pending import PendingTransactions
-from quorum.client_tenure import LeaderGone, Tenure
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 VOTERS = {1: "one:1", 2: "two:2", 3: "three:3"}
 SESSION = SessionId(b"s" * 16)
@@ -30,7 +34,7 @@ class Quorum:
         voter_id = next(voter_id for voter_id, where in VOTERS.items() if where == address)
         self.asked.append(voter_id)
         while voter_id not in self.says:
-            await asyncio.sleep(0.01)
+            await pass_time(0.01)
         term, leader_id = self.says[voter_id]
         voters = [pb.VoterStatus(voter_id=each, grpc_address=VOTERS[each]) for each in VOTERS]
         return pb.QuorumStatusResponse(
@@ -68,7 +72,9 @@ class Scene:
         self.directory = VoterDirectory(list(VOTERS.values()))
         monkeypatch.setattr(self.directory, "status", self.quorum.status)
         self.transactions, self.keep_alives = Stream(), Stream()
-        monkeypatch.setattr(quorum.client_tenure, "stub_of", lambda _channel: self)
+        monkeypatch.setattr(
+            quorate.quorum.client.leader_connection, "stub_of", lambda _channel: self
+        )
         monkeypatch.setattr(self.directory, "channel", lambda _address: None)
         self.pending = PendingTransactions()
         self.work = asyncio.Event()
@@ -82,7 +88,7 @@ class Scene:
     async def begin(self) -> "asyncio.Task[None]":
         assert await self.directory.find_leader() == VOTERS[1]
         self.quorum.asked.clear()
-        tenure = Tenure(
+        tenure = LeaderConnection(
             self.directory,
             VOTERS[1],
             SESSION,
@@ -120,11 +126,11 @@ def test_silent_leader_is_left_once_another_one_leads(monkeypatch: pytest.Monkey
     async def test(scene: Scene) -> None:
         tenure = await scene.begin()
         scene.answer_keep_alive()
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         del scene.quorum.says[1]
         scene.transact()
         stopped_s = now_s()
-        await asyncio.sleep(0.6)
+        await pass_time(0.6)
         assert not tenure.done()
         scene.quorum.says |= {2: (6, 2), 3: (6, 2)}
         with pytest.raises(LeaderGone):
@@ -152,7 +158,7 @@ def test_busy_leader_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
         tenure = await scene.begin()
         scene.answer_keep_alive()
         scene.transact()
-        await asyncio.sleep(0.9)
+        await pass_time(0.9)
         assert {2, 3} <= set(scene.quorum.asked)
         assert not tenure.done()
         tenure.cancel()
@@ -168,7 +174,7 @@ def test_leader_that_answers_is_not_doubted(monkeypatch: pytest.MonkeyPatch) -> 
         scene.answer_keep_alive()
         scene.transact()
         for _ in range(20):
-            await asyncio.sleep(0.9 * DOUBT_AFTER_S)
+            await pass_time(0.9 * DOUBT_AFTER_S)
             scene.transactions.answers.put_nowait(pb.TransactReplyFrame())
             scene.answer_keep_alive()
         assert scene.quorum.asked == []
@@ -181,7 +187,7 @@ def test_idle_client_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(scene: Scene) -> None:
         tenure = await scene.begin()
         scene.answer_keep_alive()
-        await asyncio.sleep(0.95)
+        await pass_time(0.95)
         assert scene.quorum.asked == []
         tenure.cancel()
 
@@ -226,7 +232,7 @@ def test_leader_is_found_while_a_voter_is_silent(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_owed_runs_from_the_last_answer() -> None:
     now = [0.0]
-    owed = OwedAnswer(lambda: now[0])
+    owed = PendingAnswer(lambda: now[0])
 
     def doubted_at(when_s: float) -> bool:
         now[0] = when_s

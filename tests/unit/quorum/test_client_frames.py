@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from metadata_log.records import OperationResult, TransactionResult
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.records import OperationResult, TransactionResult
+from quorate.quorum.client.leader_connection import REPLIES_AT_ONCE
+from quorate.quorum.client.pending_transactions import ReplyColumns
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client_tenure import REPLIES_AT_ONCE
-from quorum.reply_columns import ReplyColumns
-from tests.support.virtual_time import until
+from tests.support.waiting import async_wait_until
 from tests.unit.quorum.test_client_doubt import Scene, run
 
 
@@ -30,11 +30,11 @@ async def frames_of_callers(scene: Scene, callers: int) -> list[int]:
     tenure = await scene.begin()
     scene.answer_keep_alive()
     writing = [asyncio.create_task(write_twice()) for _ in range(callers)]
-    await until(lambda: scene.transactions.written)
+    await async_wait_until(lambda: scene.transactions.written, "a transaction")
     (first,) = scene.transactions.written
     assert list(first.request_ids) == list(range(1, callers + 1))
     scene.transactions.answers.put_nowait(answers(first.request_ids))
-    await until(lambda: scene.transactions.sent == 2 * callers)
+    await async_wait_until(lambda: scene.transactions.sent == 2 * callers, "all transactions")
     again = scene.transactions.written[1:]
     for frame in again:
         scene.transactions.answers.put_nowait(answers(frame.request_ids))

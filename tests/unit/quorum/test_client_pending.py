@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from metadata_log.codec import decode_transaction
-from metadata_log.records import (
+from quorate.common.types import MetadataOffset, SessionId
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.records import (
     ConfigSet,
     FeatureLevel,
     Operation,
@@ -14,9 +15,13 @@ from metadata_log.records import (
     Transaction,
     TransactionResult,
 )
-from metadata_log.types import MetadataOffset, SessionId
-from quorum.client_pending import PendingTransaction, PendingTransactions, fail, settle
-from quorum.errors import OutcomeUnknown, SessionLost, TransactionTooLarge
+from quorate.quorum.client.pending_transactions import (
+    PendingTransaction,
+    PendingTransactions,
+    fail,
+    settle,
+)
+from quorate.quorum.quorum_errors import OutcomeUnknown, SessionLost, TransactionTooLarge
 
 SESSION = SessionId(b"s" * 16)
 OPERATION = Operation(records=(FeatureLevel(name="f", level=1),))

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-import quorum.client_watch
-from metadata_log.types import MetadataOffset
+import quorate.quorum.client.watch
+from quorate.common.types import MetadataOffset
+from quorate.quorum.client.directory import VoterDirectory
+from quorate.quorum.client.watch import SILENCE_S, TransactionsApplied, follow
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.client_directory import VoterDirectory
-from quorum.client_watch import SILENCE_S, TransactionsApplied, follow
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 
 class Voter:
@@ -27,8 +27,8 @@ class Voter:
 
     async def read(self) -> pb.WatchEvent:
         if not self._events:
-            await asyncio.sleep(3_600)
-        await asyncio.sleep(1)
+            await pass_time(3_600)
+        await pass_time(1)
         return self._events.pop(0)
 
     def cancel(self) -> None: ...
@@ -51,7 +51,7 @@ def through(offset: int) -> pb.WatchEvent:
 def test_watch_leaves_a_voter_that_is_silent_but_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     heartbeats = [through(7)] * 10
     voters = {"one": Voter([through(7), *heartbeats]), "two": Voter([through(8), through(9)])}
-    monkeypatch.setattr(quorum.client_watch, "stub_of", lambda address: voters[address])
+    monkeypatch.setattr(quorate.quorum.client.watch, "stub_of", lambda address: voters[address])
 
     async def test() -> None:
         events = follow(cast("VoterDirectory", cast("Any", Directory())), MetadataOffset(5))

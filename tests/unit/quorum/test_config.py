@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.configuration import ConfigError
-from metadata_log.types import Endpoint
-from quorum.config import Voter, load_quorum_config, parse_voters, quorum_config
+from quorate.common.configuration import ConfigError
+from quorate.common.types import Endpoint
+from quorate.quorum.quorum_config import (
+    ConfiguredVoter,
+    load_quorum_config,
+    parse_voters,
+    quorum_config,
+)
 
 VALUES: dict[str, object] = {
     "node.id": 2,
@@ -20,7 +25,7 @@ VALUES: dict[str, object] = {
 
 def test_values_and_defaults() -> None:
     config = quorum_config(VALUES)
-    assert config.own == Voter(2, Endpoint("b", 7002), Endpoint("b", 7102))  # type: ignore[arg-type]
+    assert config.own == ConfiguredVoter(2, Endpoint("b", 7002), Endpoint("b", 7102))  # type: ignore[arg-type]
     assert (config.raft_options.election_timeout_min_s, config.cluster_id) == (0.3, "c")
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.types import ID_BYTES
-from quorum.data_folder import (
+from quorate.common.files.data_folder import (
     IDENTITY_FILE,
     REPLACE,
     DataFolderError,
@@ -17,6 +16,7 @@ from quorum.data_folder import (
     claimed_data_folder,
     read_identity,
 )
+from quorate.common.types import ID_BYTES
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_another_owner_is_refused_naming_both(
 def test_second_claim_is_refused_in_and_outside_of_this_process(folder: Path) -> None:
     other = (
         "import sys; from pathlib import Path\n"
-        "from quorum.data_folder import DataFolderInUse, claimed_data_folder\n"
+        "from quorate.common.files.data_folder import DataFolderInUse, claimed_data_folder\n"
         "try:\n"
         "    with claimed_data_folder(Path(sys.argv[1]), 'broker', 3, 'c'): pass\n"
         "except DataFolderInUse: sys.exit(7)\n"

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from quorum.raft.driver import Leadership, Outcome, ProposalRun, RaftDriver, Settled
+from quorate.quorum.raft.driver import (
+    ProposalOutcome,
+    ProposalRun,
+    RaftDriver,
+    RaftLeadership,
+    Settled,
+)
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import stopped_clock
 
@@ -39,7 +45,7 @@ class Driven:
         self.lone.receive(2, {**ACK, "next_node_idx": index + 1})
         self.round()
 
-    def _on_round(self, completed: list[Settled], leadership: Leadership) -> None:
+    def _on_round(self, completed: list[Settled], leadership: RaftLeadership) -> None:
         self.completed += completed
 
     def _on_failed(self, error: BaseException) -> None:
@@ -63,8 +69,8 @@ def test_committed_proposals_get_their_own_results_in_order(driven: Driven) -> N
     assert driven.completed == []
     driven.acknowledge_up_to(driven.lone.journal.last_index)
     assert driven.completed == [
-        Settled(first, 0, [b"a", None, b"b"], Outcome.COMMITTED),
-        Settled(second, 0, [b"c"], Outcome.COMMITTED),
+        Settled(first, 0, [b"a", None, b"b"], ProposalOutcome.COMMITTED),
+        Settled(second, 0, [b"c"], ProposalOutcome.COMMITTED),
     ]
 
 
@@ -75,16 +81,16 @@ def test_a_run_may_be_committed_in_parts(driven: Driven) -> None:
     driven.acknowledge_up_to(4)
     driven.acknowledge_up_to(6)
     assert driven.completed == [
-        Settled(run, 0, [b"a", b"b"], Outcome.COMMITTED),
-        Settled(run, 2, [b"c"], Outcome.COMMITTED),
-        Settled(behind, 0, [b"d"], Outcome.COMMITTED),
+        Settled(run, 0, [b"a", b"b"], ProposalOutcome.COMMITTED),
+        Settled(run, 2, [b"c"], ProposalOutcome.COMMITTED),
+        Settled(behind, 0, [b"d"], ProposalOutcome.COMMITTED),
     ]
 
 
 def test_p15_a_voter_that_does_not_lead_surely_applies_nothing(driven: Driven) -> None:
     run = driven.propose(b"a", b"b")
     driven.round()
-    assert driven.completed == [Settled(run, 0, [None, None], Outcome.NOT_LEADER)]
+    assert driven.completed == [Settled(run, 0, [None, None], ProposalOutcome.NOT_LEADER)]
     assert driven.lone.log() == []
 
 
@@ -96,8 +102,8 @@ def test_lost_leadership_leaves_the_outcome_unknown(driven: Driven) -> None:
     driven.lone.append_from(2, (3, 1), [], term=5)
     driven.round()
     assert driven.completed == [
-        Settled(run, 0, [b"a"], Outcome.COMMITTED),
-        Settled(run, 1, [None], Outcome.UNKNOWN),
+        Settled(run, 0, [b"a"], ProposalOutcome.COMMITTED),
+        Settled(run, 1, [None], ProposalOutcome.UNKNOWN),
     ]
 
 
@@ -108,9 +114,9 @@ def test_proposals_whose_place_other_entries_took_are_surely_not_applied(driven:
     driven.lone.append_from(2, (3, 1), [(b"\x00x", 5), (b"\x00y", 5)], commit_index=5)
     driven.round()
     assert driven.completed == [
-        Settled(run, 0, [b"a"], Outcome.COMMITTED),
-        Settled(run, 1, [None, None], Outcome.NOT_LEADER),
-        Settled(behind, 0, [None], Outcome.UNKNOWN),
+        Settled(run, 0, [b"a"], ProposalOutcome.COMMITTED),
+        Settled(run, 1, [None, None], ProposalOutcome.NOT_LEADER),
+        Settled(behind, 0, [None], ProposalOutcome.UNKNOWN),
     ]
     assert [name for _, name in driven.lone.machine.applied] == [b"a", b"x", b"y"]
 
@@ -123,7 +129,7 @@ def test_what_a_snapshot_jumped_over_has_no_known_outcome(driven: Driven) -> Non
     driven.lone.node.on_applied([(b"\x00x", 11, 5)], [b"x"])
     driven.lone.append_from(2, (2, 1), [], term=5)
     driven.round()
-    assert driven.completed == [Settled(run, 0, [None], Outcome.UNKNOWN)]
+    assert driven.completed == [Settled(run, 0, [None], ProposalOutcome.UNKNOWN)]
 
 
 def test_a_round_takes_only_so_much(driven: Driven) -> None:

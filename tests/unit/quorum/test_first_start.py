@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from quorum.data_folder import DataFolderError
-from quorum.first_start import FIRST_VOTERS_FILE, read_first_voters, write_first_voters
+from quorate.common.files.data_folder import DataFolderError
+from quorate.quorum.operations.first_start import (
+    FIRST_VOTERS_FILE,
+    read_first_voters,
+    write_first_voters,
+)
 
 
 def test_what_is_written_comes_back(tmp_path: Path) -> None:

@@ -9,6 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_connection import (
+    MAX_HELLO_BYTES,
+    MAX_STRANGER_BYTES,
+    Connection,
+)
+from quorate.quorum.raft.network.raft_frames import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    MalformedRaftFrame,
+    Message,
+    MessageEncoder,
+    decode_frame,
+    encode_hello,
+    frame_bytes,
+)
 from quorate_proto.v1.raft_pb2 import (
     RaftEntries,
     RaftFrame,
@@ -16,18 +32,6 @@ from quorate_proto.v1.raft_pb2 import (
     RaftMessage,
     RaftRefusal,
 )
-from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES, Connection
-from quorum.raft.frames import (
-    LENGTH_BYTES,
-    MAX_FRAME_BYTES,
-    MalformedFrame,
-    Message,
-    MessageEncoder,
-    decode_frame,
-    encode_hello,
-    frame_bytes,
-)
-from quorum.raft.poller import DrivenPoller
 
 TERMS = st.integers(0, 2**62)
 INDEXES = st.integers(1, 2**40)
@@ -104,7 +108,7 @@ def test_p12_messages_come_back_as_they_went(messages: list[Message]) -> None:
 def test_p9_noise_is_refused_or_a_known_message(body: bytes) -> None:
     try:
         content = decode_frame(body)
-    except MalformedFrame:
+    except MalformedRaftFrame:
         return
     assert isinstance(content, RaftHello | RaftRefusal) or content["type"] in (
         "append_entries",
@@ -120,14 +124,14 @@ def test_p9_noise_is_refused_or_a_known_message(body: bytes) -> None:
 def test_p9_flipped_bits_never_raise_anything_else(message: Message, at: int, bit: int) -> None:
     body = bytearray(MessageEncoder().encode(message)[LENGTH_BYTES:])
     body[at % len(body)] ^= 1 << bit
-    with contextlib.suppress(MalformedFrame):
+    with contextlib.suppress(MalformedRaftFrame):
         decode_frame(bytes(body))
 
 
 @pytest.mark.parametrize("kind", ["apply_command", "apply_command_response", "readonly", "add", ""])
 def test_p9_other_messages_of_the_library_have_no_form(kind: str) -> None:
     frame = RaftFrame(message=RaftMessage(type=kind, term=1)).SerializeToString()
-    with pytest.raises(MalformedFrame):
+    with pytest.raises(MalformedRaftFrame):
         decode_frame(frame)
     with pytest.raises(ValueError, match="never sent"):
         MessageEncoder().encode({"type": kind, "term": 1})
@@ -140,7 +144,7 @@ def test_p9_only_regular_entries_are_taken(command: bytes) -> None:
         prev_log_index=4,
         entries=RaftEntries(first_index=5, terms=[1], commands=[command]),
     )
-    with pytest.raises(MalformedFrame, match="kind"):
+    with pytest.raises(MalformedRaftFrame, match="kind"):
         decode_frame(RaftFrame(message=message).SerializeToString())
 
 
@@ -150,7 +154,7 @@ def test_p9_entries_must_follow_the_previous_one() -> None:
         prev_log_index=4,
         entries=RaftEntries(first_index=7, terms=[1], commands=[b"\x00"]),
     )
-    with pytest.raises(MalformedFrame, match="do not follow"):
+    with pytest.raises(MalformedRaftFrame, match="do not follow"):
         decode_frame(RaftFrame(message=message).SerializeToString())
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from quorum.grpc_log import quiet_handshakes, trace_handshakes
+from quorate.common.grpc_support.grpc_log import quiet_handshakes, trace_handshakes
 
 
 @pytest.fixture(autouse=True)

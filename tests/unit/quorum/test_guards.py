@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.raft import guards
-from quorum.raft.guards import (
+from quorate.quorum.raft import guards
+from quorate.quorum.raft.guards import (
     LibraryMismatch,
     SafetyViolation,
     Vote,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.raft.journal import Entry, JournalCorrupt
-from quorum.raft.journal_runs import runs_of
-from quorum.raft.lmdb_journal import LmdbJournal
+from quorate.quorum.raft.storage.journal import JournalCorrupt, RaftEntry
+from quorate.quorum.raft.storage.journal_runs import runs_of
+from quorate.quorum.raft.storage.lmdb_journal import LmdbJournal
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def after_crash(path: Path) -> LmdbJournal:
     return LmdbJournal(copy)
 
 
-def contents(journal: LmdbJournal) -> list[Entry]:
+def contents(journal: LmdbJournal) -> list[RaftEntry]:
     return journal[:]
 
 
@@ -228,7 +228,7 @@ def test_d4_journal_equals_a_list_through_crashes(steps: list[tuple[str, int]]) 
         journal = LmdbJournal(path)
         journal.add(b"\x01", 1, 0)
         journal.sync()
-        model: list[Entry] = [(b"\x01", 1, 0)]
+        model: list[RaftEntry] = [(b"\x01", 1, 0)]
         synced = list(model)
         term = 1
         for step, number in steps:

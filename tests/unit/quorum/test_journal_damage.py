@@ -11,9 +11,9 @@ from typing import Any
 import lmdb
 import pytest
 
-from quorum.raft.journal import Entry, JournalCorrupt, JournalError
-from quorum.raft.lmdb_journal import LmdbJournal
-from quorum.raft.lmdb_roots import check_roots, require_readable
+from quorate.quorum.raft.storage.journal import JournalCorrupt, JournalError, RaftEntry
+from quorate.quorum.raft.storage.lmdb_journal import LmdbJournal
+from quorate.quorum.raft.storage.lmdb_roots import check_roots, require_readable
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
@@ -46,7 +46,7 @@ def opened_as_a_voter_does(path: Path) -> LmdbJournal:
     return LmdbJournal(path)
 
 
-State = tuple[list[Entry], int, str | None]
+State = tuple[list[RaftEntry], int, str | None]
 
 
 def state(journal: LmdbJournal) -> State:

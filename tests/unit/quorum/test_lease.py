@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from metadata_log.types import Endpoint, VoterId
-from quorum.raft.driver import RaftDriver
-from quorum.raft.frames import Message
-from quorum.raft.lease import NEVER, Lease
-from quorum.raft.transport import VoterNode
+from quorate.common.types import Endpoint, VoterId
+from quorate.quorum.raft.driver import RaftDriver
+from quorate.quorum.raft.leadership import NEVER, LeaderLease
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import Clock, stopped_clock
 
@@ -54,7 +54,7 @@ def answer(lone: LoneNode, **more: Any) -> Message:  # noqa: ANN401
 def test_rule9_what_a_majority_answered_was_sent_by_the_only_leader(
     voters: int, sent_s: dict[int, float], until_s: float
 ) -> None:
-    lease = Lease()
+    lease = LeaderLease()
     for node in NODES[: voters - 1]:
         if node.voter_id in sent_s:
             lease.answered(node, sent_s[node.voter_id], now_s=99)
@@ -62,7 +62,7 @@ def test_rule9_what_a_majority_answered_was_sent_by_the_only_leader(
 
 
 def test_rule9_answers_that_come_late_or_from_the_future_do_not_count_as_such() -> None:
-    lease = Lease()
+    lease = LeaderLease()
     lease.answered(NODES[0], 90, now_s=99)
     lease.answered(NODES[0], 80, now_s=99)
     assert lease.sole_leader_until_s(NODES[:1], now_s=100) == 90
@@ -71,7 +71,7 @@ def test_rule9_answers_that_come_late_or_from_the_future_do_not_count_as_such() 
 
 
 def test_rule9_a_member_that_left_proves_nothing_for_the_next_of_its_name() -> None:
-    lease = Lease()
+    lease = LeaderLease()
     lease.answered(NODES[0], 90, now_s=99)
     lease.forget(NODES[0])
     assert lease.sole_leader_until_s(NODES[:1], now_s=100) == NEVER

@@ -1,8 +1,8 @@
 """The newest transactions in memory: bounded, without a gap."""
 
-from metadata_log.reader import LogEntry
-from metadata_log.types import MetadataOffset
-from quorum.log_tail import LogTail
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.reader import LogEntry
+from quorate.quorum.voter.watch_sources import LogTail
 
 
 def entry(offset: int) -> LogEntry:

@@ -6,19 +6,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import quorum.raft.node
-from metadata_log.codec import decode_transaction
-from metadata_log.features import NEWEST_METADATA_VERSION
-from metadata_log.image import VoterSet
-from metadata_log.records import QuorumVoter, QuorumVoterSet
-from quorum.raft.admission import Admission, RemovedFromQuorum
-from quorum.raft.clock import clock_s
-from quorum.raft.driver import Outcome, ProposalRun, RaftDriver, Settled
-from quorum.raft.lease import NEVER
-from quorum.raft.library import LEADER
-from quorum.raft.lmdb_journal import LmdbJournal
-from quorum.raft.transfer import MAX_LAG, Step, Transfer, TransferRefused
-from quorum.raft.transport import VoterNode
+import quorate.quorum.raft.raft_node
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.records import QuorumVoter, QuorumVoterSet
+from quorate.quorum.raft.admission import Admission, RemovedFromQuorum
+from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, RaftDriver, Settled
+from quorate.quorum.raft.leadership import (
+    MAX_LAG,
+    NEVER,
+    LeadershipTransfer,
+    TransferRefused,
+    TransferStep,
+)
+from quorate.quorum.raft.library import LEADER
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.raft_clock import clock_s
+from quorate.quorum.raft.storage.lmdb_journal import LmdbJournal
 from tests.support.metadata import quorum_voter
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import Clock, stopped_clock
@@ -104,7 +109,7 @@ def test_a_voter_set_is_known_to_be_committed_on_disk_before_anybody_hears_of_it
 def test_a_commit_index_is_on_disk_before_it_is_told_where_a_set_may_be_unapplied(
     lone: LoneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quorum.raft.node, "_APPLIED_PER_TICK", 1)
+    monkeypatch.setattr(quorate.quorum.raft.raft_node, "_APPLIED_PER_TICK", 1)
     lone.become_leader()
     last = append(lone, b"x", b"y", b"z")
     acknowledge(lone, node_of(lone, 2), last)
@@ -407,7 +412,7 @@ def test_the_leader_tells_who_has_everything_and_holds_proposals(lone: LoneNode)
     lone.receive(2, {**vote, "last_log_index": last, "last_log_term": 1})
     driver.decide()
     driver.decide()
-    assert completed == [Settled(run, 0, [None], Outcome.NOT_LEADER)]
+    assert completed == [Settled(run, 0, [None], ProposalOutcome.NOT_LEADER)]
 
 
 def test_the_leader_goes_on_if_the_other_does_not_take_over(lone: LoneNode, clock: Clock) -> None:
@@ -461,10 +466,10 @@ def test_a_transfer_that_cannot_succeed_is_refused(lone: LoneNode) -> None:
 
 def test_a_transfer_step_by_step() -> None:
     target = VoterNode(FOUR.voter_id, FOUR.raft)
-    transfer = Transfer(target, term=1, now_s=10, patience_s=1)
-    assert transfer.step(10.5, match_index=4, last_index=5) is Step.WAIT
-    assert transfer.step(10.9, match_index=5, last_index=5) is Step.TELL
-    assert transfer.step(11.8, match_index=5, last_index=5) is Step.WAIT
-    assert transfer.step(12.0, match_index=5, last_index=5) is Step.GIVE_UP
-    late = Transfer(target, term=1, now_s=10, patience_s=1)
-    assert late.step(11.1, match_index=5, last_index=5) is Step.GIVE_UP
+    transfer = LeadershipTransfer(target, term=1, now_s=10, patience_s=1)
+    assert transfer.step(10.5, match_index=4, last_index=5) is TransferStep.WAIT
+    assert transfer.step(10.9, match_index=5, last_index=5) is TransferStep.TELL
+    assert transfer.step(11.8, match_index=5, last_index=5) is TransferStep.WAIT
+    assert transfer.step(12.0, match_index=5, last_index=5) is TransferStep.GIVE_UP
+    late = LeadershipTransfer(target, term=1, now_s=10, patience_s=1)
+    assert late.step(11.1, match_index=5, last_index=5) is TransferStep.GIVE_UP

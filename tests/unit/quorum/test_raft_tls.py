@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.types import Endpoint, VoterId
-from quorum.certificate_authority import CertificateAuthority
-from quorum.raft.admission import Admission
-from quorum.raft.connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES
-from quorum.raft.poller import DrivenPoller
-from quorum.raft.tls import TlsContexts, TlsError, TlsStream
-from quorum.raft.transport import MAX_STRANGERS, VoterNode, VoterTransport
-from quorum.renewable import RenewableSecurity
-from quorum.security import Role, Security
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.renewable import RenewableSecurity
+from quorate.common.types import Endpoint, VoterId
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.network.poller import DrivenPoller
+from quorate.quorum.raft.network.raft_connection import MAX_HELLO_BYTES, MAX_STRANGER_BYTES
+from quorate.quorum.raft.network.raft_tls import TlsContexts, TlsError, TlsStream
+from quorate.quorum.raft.network.transport import MAX_STRANGERS, VoterNode, VoterTransport
 from tests.support.metadata import quorum_voter
 from tests.support.quorum_cluster import free_ports, security_in
 
@@ -67,7 +67,7 @@ def test_each_side_learns_whom_the_others_certificate_names(
 def test_the_next_connection_is_made_with_a_renewed_certificate(
     authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quorum.renewable.LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("quorate.common.tls.renewable.LOOK_INTERVAL_S", 0.0)
     contexts = TlsContexts(RenewableSecurity(lambda: voter(authority, 1)))
     other = TlsContexts(voter(authority, 2))
 

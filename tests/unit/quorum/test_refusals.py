@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from quorum.grpc_log import GONE_AT_ONCE, HandshakeLog
-from quorum.refusals import FORGET_AFTER_S, MAX_PEERS, Refusals, peer_host
+from quorate.common.grpc_support.grpc_log import GONE_AT_ONCE, HandshakeLog
+from quorate.common.grpc_support.refusal_log import FORGET_AFTER_S, MAX_PEERS, RefusalLog, peer_host
 
 
 class Clock:
@@ -21,12 +21,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def refusals(clock: Clock, caplog: pytest.LogCaptureFixture) -> Refusals:
+def refusals(clock: Clock, caplog: pytest.LogCaptureFixture) -> RefusalLog:
     caplog.set_level(logging.WARNING)
-    return Refusals("test port", clock)
+    return RefusalLog("test port", clock)
 
 
-def test_each_peer_is_said_once(refusals: Refusals, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_peer_is_said_once(refusals: RefusalLog, caplog: pytest.LogCaptureFixture) -> None:
     for attempt in range(3):
         refusals.refused("10.0.0.1", f"attempt {attempt}")
         refusals.refused("10.0.0.2", f"attempt {attempt}")
@@ -37,7 +37,7 @@ def test_each_peer_is_said_once(refusals: Refusals, caplog: pytest.LogCaptureFix
 
 
 def test_a_peer_that_got_in_is_news_again(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusals.refused("10.0.0.1", "no")
     refusals.accepted("10.0.0.1")
@@ -46,7 +46,7 @@ def test_a_peer_that_got_in_is_news_again(
 
 
 def test_so_it_is_after_an_hour(
-    refusals: Refusals, clock: Clock, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusals.refused("10.0.0.1", "no")
     clock.now_s += FORGET_AFTER_S + 1
@@ -55,7 +55,7 @@ def test_so_it_is_after_an_hour(
 
 
 def test_many_peers_do_not_fill_log_or_memory(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(10 * MAX_PEERS):
         refusals.refused(f"2001:db8::{number:x}", "no")
@@ -99,7 +99,7 @@ FAILED = [
 
 
 def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = HandshakeLog({7101: refusals})
     passed_on = [line for _ in range(2) for line in FAILED if log.take(line)]
@@ -108,7 +108,7 @@ def test_a_failed_handshake_names_the_peer_and_is_not_passed_on(
 
 
 def test_a_peer_that_was_gone_too_soon_to_have_an_address_is_said_too(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = HandshakeLog({7101: refusals})
     for line in FAILED:
@@ -117,7 +117,7 @@ def test_a_peer_that_was_gone_too_soon_to_have_an_address_is_said_too(
 
 
 def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = HandshakeLog({7102: refusals})
     for line in FAILED:
@@ -125,7 +125,7 @@ def test_handshakes_of_our_own_connections_elsewhere_are_not_refusals(
     assert caplog.messages == []
 
 
-def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
+def test_what_is_not_about_handshakes_is_passed_on(refusals: RefusalLog) -> None:
     log = HandshakeLog({7101: refusals})
     error = b"E1121 16:31:48.924471   27487 server.cc:12] No room for new connections"
     others = [b"a library's own words", b"and more", error, b" its second line"]
@@ -151,7 +151,7 @@ def test_what_is_not_about_handshakes_is_passed_on(refusals: Refusals) -> None:
     ],
 )
 def test_the_reason_is_said_in_words(
-    refusals: Refusals, caplog: pytest.LogCaptureFixture, why: str, said: str
+    refusals: RefusalLog, caplog: pytest.LogCaptureFixture, why: str, said: str
 ) -> None:
     log = HandshakeLog({7101: refusals})
     log.take(HEAD + b"handshaker.cc:155] CallNextHandshakerLocked: error=" + why.encode())

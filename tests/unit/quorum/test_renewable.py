@@ -5,10 +5,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from quorum.certificate_authority import CertificateAuthority
-from quorum.peers import VoterChannels
-from quorum.renewable import LOOK_INTERVAL_S, RenewableSecurity
-from quorum.security import Role, Security
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import Role, Security
+from quorate.common.tls.renewable import LOOK_INTERVAL_S, RenewableSecurity
+from quorate.quorum.voter_channels import VoterChannels
 from tests.support.quorum_cluster import security_in
 
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log.records import OperationResult, ResultCode, TransactionResult
-from metadata_log.types import MetadataOffset
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.records import OperationResult, ResultCode, TransactionResult
+from quorate.quorum.client.pending_transactions import ReplyColumns, read_columns
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.reply_columns import ReplyColumns, read_columns
 
 int63 = st.integers(0, 2**63 - 1)
 taken_effect = st.builds(

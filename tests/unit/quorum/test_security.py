@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.configuration import ConfigError
-from metadata_log.types import Endpoint
-from quorum.certificate_authority import CertificateAuthority
-from quorum.keystore import load_security, require_node
-from quorum.security import (
+from quorate.common.configuration import ConfigError
+from quorate.common.tls.certificate_authority import CertificateAuthority
+from quorate.common.tls.identity import (
     CLIENT_METHODS,
     Principal,
     Role,
@@ -21,12 +19,14 @@ from quorum.security import (
     node_name,
     role_name,
 )
-from quorum.security_config import (
+from quorate.common.tls.keystore import load_security, require_node
+from quorate.common.tls.tls_config import (
     VOTER_SECURITY,
     command_security,
     is_loopback,
     require_loopback,
 )
+from quorate.common.types import Endpoint
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from metadata_log.types import SessionId
-from quorum.sessions import (
+from quorate.common.types import SessionId
+from quorate.quorum.voter.sessions import (
     CLOSED_STREAM_MS,
     HANDOVER_MARGIN_MS,
     NOTE_EVERY_MS,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.raft.snapshot_file import (
+from quorate.quorum.raft.storage.snapshot_file import (
     IncomingSnapshot,
     SnapshotCorrupt,
     SnapshotError,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from metadata_log.codec import encode_transaction
-from metadata_log.features import METADATA_VERSION, NEWEST_METADATA_VERSION
-from metadata_log.image import Image
-from metadata_log.records import Operation, QuorumVoterSet, Transaction
-from quorum.raft.guards import SafetyViolation
-from quorum.state_machine import QuorumStateMachine
+from quorate.metadata_log.codec import encode_transaction
+from quorate.metadata_log.features import NEWEST_METADATA_VERSION
+from quorate.metadata_log.image import METADATA_VERSION, Image
+from quorate.metadata_log.records import Operation, QuorumVoterSet, Transaction
+from quorate.quorum.raft.guards import SafetyViolation
+from quorate.quorum.voter.state_machine import QuorumStateMachine
 from tests.support.metadata import quorum_voter
 
 

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.codec import decode_transaction
-from metadata_log.image import Image
-from metadata_log.snapshot import decode_snapshot, encode_snapshot
-from metadata_log.types import MetadataOffset
-from quorum.client_watch import SnapshotLoaded, TransactionsApplied, WatchEvent
-from quorum.errors import OffsetUnavailable
-from quorum.oldest_state import oldest_state
-from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
-from quorum.raft.snapshots import SNAPSHOT_FILE
-from quorum.time_travel import image_at
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snapshot
+from quorate.quorum.client.watch import SnapshotLoaded, TransactionsApplied, WatchEvent, image_at
+from quorate.quorum.quorum_errors import OffsetUnavailable
+from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE
+from quorate.quorum.raft.storage.snapshot_file import SnapshotPosition, write_snapshot
+from quorate.quorum.voter.watch_sources import oldest_state
 from tests.support.metadata import MetadataLogBuilder
 
 

@@ -7,12 +7,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from metadata_log.types import VoterId
+from quorate.common.types import VoterId
+from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.network.raft_connection import Connection
+from quorate.quorum.raft.network.raft_frames import (
+    LENGTH_BYTES,
+    Message,
+    decode_frame,
+    encode_hello,
+)
+from quorate.quorum.raft.network.transport import VoterTransport
 from quorate_proto.v1.raft_pb2 import RaftHello, RaftRefusal
-from quorum.raft.admission import Admission
-from quorum.raft.connection import Connection
-from quorum.raft.frames import LENGTH_BYTES, Message, decode_frame, encode_hello
-from quorum.raft.transport import VoterTransport
 from tests.support.raft_node import LoneNode
 from tests.support.raft_sides import Clock, stopped_clock
 

@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-import quorum.voter
-from metadata_log.codec import decode_transaction
-from metadata_log.records import (
+import quorate.quorum.voter.voter
+from quorate.common.types import SessionId
+from quorate.metadata_log.codec import decode_transaction
+from quorate.metadata_log.records import (
     QuorumVoterSet,
     Record,
     SessionClosed,
@@ -15,14 +16,14 @@ from metadata_log.records import (
     SessionSilences,
     TransactionResult,
 )
-from metadata_log.types import SessionId
-from quorum.config import quorum_config
-from quorum.raft.driver import Leadership, Outcome, ProposalRun, Settled
-from quorum.sessions import KeepAlive
-from quorum.state_machine import QuorumStateMachine
-from quorum.voter import Voter
+from quorate.quorum.quorum_config import quorum_config
+from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, RaftLeadership, Settled
+from quorate.quorum.voter.sessions import KeepAlive
+from quorate.quorum.voter.state_machine import QuorumStateMachine
+from quorate.quorum.voter.voter import Voter
 from tests.support.metadata import MetadataLogBuilder, quorum_voter, session_of
-from tests.support.virtual_time import VirtualTimeLoop, until
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
+from tests.support.waiting import async_wait_until
 
 ONE = session_of(1)
 STREAM = object()
@@ -33,7 +34,7 @@ class LeadingVoter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:  # noqa: ANN401
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(quorum.voter, "clock_s", loop.time)
+        monkeypatch.setattr(quorate.quorum.voter.voter, "clock_s", loop.time)
         config = quorum_config(
             {
                 "node.id": 1,
@@ -69,12 +70,12 @@ class LeadingVoter:
     def lead(self, term: int) -> None:
         self.machine.image = self._log.image
         applied = self.machine.take_applied()
-        self.voter._take_round(applied, self._log.image.offset, [], Leadership(True, 1, term))
+        self.voter._take_round(applied, self._log.image.offset, [], RaftLeadership(True, 1, term))
 
     def resign(self) -> None:
         applied = self.machine.take_applied()
         offset = self.voter.applied_offset
-        self.voter._take_round(applied, offset, [], Leadership(False, 2, 9))
+        self.voter._take_round(applied, offset, [], RaftLeadership(False, 2, 9))
 
     def records(self) -> list[Record]:
         """Of everything proposed, in order."""
@@ -85,7 +86,9 @@ class LeadingVoter:
     def commit(self) -> None:
         """What was proposed is applied."""
         proposed, self.proposed = self.proposed, []
-        committed = [Settled(run, 0, [self._result(run)], Outcome.COMMITTED) for run in proposed]
+        committed = [
+            Settled(run, 0, [self._result(run)], ProposalOutcome.COMMITTED) for run in proposed
+        ]
         self.machine.image = self._log.image
         applied = self.machine.take_applied()
         offset = self._log.image.offset
@@ -98,7 +101,7 @@ class LeadingVoter:
         """What was proposed is surely not applied."""
         refused, self.proposed = self.proposed, []
         for run in refused:
-            run.owner.completed(Settled(run, 0, [None], Outcome.NOT_LEADER))
+            run.owner.completed(Settled(run, 0, [None], ProposalOutcome.NOT_LEADER))
 
     def keep_alive(self, session_id: SessionId = ONE) -> KeepAlive:
         return self.voter.keep_alive(session_id, STREAM)
@@ -121,7 +124,7 @@ def test_rule9_only_a_leader_that_just_heard_a_majority_answers(
     async def test(leading: LeadingVoter) -> None:
         assert leading.keep_alive() is KeepAlive.ALIVE
         assert leading.keep_alive(session_of(2)) is KeepAlive.GONE
-        await asyncio.sleep(0.26)
+        await pass_time(0.26)
         assert leading.keep_alive() is KeepAlive.NO_ANSWER
         assert leading.keep_alive(session_of(2)) is KeepAlive.NO_ANSWER
         leading.sole_leader_until_s = asyncio.get_running_loop().time()
@@ -137,11 +140,11 @@ def test_rule9_a_new_leader_expires_nobody_whom_the_last_one_may_still_call_aliv
 
     async def test(leading: LeadingVoter) -> None:
         assert leading.keep_alive() is KeepAlive.ALIVE
-        await asyncio.sleep(4.9)
+        await pass_time(4.9)
         assert leading.keep_alive() is KeepAlive.ALIVE
         leading.resign()
         leading.lead(2)
-        await asyncio.sleep(9.9)
+        await pass_time(9.9)
         assert not any(isinstance(one, SessionClosed) for one in leading.records())
 
     run(test, monkeypatch, **slow)
@@ -149,7 +152,10 @@ def test_rule9_a_new_leader_expires_nobody_whom_the_last_one_may_still_call_aliv
 
 def test_rule9_no_answer_while_an_expiry_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(leading: LeadingVoter) -> None:
-        await until(lambda: any(isinstance(one, SessionClosed) for one in leading.records()))
+        await async_wait_until(
+            lambda: any(isinstance(one, SessionClosed) for one in leading.records()),
+            "the end of a session",
+        )
         leading.sole_leader_until_s = asyncio.get_running_loop().time()
         assert leading.keep_alive() is KeepAlive.NO_ANSWER
         leading.commit()
@@ -162,20 +168,23 @@ def test_rule9_silence_is_committed_once_and_reaches_the_next_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(leading: LeadingVoter) -> None:
-        await until(lambda: leading.proposed)
+        await async_wait_until(lambda: leading.proposed, "a proposal")
         (note,) = leading.records()
         assert isinstance(note, SessionSilences)
         assert [(one.session_id, one.quarters) for one in note.silences] == [(ONE, 1)]
-        await asyncio.sleep(1)
+        await pass_time(1)
         assert len(leading.proposed) == 1  # Not again while it is under way.
         while leading.voter.image.silences.get(ONE) != 3:
             leading.commit()
-            await asyncio.sleep(0.05)
+            await pass_time(0.05)
         leading.resign()
-        await asyncio.sleep(10)
+        await pass_time(10)
         leading.lead(10)
         elected_s = asyncio.get_running_loop().time()
-        await until(lambda: any(isinstance(one, SessionClosed) for one in leading.records()))
+        await async_wait_until(
+            lambda: any(isinstance(one, SessionClosed) for one in leading.records()),
+            "the end of a session",
+        )
         assert 1.9 < asyncio.get_running_loop().time() - elected_s < 2.3
 
     run(test, monkeypatch)
@@ -183,9 +192,9 @@ def test_rule9_silence_is_committed_once_and_reaches_the_next_leader(
 
 def test_rule9_refused_note_is_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(leading: LeadingVoter) -> None:
-        await until(lambda: leading.proposed)
+        await async_wait_until(lambda: leading.proposed, "a proposal")
         leading.refuse()
-        await until(lambda: leading.proposed)
+        await async_wait_until(lambda: leading.proposed, "a proposal")
         assert isinstance(leading.records()[0], SessionSilences)
 
     run(test, monkeypatch)

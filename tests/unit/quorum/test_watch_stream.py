@@ -7,17 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-import quorum.watch_stream
-from metadata_log.image import Image
-from metadata_log.reader import LogEntry
-from metadata_log.types import MetadataOffset
+import quorate.quorum.voter.watch_stream
+from quorate.common.types import MetadataOffset
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.reader import LogEntry
+from quorate.quorum.voter.voter import Voter
+from quorate.quorum.voter.watch_sources import REUSE_S, JournalRange, LogTail, SharedSnapshot
+from quorate.quorum.voter.watch_stream import HEARTBEAT_S, PACE_S, watch
 from quorate_proto.v1 import quorum_pb2 as pb
-from quorum.journal_reading import JournalRange
-from quorum.log_tail import LogTail
-from quorum.shared_snapshot import REUSE_S, SharedSnapshot
-from quorum.voter import Voter
-from quorum.watch_stream import HEARTBEAT_S, PACE_S, watch
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 
 class FakeVoter:
@@ -164,16 +162,16 @@ def test_watchers_share_events_and_a_lone_transaction_is_told_at_once() -> None:
                 made += bool(event.transactions)
 
         readers = [asyncio.create_task(read()) for _ in range(count)]
-        await asyncio.sleep(0.5)
+        await pass_time(0.5)
         told_s = loop.time()
         voter.apply(1)
         while made < count:
-            await asyncio.sleep(0.0001)
+            await pass_time(0.0001)
         assert loop.time() - told_s < 0.001
         made = 0
         for offset in range(2, 1_000 * seconds):
             voter.apply(offset)
-            await asyncio.sleep(0.001)
+            await pass_time(0.001)
         assert 0.5 / PACE_S < made / seconds < 1.1 / PACE_S
         for reader in readers:
             reader.cancel()
@@ -198,7 +196,7 @@ def test_watchers_who_come_together_share_one_snapshot() -> None:
         done = await anext(later)
         assert (done.snapshot_done, done.applied_offset) == (True, 3)
         assert [one.offset for one in (await anext(later)).transactions] == [4]
-        await asyncio.sleep(REUSE_S + 0.1)
+        await pass_time(REUSE_S + 0.1)
         assert voter.snapshot._encoding is None
 
     on_virtual_time(test)
@@ -220,7 +218,7 @@ def test_shared_snapshot_is_not_given_once_what_follows_is_gone() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_watch_never_skips_or_repeats(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any start, a reader of any pace, no-ops, a short memory, compaction, snapshots installed."""
-    monkeypatch.setattr(quorum.watch_stream, "EVENT_BYTES", 3)
+    monkeypatch.setattr(quorate.quorum.voter.watch_stream, "EVENT_BYTES", 3)
     rolls = random.Random(seed)
     start = rolls.choice([-1, 0, 1, 3, 40, 200])
 
@@ -243,7 +241,7 @@ def test_watch_never_skips_or_repeats(seed: int, monkeypatch: pytest.MonkeyPatch
                     covered = one.offset
                     delivered.append(one.offset)
                 if rolls.random() < 0.3:
-                    await asyncio.sleep(rolls.random() / 10)
+                    await pass_time(rolls.random() / 10)
 
         reading = asyncio.create_task(read())
         at = 0
@@ -258,8 +256,8 @@ def test_watch_never_skips_or_repeats(seed: int, monkeypatch: pytest.MonkeyPatch
                 at += 30
                 voter.install(at - 2, applied=at)
                 written.clear()
-            await asyncio.sleep(rolls.random() / 50)
-        await asyncio.sleep(30)
+            await pass_time(rolls.random() / 50)
+        await pass_time(30)
         assert not reading.done() or reading.result()
         assert not {each for each in written if each > covered}
         assert delivered == sorted(set(delivered))

@@ -1,10 +1,10 @@
-from broker.config.spec import BROKER_SPEC
-from broker.quota.config import (
+from quorate.broker.config.client_keys import (
     CONTROLLER_QUOTA_WINDOW_NUM,
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
 )
+from quorate.broker.config.spec import BROKER_SPEC
 
 
 def test_q8_windows_are_eleven_of_a_second_unless_configured() -> None:

@@ -1,23 +1,25 @@
 import pytest
 
-from broker.metrics.on_the_wire import encode_metrics
-from broker.quota import controller_mutations
-from broker.quota.controller_mutations import (
+from quorate.broker.admin.metric_encoding import encode_metrics
+from quorate.broker.quota import controller_mutation_quotas as controller_mutations
+from quorate.broker.quota.controller_mutation_quotas import (
     ControllerMutationQuota,
     ControllerMutationQuotaManager,
 )
-from broker.quota.errors import ThrottlingQuotaExceededError
-from broker.quota.windowed_rate import QuotaWindow
-from metadata_log.client_quotas import QuotaEntity
+from quorate.broker.quota.quota_errors import MutationQuotaExceeded
+from quorate.broker.quota.windowed_rate import QuotaWindow
+from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate_proto.v1 import errors_pb2
 
-ALICE = {QuotaEntity(user="alice"): {"controller_mutation_rate": 10.0}}
+ALICE = {ClientQuotaEntity(user="alice"): {"controller_mutation_rate": 10.0}}
 
 
 class Clients:
     """Requests of clients to one controller, at a time that tests set."""
 
-    def __init__(self, quotas: dict[QuotaEntity, dict[str, float]], samples: int = 10) -> None:
+    def __init__(
+        self, quotas: dict[ClientQuotaEntity, dict[str, float]], samples: int = 10
+    ) -> None:
         self.manager = ControllerMutationQuotaManager(QuotaWindow(samples, 1))
         self.quotas = quotas
         self.now_ms = 0.0
@@ -32,7 +34,7 @@ class Clients:
         return quota
 
     def refused(self, mutations: int, *, user: str = "alice", client_id: str = "a") -> int:
-        with pytest.raises(ThrottlingQuotaExceededError) as raised:
+        with pytest.raises(MutationQuotaExceeded) as raised:
             self.ask(mutations, user=user, client_id=client_id)
         assert raised.value.code == errors_pb2.THROTTLING_QUOTA_EXCEEDED
         return raised.value.throttle_time_ms
@@ -82,7 +84,7 @@ def test_q3_the_refusal_says_the_quota_and_when_to_try_again() -> None:
     clients = Clients(ALICE)
     clients.ask(180)
 
-    with pytest.raises(ThrottlingQuotaExceededError, match=r"quota of 10 .* again in 8000 ms"):
+    with pytest.raises(MutationQuotaExceeded, match=r"quota of 10 .* again in 8000 ms"):
         clients.ask(1)
 
 
@@ -95,7 +97,7 @@ def test_q5_what_a_client_has_waited_for_its_answer_is_taken_off_its_throttle() 
 
 
 def test_q7_without_a_quota_nothing_is_counted() -> None:
-    clients = Clients({QuotaEntity(user="bob"): {"controller_mutation_rate": 1.0}})
+    clients = Clients({ClientQuotaEntity(user="bob"): {"controller_mutation_rate": 1.0}})
 
     for _ in range(100):
         assert clients.ask(1_000).throttle_time_ms(0) == 0
@@ -107,7 +109,7 @@ def test_q7_a_users_clients_share_its_quota_and_those_of_a_pair_do_not() -> None
     clients.ask(180, client_id="a")
     assert clients.refused(1, client_id="b")
 
-    clients = Clients({QuotaEntity("alice", ""): {"controller_mutation_rate": 10.0}})
+    clients = Clients({ClientQuotaEntity("alice", ""): {"controller_mutation_rate": 10.0}})
     clients.ask(180, client_id="a")
     clients.ask(180, client_id="b")
     assert clients.refused(1, client_id="b")
@@ -117,7 +119,7 @@ def test_q7_a_changed_quota_holds_from_the_next_request_on_and_keeps_the_debt() 
     clients = Clients(ALICE)
     clients.ask(180)
 
-    clients.quotas = {QuotaEntity(user="alice"): {"controller_mutation_rate": 20.0}}
+    clients.quotas = {ClientQuotaEntity(user="alice"): {"controller_mutation_rate": 20.0}}
 
     assert clients.refused(1) == 4_000
     clients.quotas = {}
@@ -148,8 +150,8 @@ def test_q9_metrics_tell_rate_tokens_and_average_throttle_time() -> None:
 def test_q9_clients_that_make_up_ids_do_not_fill_the_memory_nor_get_others_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(controller_mutations, "KEPT_MAX", 10)
-    clients = Clients({QuotaEntity(client_id=""): {"controller_mutation_rate": 10.0}})
+    monkeypatch.setattr(controller_mutations, "CACHED_BUCKETS_MAX", 10)
+    clients = Clients({ClientQuotaEntity(client_id=""): {"controller_mutation_rate": 10.0}})
     clients.ask(110_000, client_id="in debt")
     for number in range(100):
         clients.now_ms += 1_000

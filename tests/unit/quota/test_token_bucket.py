@@ -1,6 +1,6 @@
 import pytest
 
-from broker.quota.token_bucket import TokenBucket
+from quorate.broker.quota.token_bucket import TokenBucket
 
 
 def test_q2_a_burst_goes_through_whole_and_leaves_a_debt() -> None:

@@ -1,4 +1,4 @@
-from broker.quota.windowed_rate import QuotaWindow, WindowedRate
+from quorate.broker.quota.windowed_rate import QuotaWindow, WindowedRate
 
 WINDOW = QuotaWindow(samples=11, sample_seconds=1)
 

@@ -1,7 +1,8 @@
-"""A cluster as an admin client sees it: replicas move when the test says so."""
+"""An admin client whose cluster is in memory: replicas move when the test says so."""
 
 from collections.abc import Mapping, Sequence
 
+from quorate.client.admin import AdminClient
 from quorate.client.results import (
     BrokerInfo,
     ClusterStatus,
@@ -13,19 +14,24 @@ from quorate.client.results import (
     PartitionResult,
     TopicInfo,
 )
-from quorate.reassignment.plan import Replicas
+from quorate.reassignment.reassignment_plan import Replicas
 
 
 def named(topic: str, partition: int = 0) -> PartitionName:
     return PartitionName(topic=topic, partition=partition)
 
 
-class FakeAdmin:
-    """``racks``: of the live brokers. ``replicas``: by partition, all of a topic's in order."""
+class FakeAdmin(AdminClient):
+    """An admin client of a cluster in memory."""
 
     def __init__(
         self, racks: Mapping[int, str], replicas: Mapping[PartitionName, Replicas]
     ) -> None:
+        """
+        Args:
+            racks: the rack of every live broker.
+            replicas: the replicas by partition, all partitions of a topic in order.
+        """
         self.racks = dict(racks)
         self.replicas = dict(replicas)
         self.moving: dict[PartitionName, Replicas] = {}
@@ -33,7 +39,7 @@ class FakeAdmin:
         self.configs: dict[tuple[str, str], dict[str, str]] = {}
         self.refuse: dict[PartitionName, int] = {}
         self.moves_when_listed = False
-        """Whether every move ends once it has been listed."""
+        """True if every move ends once it has been listed."""
 
     def __enter__(self) -> "FakeAdmin":
         return self
@@ -110,11 +116,13 @@ class FakeAdmin:
         return found
 
     def finish(self) -> None:
-        """Every move under way ends."""
+        """End every move that is in progress."""
         self.replicas.update(self.moving)
         self.moving.clear()
 
-    def incremental_alter_configs(self, changes: Sequence[ConfigChange]) -> list[ConfigResult]:
+    def incremental_alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ConfigResult]:
         for change in changes:
             values = self.configs.setdefault((change.entity_type, change.entity_name), {})
             for key, value in change.values.items():
@@ -135,5 +143,5 @@ class FakeAdmin:
 
     @property
     def configured(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Entities with any key."""
+        """The configs of all entities that have any."""
         return {entity: dict(values) for entity, values in self.configs.items() if values}

@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.managers.placement import PlacementStart
-from quorate.reassignment.plan import PlanError, plan_text, read_plan, read_topics, texts_of
-from quorate.reassignment.propose import emptied, spread
-from quorate.reassignment.throttle import throttled
+from quorate.broker.controller.managers.placement import PlacementStart
+from quorate.reassignment.reassignment_plan import (
+    PlanError,
+    plan_emptying,
+    plan_spread,
+    plan_text,
+    read_plan,
+    read_topics,
+    texts_of,
+)
+from quorate.reassignment.reassignment_throttle import throttled_replicas
 from tests.unit.reassignment.fake_admin import named
 
 START = PlacementStart(0, 0)
@@ -91,7 +98,7 @@ def test_c11_another_file_of_topics_is_refused_by_name(
 
 def test_c11_topics_are_spread_over_the_brokers_named() -> None:
     current = {named("a", number): (1, 2) for number in range(4)} | {named("b"): (1,)}
-    proposed = spread(current, {3: "", 4: ""}, START)
+    proposed = plan_spread(current, {3: "", 4: ""}, START)
     assert {name: len(replicas) for name, replicas in proposed.items()} == {
         name: len(replicas) for name, replicas in current.items()
     }
@@ -101,46 +108,46 @@ def test_c11_topics_are_spread_over_the_brokers_named() -> None:
 
 def test_c11_too_few_brokers_are_refused_naming_the_topic() -> None:
     with pytest.raises(PlanError, match="topic 'a' has 2 replicas, and 1 brokers"):
-        spread({named("a"): (1, 2)}, {3: ""}, START)
+        plan_spread({named("a"): (1, 2)}, {3: ""}, START)
 
 
 def test_c11_emptying_keeps_places_and_takes_who_has_least() -> None:
     current = {named("a"): (1, 2), named("b"): (2, 1), named("c"): (3, 2), named("d"): (3, 1)}
-    plan = emptied(current, 2, NO_RACKS)
+    plan = plan_emptying(current, 2, NO_RACKS)
     assert plan == {named("a"): (1, 4), named("b"): (4, 1), named("c"): (3, 4)}
 
 
 def test_c11_preferred_leaders_are_spread_too() -> None:
     current = {named("a", number): (2, 1) for number in range(4)}
-    plan = emptied(current, 2, {1: "", 2: "", 3: "", 4: ""})
+    plan = plan_emptying(current, 2, {1: "", 2: "", 3: "", 4: ""})
     assert sorted(replicas[0] for replicas in plan.values()) == [3, 3, 4, 4]
 
 
 def test_c11_new_replicas_are_spread_over_all_that_can_take_them() -> None:
     current = {named("a", number): (1, 2) for number in range(4)}
-    plan = emptied(current, 2, NO_RACKS)
+    plan = plan_emptying(current, 2, NO_RACKS)
     assert sorted(replicas[1] for replicas in plan.values()) == [3, 3, 4, 4]
 
 
 def test_c11_of_two_that_hold_as_much_the_one_that_leads_less_is_taken() -> None:
     current = {named("a"): (3, 1), named("b"): (1, 4), named("c"): (2, 1)}
-    assert emptied(current, 2, NO_RACKS) == {named("c"): (4, 1)}
+    assert plan_emptying(current, 2, NO_RACKS) == {named("c"): (4, 1)}
 
 
 def test_c11_a_rack_is_used_twice_only_where_there_is_no_other() -> None:
     racks = {1: "x", 2: "y", 3: "x", 4: "y", 5: "x"}
-    assert emptied({named("a"): (1, 2)}, 2, racks) == {named("a"): (1, 4)}
-    assert emptied({named("a"): (1, 2, 4)}, 4, racks) == {named("a"): (1, 2, 3)}
+    assert plan_emptying({named("a"): (1, 2)}, 2, racks) == {named("a"): (1, 4)}
+    assert plan_emptying({named("a"): (1, 2, 4)}, 4, racks) == {named("a"): (1, 2, 3)}
 
 
 def test_c11_a_broker_that_is_gone_can_be_emptied() -> None:
-    assert emptied({named("a"): (9, 1)}, 9, {1: "", 2: ""}) == {named("a"): (2, 1)}
+    assert plan_emptying({named("a"): (9, 1)}, 9, {1: "", 2: ""}) == {named("a"): (2, 1)}
 
 
 def test_c11_too_few_other_brokers_are_named_with_the_topics() -> None:
     current = {named("a"): (1, 2, 3), named("b"): (1, 2)}
     with pytest.raises(PlanError, match=r"broker 3 .* \[1, 2\] are live, and topics \['a'\]"):
-        emptied(current, 3, {1: "", 2: "", 3: ""})
+        plan_emptying(current, 3, {1: "", 2: "", 3: ""})
 
 
 @given(
@@ -151,7 +158,7 @@ def test_c11_an_emptied_broker_has_nothing_and_others_share_it(
     assignments: list[tuple[int, ...]], racks: list[str]
 ) -> None:
     current = {named("t", number): replicas for number, replicas in enumerate(assignments)}
-    plan = emptied(current, 0, dict(enumerate(racks)))
+    plan = plan_emptying(current, 0, dict(enumerate(racks)))
     after = {**current, **plan}
     assert set(plan) == {name for name, replicas in current.items() if 0 in replicas}
     for name, replicas in after.items():
@@ -167,7 +174,9 @@ def test_c11_an_emptied_broker_has_nothing_and_others_share_it(
 
 def test_c11_sources_and_sinks_are_throttled_and_nobody_else() -> None:
     current = {named("a", 0): (1, 2), named("a", 1): (2, 3), named("b"): (1, 2)}
-    what = throttled(current, {named("a", 0): (3, 1), named("a", 1): (3, 2), named("b"): (2, 1)})
+    what = throttled_replicas(
+        current, {named("a", 0): (3, 1), named("a", 1): (3, 2), named("b"): (2, 1)}
+    )
     assert what.brokers == (1, 2, 3)
     assert what.leader_replicas == {"a": "0:1,0:2"}
     assert what.follower_replicas == {"a": "0:3"}

@@ -6,11 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from quorate.client.errors import RequestFailed
-from quorate.reassignment import progress
-from quorate.reassignment.emptying import empty, next_pass
-from quorate.reassignment.plan import PlanError
-from quorate.reassignment.progress import PartitionState, State, begin, states, until_done
-from quorate.reassignment.throttle import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
+from quorate.reassignment import reassignment_progress as progress
+from quorate.reassignment.emptying import empty_broker, next_pass
+from quorate.reassignment.reassignment_plan import PlanError
+from quorate.reassignment.reassignment_progress import (
+    PartitionState,
+    ReassignmentState,
+    reassignment_states,
+    start_reassignments,
+    until_done,
+)
+from quorate.reassignment.reassignment_throttle import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
 from tests.unit.reassignment.fake_admin import FakeAdmin, named
 
 FOUR = dict.fromkeys((1, 2, 3, 4), "")
@@ -35,14 +41,14 @@ def test_c11_every_partition_of_a_plan_has_a_state(admin: FakeAdmin) -> None:
         named("c"): (1,),
         named("a", 7): (1,),
     }
-    begin(admin, {named("a", 1): (3, 4)})
-    found = states(admin, plan)
+    start_reassignments(admin, {named("a", 1): (3, 4)})
+    found = reassignment_states(admin, plan)
     assert [one.state for one in found] == [
-        State.COMPLETE,
-        State.MOVING,
-        State.ELSEWHERE,
-        State.MISSING,
-        State.MISSING,
+        ReassignmentState.COMPLETE,
+        ReassignmentState.MOVING,
+        ReassignmentState.ELSEWHERE,
+        ReassignmentState.MISSING,
+        ReassignmentState.MISSING,
     ]
     assert [one.text for one in found][:4] == [
         "Reassignment of partition a-0 is completed.",
@@ -60,16 +66,16 @@ def test_c11_brokers_that_are_behind_are_asked_again(
     admin.moving[named("b")] = (1, 4)
     monkeypatch.setattr(admin, "list_partition_reassignments", list)
     monkeypatch.setattr(time, "sleep", lambda _: admin.finish())
-    (found,) = states(admin, {named("b"): (1, 4)})
+    (found,) = reassignment_states(admin, {named("b"): (1, 4)})
     assert found == PartitionState(
-        name=named("b"), target=(1, 4), replicas=(1, 4), state=State.COMPLETE
+        name=named("b"), target=(1, 4), replicas=(1, 4), state=ReassignmentState.COMPLETE
     )
 
 
 def test_c11_progress_is_told_when_it_changes(admin: FakeAdmin) -> None:
     plan = {named("a"): (3, 4), named("b"): (1, 4)}
-    begin(admin, plan)
-    begin(admin, {named("a", 1): (3, 4)})
+    start_reassignments(admin, plan)
+    start_reassignments(admin, {named("a", 1): (3, 4)})
     steps: list[Callable[[], object]] = [
         lambda: admin.moving.pop(named("a")),
         lambda: None,
@@ -84,14 +90,14 @@ def test_c11_progress_is_told_when_it_changes(admin: FakeAdmin) -> None:
 
 
 def test_c11_who_waits_too_long_is_told_what_goes_on(admin: FakeAdmin) -> None:
-    begin(admin, {named("a"): (3, 4)})
+    start_reassignments(admin, {named("a"): (3, 4)})
     with pytest.raises(PlanError, match="1 of 1 partitions are still moving after 0 ms"):
         list(until_done(admin, {named("a"): (3, 4)}, 0, sleep=no_sleep))
 
 
 def test_c11_large_plans_go_in_pieces(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PIECE_PARTITIONS", 2)
-    results = begin(admin, dict.fromkeys(admin.replicas, (3, 4)))
+    monkeypatch.setattr(progress, "PARTITIONS_PER_REQUEST", 2)
+    results = start_reassignments(admin, dict.fromkeys(admin.replicas, (3, 4)))
     assert [len(piece) for piece in admin.asked] == [2, 1]
     assert len(results) == 3
 
@@ -101,7 +107,7 @@ def test_c11_large_plans_go_in_pieces(admin: FakeAdmin, monkeypatch: pytest.Monk
 
 def test_c11_a_broker_is_emptied_with_progress(admin: FakeAdmin) -> None:
     admin.moves_when_listed = True
-    told = [one.text for one in empty(admin, 2, None, 60_000, sleep=no_sleep)]
+    told = [one.text for one in empty_broker(admin, 2, None, 60_000, sleep=no_sleep)]
     assert told == ["0 of 3 partitions have moved", "3 of 3 partitions have moved"]
     assert not any(2 in replicas for replicas in admin.replicas.values())
     assert not admin.configured
@@ -115,17 +121,17 @@ def test_c11_what_comes_meanwhile_is_moved_as_well(admin: FakeAdmin) -> None:
         for name in late:
             admin.replicas[name] = (2, 4)
 
-    (*_, last) = empty(admin, 2, None, 60_000, sleep=a_topic_is_created)
+    (*_, last) = empty_broker(admin, 2, None, 60_000, sleep=a_topic_is_created)
     assert (last.moved, last.total) == (4, 4)
     assert 2 not in admin.replicas[named("late")]
 
 
 def test_c11_emptying_goes_on_where_it_was(admin: FakeAdmin) -> None:
-    begin(admin, {named("a"): (1, 3)})
+    start_reassignments(admin, {named("a"): (1, 3)})
     work = next_pass(admin, 2)
     assert named("a") not in work.plan, "it is on its way already"
     assert set(work.leaving) == {named("a"), named("a", 1), named("b")}
-    begin(admin, {named("b"): (2, 4)})
+    start_reassignments(admin, {named("b"): (2, 4)})
     assert next_pass(admin, 2).plan[named("b")] != (2, 4), "a move to it is changed"
 
 
@@ -136,7 +142,7 @@ def test_c11_a_throttle_is_set_before_and_removed_after(admin: FakeAdmin) -> Non
         seen.append(admin.configured)
         admin.finish()
 
-    list(empty(admin, 2, 5_000, 60_000, sleep=look))
+    list(empty_broker(admin, 2, 5_000, 60_000, sleep=look))
     assert seen[0]["broker", "1"] == {LEADER_RATE: "5000", FOLLOWER_RATE: "5000"}
     assert seen[0]["topic", "b"][FOLLOWER_REPLICAS].startswith("0:")
     assert not admin.configured
@@ -145,12 +151,12 @@ def test_c11_a_throttle_is_set_before_and_removed_after(admin: FakeAdmin) -> Non
 def test_c11_a_refused_move_ends_it_with_the_reason(admin: FakeAdmin) -> None:
     admin.refuse[named("a", 1)] = 39
     with pytest.raises(RequestFailed, match="INVALID_REPLICA_ASSIGNMENT: moving a-1"):
-        list(empty(admin, 2, None, 60_000, sleep=no_sleep))
+        list(empty_broker(admin, 2, None, 60_000, sleep=no_sleep))
 
 
 def test_c11_an_empty_broker_has_nothing_to_move_and_an_unknown_one_is_named(
     admin: FakeAdmin,
 ) -> None:
-    assert list(empty(admin, 4, None, 60_000, sleep=no_sleep)) == []
+    assert list(empty_broker(admin, 4, None, 60_000, sleep=no_sleep)) == []
     with pytest.raises(PlanError, match="broker 9 is not live and holds no replica"):
         next_pass(admin, 9)

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from broker.log.leader_epochs import LeaderEpochHistory
-from broker.replication.following import Following
-from broker.replication.pace import STEPS_IN_A_ROW
-from broker.replication.truncator import Truncator
-from metadata_log.types import BrokerId, LeaderEpoch
+from quorate.broker.log.state.leader_epoch_cache import LeaderEpochCache
+from quorate.broker.replication.fetching.partition_fetch_state import PartitionFetchState
+from quorate.broker.replication.fetching.truncator import Truncator
+from quorate.broker.replication.pace import STEPS_IN_A_ROW
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import control_pb2, replication_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.fetch_states import followed
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
@@ -23,11 +24,10 @@ async def nobody_is_asked(
 
 async def test_kip_101_comparing_waits_for_the_end_of_a_command(broker: BrokerReplicas) -> None:
     await broker.command("orders", leader=2)
-    following = broker.hosted("orders").following
-    assert following is not None
+    following = followed(broker.hosted("orders"))
     may_ask = asyncio.Event()
-    ready: list[Following] = []
-    truncator = Truncator(BrokerId(1), lambda: 0, ready.append, may_ask)
+    ready: list[PartitionFetchState] = []
+    truncator = Truncator(broker.manager.table, ready.append, may_ask)
     truncator.add(following)
     running = asyncio.create_task(truncator.run(nobody_is_asked))
     await settle()
@@ -72,7 +72,7 @@ async def test_kip_279_an_epoch_without_records_does_not_keep_it_asking(
     await broker.command("orders", leader=2, epoch=6, version=2, isr=(2,), replicas=(1, 2))
     hosted = broker.hosted("orders")
     assert hosted.log.leader_epochs.entries == [(1, 0), (5, 2)]
-    of_leader = LeaderEpochHistory([(1, 0), (3, 1), (6, 4)])
+    of_leader = LeaderEpochCache([(1, 0), (3, 1), (6, 4)])
     asked: list[int] = []
 
     async def ask(
@@ -87,13 +87,13 @@ async def test_kip_279_an_epoch_without_records_does_not_keep_it_asking(
 
     may_ask = asyncio.Event()
     may_ask.set()
-    ready: list[Following] = []
-    truncator = Truncator(BrokerId(1), lambda: 0, ready.append, may_ask)
-    assert hosted.following is not None
-    truncator.add(hosted.following)
+    ready: list[PartitionFetchState] = []
+    truncator = Truncator(broker.manager.table, ready.append, may_ask)
+    state = followed(hosted)
+    truncator.add(state)
     running = asyncio.create_task(truncator.run(ask))
     await settle()
-    assert ready == [hosted.following]
+    assert ready == [state]
     assert asked == [5, 1]
     assert hosted.log.log_end_offset == 1
     running.cancel()

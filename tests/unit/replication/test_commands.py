@@ -1,16 +1,19 @@
 """Control commands: C6, C7, C8, C10, C17 and rule 7."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pytest
 
-from broker.replication.pace import STEPS_IN_A_ROW
-from broker.replication.partition.effects import Role
-from metadata_log.records import TopicDeletionPending
-from metadata_log.types import LeaderEpoch, TopicIdPartition, TopicPartition
+from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
+from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.pace import STEPS_IN_A_ROW
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.common.types import LeaderEpoch, TopicIdPartition, TopicPartition
+from quorate.metadata_log.records import TopicDeletionPending
 from quorate_proto.v1 import control_pb2, errors_pb2
-from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.broker_replicas import BrokerReplicas, ChosenAssignments, tip_of
+from tests.support.fetch_states import followed
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
@@ -37,15 +40,16 @@ async def test_c6_becoming_leader_stops_fetching_and_becoming_follower_starts_it
 ) -> None:
     await broker.command("orders", leader=2)
     hosted = broker.hosted("orders")
-    following = hosted.following
-    assert following is not None
+    following = followed(hosted)
+    handler = hosted.fetcher
+    assert isinstance(handler, FetchSessionHandler)
     assert following.leader_epoch == 0
     await broker.lead("orders", epoch=1, version=1)
-    assert following.session.is_empty
+    assert handler.is_empty
     await broker.command("orders", leader=3, epoch=2, version=2)
-    second = broker.hosted("orders").following
-    assert second is not None
-    assert second.session.leader == 3
+    second = hosted.fetcher
+    assert isinstance(second, FetchSessionHandler)
+    assert second.leader == 3
     assert (await broker.produce("orders", batch("a"))).error_code != errors_pb2.NONE
 
 
@@ -67,10 +71,10 @@ async def test_c6_a_stopping_broker_follows_in_no_further_epoch(broker: BrokerRe
     await broker.command("orders", leader=2)
     await broker.lead("bills")
     broker.manager.prepare_to_stop()
-    assert broker.hosted("orders").following is not None
+    assert broker.hosted("orders").fetcher is not None
     await broker.command("bills", leader=3, epoch=1, version=1, isr=(2, 3))
-    assert broker.hosted("bills").replica.role is Role.FOLLOWER
-    assert broker.hosted("bills").following is None
+    assert broker.hosted("bills").replica.role is ReplicaRole.FOLLOWER
+    assert broker.hosted("bills").fetcher is None
 
 
 async def test_c17_an_older_or_repeated_command_is_skipped(broker: BrokerReplicas) -> None:
@@ -85,9 +89,9 @@ async def test_c17_an_isr_change_in_the_same_epoch_does_not_disturb_fetching(
     broker: BrokerReplicas,
 ) -> None:
     await broker.command("orders", leader=2)
-    following = broker.hosted("orders").following
+    following = followed(broker.hosted("orders"))
     await broker.command("orders", leader=2, isr=(2,), version=1)
-    assert broker.hosted("orders").following is following
+    assert followed(broker.hosted("orders")) is following
     assert broker.hosted("orders").replica.isr.version == 1
 
 
@@ -103,7 +107,7 @@ async def test_c7_an_init_sets_aside_what_it_does_not_list(broker: BrokerReplica
     await broker.lead("orders", isr=(1,), replicas=(1,))
     await broker.lead("bills", is_init=True, metadata_offset=200)
     hosted = broker.hosted("orders")
-    assert hosted.replica.role is Role.IDLE
+    assert hosted.replica.role is ReplicaRole.IDLE
     outcome = await broker.produce("orders", batch("a"))
     assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
     await settle()
@@ -116,7 +120,7 @@ async def test_c7_what_the_quorum_confirms_to_be_unassigned_is_deleted(
     broker: BrokerReplicas,
 ) -> None:
     await broker.lead("orders")
-    broker.unassigned.add(tip_of("orders"))
+    broker.assignments.unassigned_now.add(tip_of("orders"))
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await settle()
     assert broker.store.deleted == [tip_of("orders")]
@@ -135,12 +139,15 @@ async def test_c7_a_stray_that_is_named_before_the_check_is_over_stays() -> None
     asked = asyncio.Event()
     answer = asyncio.Event()
 
-    async def confirm(tips: Sequence[TopicIdPartition]) -> Sequence[TopicIdPartition]:
-        asked.set()
-        await answer.wait()
-        return tips
+    class Slow(ChosenAssignments):
+        async def unassigned(
+            self, table: PartitionTable, tips: Sequence[TopicIdPartition]
+        ) -> Set[TopicIdPartition]:
+            asked.set()
+            await answer.wait()
+            return set(tips)
 
-    broker = await BrokerReplicas(confirm_unassigned=confirm).start()
+    broker = await BrokerReplicas(assignments=Slow()).start()
     await broker.lead("orders")
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await asked.wait()
@@ -165,7 +172,7 @@ async def test_c7_a_stray_that_a_command_under_way_names_is_not_deleted(
         told.partitions.add(leader=1, leader_epoch=1, record_version=1, isr=[1], replicas=[1])
     commanded = asyncio.ensure_future(broker.manager.apply_leader_and_isr(request))
     await settle()
-    broker.unassigned.add(tip_of("orders"))
+    broker.assignments.unassigned_now.add(tip_of("orders"))
     broker.manager._commands._strays.set_aside([broker.hosted("orders")])
     await settle()
     blocked.release()
@@ -179,10 +186,10 @@ async def test_c8_stop_replica_stops_fetching_and_checkpoints_and_deletes(
     broker: BrokerReplicas,
 ) -> None:
     await broker.command("orders", leader=2)
-    following = broker.hosted("orders").following
-    assert following is not None
+    handler = broker.hosted("orders").fetcher
+    assert isinstance(handler, FetchSessionHandler)
     assert await broker.stop("orders", epoch=-2, delete=True) == errors_pb2.NONE
-    assert following.session.is_empty
+    assert handler.is_empty
     assert broker.store.deleted == [tip_of("orders")]
     assert not broker.manager.table.changed_high_watermarks()
     assert (await broker.fetch("orders", 0)).error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
@@ -201,7 +208,7 @@ async def test_c8_stop_replica_is_fenced_by_leader_epoch_and_a_deletion_outranks
 async def test_c8_stopping_without_deleting_keeps_the_log(broker: BrokerReplicas) -> None:
     await broker.lead("orders", epoch=5)
     assert await broker.stop("orders", epoch=5) == errors_pb2.NONE
-    assert broker.hosted("orders").replica.role is Role.IDLE
+    assert broker.hosted("orders").replica.role is ReplicaRole.IDLE
     assert tip_of("orders") in broker.store.logs
 
 
@@ -243,7 +250,7 @@ async def test_c10_logs_found_at_startup_serve_nobody_until_told(broker: BrokerR
     log = broker.store.create(tip_of("orders"), "orders")
     log.append_as_leader(batch("a", "b", "c"), LeaderEpoch(0))
     log.flushed_offset, log.checkpointed_high_watermark = 3, 2
-    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    await broker.restart()
     outcome = await broker.fetch("orders", 0)
     assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
     assert broker.hosted("orders").replica.high_watermark == 2
@@ -268,8 +275,8 @@ async def test_c10_startup_leads_and_follows_as_the_image_says(
 ) -> None:
     await broker.manager.adopt_image(metadata.image)
     assert broker.hosted("led").leads
-    assert broker.hosted("followed").replica.role is Role.FOLLOWER
-    assert broker.hosted("followed").following is not None
+    assert broker.hosted("followed").replica.role is ReplicaRole.FOLLOWER
+    assert broker.hosted("followed").fetcher is not None
     assert tip_of("elsewhere") not in broker.store.logs
 
 
@@ -280,7 +287,7 @@ async def test_c5_startup_brings_back_nothing_that_is_being_deleted(
     metadata.write_as_controller(TopicDeletionPending(name="led", topic_id=topic_id_of("led")))
     await broker.manager.adopt_image(metadata.image)
     assert tip_of("led") not in broker.store.logs
-    assert broker.hosted("followed").replica.role is Role.FOLLOWER
+    assert broker.hosted("followed").replica.role is ReplicaRole.FOLLOWER
 
 
 async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(
@@ -288,8 +295,8 @@ async def test_c10_startup_deletes_what_is_no_longer_assigned_after_the_check(
 ) -> None:
     for topic in ("gone", "unclear"):
         broker.store.create(tip_of(topic), topic)
-    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
-    broker.unassigned.add(tip_of("gone"))
+    await broker.restart()
+    broker.assignments.unassigned_now.add(tip_of("gone"))
     await broker.manager.adopt_image(metadata.image)
     await settle()
     assert broker.store.deleted == [tip_of("gone")]
@@ -300,8 +307,8 @@ async def test_rule_8_a_broker_that_may_have_lost_log_does_not_lead_by_itself(
     broker: BrokerReplicas, metadata: MetadataLogBuilder
 ) -> None:
     await broker.manager.adopt_image(metadata.image, log_may_be_lost=True)
-    assert broker.hosted("led").replica.role is Role.IDLE
-    assert broker.hosted("followed").replica.role is Role.FOLLOWER
+    assert broker.hosted("led").replica.role is ReplicaRole.IDLE
+    assert broker.hosted("followed").replica.role is ReplicaRole.FOLLOWER
     await broker.lead("led", isr=(1,), replicas=(1, 2), epoch=1, version=1)
 
 
@@ -366,10 +373,10 @@ async def test_c7_many_strays_are_asked_about_and_deleted_together(broker: Broke
     topics = [f"topic-{number}" for number in range(30)]
     for topic in topics:
         await broker.lead(topic)
-    broker.unassigned = {tip_of(topic) for topic in topics[1:]}
+    broker.assignments.unassigned_now = {tip_of(topic) for topic in topics[1:]}
     await broker.lead("bills", is_init=True, metadata_offset=200)
     await settle()
-    assert broker.asked_about == [30]
-    assert sorted(broker.store.deleted) == sorted(broker.unassigned)
+    assert broker.assignments.asked_about == [30]
+    assert sorted(broker.store.deleted) == sorted(broker.assignments.unassigned_now)
     assert broker.store.deletions == 1
     assert broker.hosted(topics[0]).replica.is_idle, "kept, and led by nobody"

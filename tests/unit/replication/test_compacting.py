@@ -7,19 +7,20 @@ from typing import Any, cast
 
 import pytest
 
-from broker.log import PartitionLog
-from broker.log.admission import Origin
-from broker.log.cleaner import Worker
-from broker.log.cleaner_process import CleanerGone
-from broker.log.compaction.choosing import Compaction
-from broker.log.control_batches import EndMarker, encode_marker
-from broker.log.damage import DamagedBatch
-from broker.log.segment import Segment
-from broker.metrics import compaction as figures
-from broker.metrics.compaction import compaction_samples
-from broker.replication.compacting import Compacting
-from broker.replication.limits import CleanerLimits, FixedLimits
-from metadata_log.types import TopicIdPartition, TopicPartition
+from quorate.broker.log import PartitionLog
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
+from quorate.broker.log.cleaning.cleaner import CleanerWorker
+from quorate.broker.log.cleaning.cleaner_process import CleanerGone
+from quorate.broker.log.compaction.log_selection import CompactionOptions
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.metrics import compaction_metrics as figures
+from quorate.broker.metrics.compaction_metrics import compaction_samples
+from quorate.broker.replication.hosting.partition_limits import CleanerLimits
+from quorate.broker.replication.maintenance.compaction_task import CompactionTask
+from quorate.common.types import TopicIdPartition, TopicPartition
+from tests.support.fixed_limits import FixedLimits
 from tests.support.log_cleaning import WorkerInside, seal
 from tests.support.log_stores import EPOCH, OpenStore, everything, opened
 from tests.support.read_records import read_records
@@ -32,8 +33,9 @@ HOUR_MS = 3_600_000
 class Hosts:
     """A broker's replicas, of which the high watermark is all that matters here."""
 
-    def __init__(self, opened_store: OpenStore) -> None:
+    def __init__(self, opened_store: OpenStore, clock: "Broker") -> None:
         self._opened = opened_store
+        self.clock = SimpleNamespace(now_ms=lambda: 0, wall_clock_ms=lambda: clock.now_ms)
         self.store = opened_store.store
         self.high_watermark = 10**9
 
@@ -55,16 +57,14 @@ class Broker:
 
     def __init__(self, opened_store: OpenStore) -> None:
         self.opened = opened_store
-        self.hosts = Hosts(opened_store)
-        self.limits = FixedLimits(compacted=Compaction())
+        self.hosts = Hosts(opened_store, self)
+        self.limits = FixedLimits(compacted=CompactionOptions())
         self.now_ms = NOW_MS
         self.started = 0
-        self.start_worker: Callable[[], Worker] = WorkerInside
-        self.compacting = Compacting(
-            cast("Any", self.hosts), self.limits, lambda: 0, lambda: self.now_ms, self._start
-        )
+        self.start_worker: Callable[[], CleanerWorker] = WorkerInside
+        self.compacting = CompactionTask(cast("Any", self.hosts), self.limits, self._start)
 
-    def _start(self) -> Worker:
+    def _start(self) -> CleanerWorker:
         self.started += 1
         return self.start_worker()
 
@@ -136,26 +136,26 @@ async def test_kip_98_what_is_cleaned_ends_before_a_transaction_that_is_not_over
         attributes=TRANSACTIONAL,
         producer=(7, 0, 0),
     )
-    log.append_as_leader(in_transaction, EPOCH, Origin.TRANSACTIONAL_CLIENT)
+    log.append_as_leader(in_transaction, EPOCH, AppendOrigin.TRANSACTIONAL_CLIENT)
     broker.put(log, b"a")
     await seal(broker.opened)
     await broker.compacting.run()
     assert (log.cleaned_offset, keys(log)) == (2, b"aaa")
     marker = encode_marker(EndMarker(7, 0, False, 0), NOW_MS - HOUR_MS)
-    log.append_as_leader(marker, EPOCH, Origin.MARKERS)
+    log.append_as_leader(marker, EPOCH, AppendOrigin.MARKERS)
     broker.put(log, b"b")
     await seal(broker.opened)
     log.transactions.settle(log.log_end_offset)
-    assert log.transactions.aborted_count == 1
+    assert len(log.transactions.aborted(0, log.log_end_offset)) == 1
     log.producers.clear()
     await broker.compacting.run()
     values = [one.value for one in read_records(everything(log)) if one.key in (b"a", b"b")]
     assert values == [b"value", b"value"], "one of each key, and nothing that was aborted"
-    assert log.transactions.aborted_count == 0, "it has no records any more"
+    assert log.transactions.aborted(0, log.log_end_offset) == [], "it has no records any more"
 
 
 async def test_what_is_too_young_waits(broker: Broker) -> None:
-    broker.limits.compacted = Compaction(min_compaction_lag_ms=HOUR_MS + 1)
+    broker.limits.compacted = CompactionOptions(min_compaction_lag_ms=HOUR_MS + 1)
     log = await broker.log_of("one", b"a", b"a")
     await broker.compacting.run()
     assert keys(log) == b"aa"
@@ -171,13 +171,13 @@ async def test_a_little_dirt_waits_until_it_is_overdue(broker: Broker) -> None:
     await seal(broker.opened)
     await broker.compacting.run()
     assert keys(log) == b"abca"
-    broker.limits.compacted = Compaction(max_compaction_lag_ms=HOUR_MS - 1)
+    broker.limits.compacted = CompactionOptions(max_compaction_lag_ms=HOUR_MS - 1)
     await broker.compacting.run()
     assert keys(log) == b"bca"
 
 
 async def test_what_is_overdue_in_the_segment_that_is_written_is_sealed(broker: Broker) -> None:
-    broker.limits.compacted = Compaction(max_compaction_lag_ms=HOUR_MS - 1)
+    broker.limits.compacted = CompactionOptions(max_compaction_lag_ms=HOUR_MS - 1)
     log = broker.opened.create("one")
     broker.put(log, b"a", b"a")
     await broker.opened.until_flushed(log)
@@ -200,7 +200,7 @@ async def test_what_is_overdue_in_the_segment_that_is_written_is_sealed(broker: 
 async def test_the_segment_that_is_written_ends_when_kafkas_would(
     broker: Broker, ends: dict[str, int], kept: bytes
 ) -> None:
-    broker.limits.compacted = Compaction(**ends)
+    broker.limits.compacted = CompactionOptions(**ends)
     log = broker.opened.create("one")
     broker.put(log, b"a", b"a")
     await broker.opened.until_flushed(log)
@@ -212,7 +212,7 @@ async def test_the_segment_that_is_written_ends_when_kafkas_would(
 
 async def test_what_a_cleaning_has_written_is_sealed_for_the_next_one(broker: Broker) -> None:
     """With memory for the keys of one batch alone, so that there is a next one at once."""
-    broker.limits.compacted = Compaction(
+    broker.limits.compacted = CompactionOptions(
         min_cleanable_dirty_ratio=0, max_compaction_lag_ms=HOUR_MS - 1
     )
     broker.limits.cleaning = CleanerLimits(dedupe_buffer_bytes=0)
@@ -257,7 +257,7 @@ async def test_a_process_that_dies_is_tried_again_in_the_next_run(
 ) -> None:
     log = await broker.log_of("one", b"a", b"a")
 
-    def refuse() -> Worker:
+    def refuse() -> CleanerWorker:
         raise CleanerGone("no memory")
 
     broker.start_worker = refuse
@@ -275,7 +275,7 @@ async def test_a_damaged_batch_is_told_of(
     log = await broker.log_of("one", b"a", b"a")
     damaged = DamagedBatch(Path("segment"), log.number, 0, "its checksum is wrong")
     told: list[object] = []
-    broker.hosts.store.on_damaged = lambda *what: told.append(what)
+    broker.opened.on_damaged = lambda *what: told.append(what)
 
     def refuse(*_: object) -> None:
         raise damaged
@@ -293,7 +293,9 @@ async def test_reading_and_writing_keep_to_their_rate(
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("broker.replication.compacting.asyncio.sleep", sleep)
+    monkeypatch.setattr(
+        "quorate.broker.replication.maintenance.compaction_task.asyncio.sleep", sleep
+    )
     broker.limits.cleaning = CleanerLimits(io_max_bytes_per_second=100)
     log = await broker.log_of("one", b"a", b"a")
     before = log.size_bytes

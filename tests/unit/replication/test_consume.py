@@ -2,9 +2,13 @@
 
 import asyncio
 
-from broker.client_memory import AnswerLease, ResponseMemory
-from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
-from metadata_log.types import LeaderEpoch, TopicPartition
+from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
+from quorate.broker.replication.api import (
+    FetchOutcome,
+    FetchParams,
+    FetchPartition,
+)
+from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.replica_cluster import batch
@@ -140,7 +144,7 @@ async def test_c19_a_restarted_leader_does_not_know_the_latest_offset_yet(
     log = broker.store.create(tip_of("orders"), "orders")
     log.append_as_leader(batch("a", "b", "c"), LeaderEpoch(0))
     log.flushed_offset, log.checkpointed_high_watermark = 3, 1
-    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    await broker.restart()
     await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
     orders = TopicPartition("orders", 0)
     assert broker.manager.list_offset(orders, -1).error_code == errors_pb2.OFFSET_NOT_AVAILABLE
@@ -179,7 +183,7 @@ async def test_kip320_clients_learn_where_an_epoch_ends(broker: BrokerReplicas) 
 async def test_a_read_keeps_room_for_what_it_found_and_no_more(broker: BrokerReplicas) -> None:
     await committed(broker, "a", "b", "c")
     memory = ResponseMemory(1 << 20)
-    lease = AnswerLease(memory)
+    lease = ResponseLease(memory)
     (outcome,) = await reading(broker, lease, max_wait_ms=0)
     assert outcome.size > 0
     assert memory.held_bytes == outcome.size
@@ -190,7 +194,7 @@ async def test_where_there_is_little_room_a_read_returns_with_what_fits(
 ) -> None:
     await committed(broker, "a", "b", "c")
     size = len(broker.store.logs[broker.hosted("orders").tip].batches[0][2])
-    lease = AnswerLease(ResponseMemory(4 * size + 1))
+    lease = ResponseLease(ResponseMemory(4 * size + 1))
     (outcome,) = await reading(broker, lease, max_wait_ms=60_000)
     assert outcome.size == 2 * size
 
@@ -199,17 +203,17 @@ async def test_where_there_is_no_room_a_read_returns_at_once_with_nothing(
     broker: BrokerReplicas,
 ) -> None:
     await committed(broker, "a")
-    (outcome,) = await reading(broker, AnswerLease(ResponseMemory(0)), max_wait_ms=60_000)
+    (outcome,) = await reading(broker, ResponseLease(ResponseMemory(0)), max_wait_ms=60_000)
     assert (outcome.error_code, outcome.high_watermark, outcome.size) == (errors_pb2.NONE, 1, 0)
 
 
 async def reading(
-    broker: BrokerReplicas, lease: AnswerLease, max_wait_ms: int
+    broker: BrokerReplicas, lease: ResponseLease, max_wait_ms: int
 ) -> list[FetchOutcome]:
-    want = FetchWant(TopicPartition("orders", 0), 0, 1 << 20)
+    want = FetchPartition(TopicPartition("orders", 0), 0, 1 << 20)
     return await broker.manager.fetch(
         [want],
-        FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease),
+        FetchParams(max_wait_ms=max_wait_ms, min_bytes=1 << 19, max_bytes=1 << 20, room=lease),
     )
 
 

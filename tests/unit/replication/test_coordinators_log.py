@@ -2,19 +2,29 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
-from broker.coordinator.appends import InDoubt
-from broker.coordinator.batches import encode_batch
-from broker.coordinator.led_partition import LedPartition, told_of_leaderships
-from broker.coordinator.led_shards import LedLog
-from broker.coordinator.log_entries import LogBatch, LogRecord, TransactionEnd, TransactionOwner
-from broker.coordinator.sure_leadership import MaySpeak
-from broker.errors import KafkaError
-from broker.log.control_batches import EndMarker
-from broker.replication.verification import TransactionBatch, Verification
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.group_shard import GroupShard
+from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
+from quorate.broker.coordinator.shards.coordinator_records import (
+    CommitOutcomeUnknown,
+    LogBatch,
+    LogRecord,
+    TransactionEnd,
+    TransactionOwner,
+    encode_batch,
+)
+from quorate.broker.coordinator.shards.leadership_watcher import LeadershipWatcher
+from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.broker.coordinator.shards.partition_coordinator import PartitionCoordinator
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.serving.transaction_verification import (
+    TransactionBatch,
+)
+from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 
@@ -31,9 +41,31 @@ async def led(broker: BrokerReplicas) -> LedPartition:
     return led_partition(broker)
 
 
-def led_partition(broker: BrokerReplicas, may_speak: MaySpeak = lambda *_: True) -> LedPartition:
-    hosted, produce = broker.hosted(TOPIC), broker.manager.produce
-    return LedPartition(hosted, produce, may_speak, timeout_ms=1, wall_clock_ms=lambda: 0)
+IsValid = Callable[[TopicPartition, LeaderEpoch], bool]
+
+
+class FakeLease(NamedTuple):
+    """Stands for a session that is known to go on, or not to."""
+
+    is_valid: IsValid
+
+
+def sure(is_valid: IsValid = lambda *_: True) -> CoordinatorLease:
+    fake: Any = FakeLease(is_valid)
+    lease: CoordinatorLease = fake
+    return lease
+
+
+def led_partition(
+    broker: BrokerReplicas, is_valid: IsValid = lambda *_: True, *, timeout_ms: int = 1
+) -> LedPartition:
+    return LedPartition(
+        broker.hosted(TOPIC),
+        broker.manager,
+        sure(is_valid),
+        timeout_ms=timeout_ms,
+        wall_clock_ms=lambda: 0,
+    )
 
 
 async def everything(led: LedPartition) -> list[LogBatch | TransactionEnd]:
@@ -67,14 +99,22 @@ async def test_nobody_waits_for_what_is_committed(broker: BrokerReplicas) -> Non
     assert not broker.hosted(TOPIC).fetch_waiters
 
 
-class Led:
+class Led(PartitionCoordinator[GroupShard]):
     """Whoever is told what is led."""
 
     def __init__(self) -> None:
-        self.logs: dict[int, LedLog] = {}
+        super().__init__("group", TOPIC, lambda _topic: 1)
+        self.logs: dict[int, LedPartition] = {}
         self.resigned = 0
+        self.ends: list[tuple[int, TransactionEnd]] = []
 
-    def lead(self, partition: int, log: LedLog) -> None:
+    def _new_shard(self, name: str, log: LedPartition) -> GroupShard:
+        raise AssertionError("no shard is made")
+
+    def end_transaction(self, partition: int, end: TransactionEnd) -> None:
+        self.ends.append((partition, end))
+
+    def lead(self, partition: int, log: LedPartition) -> None:
         self.logs[partition] = log
 
     def resign(self, partition: int) -> None:
@@ -85,17 +125,12 @@ class Led:
 def tell(
     broker: BrokerReplicas,
     coordinator: Led,
-    on_transaction_end: Callable[[int, TransactionEnd], None] | None = None,
 ) -> None:
     """Have the coordinator told of what the broker leads of the topic from now on."""
-    broker.manager.table.on_leadership[TOPIC] = told_of_leaderships(
-        coordinator,
-        broker.manager.produce,
-        lambda: 0,
-        lambda *_: True,
-        append_timeout_ms=1000,
-        on_transaction_end=on_transaction_end,
+    watcher = LeadershipWatcher(
+        coordinator, broker.manager, sure(), lambda: 0, append_timeout_ms=1000
     )
+    broker.manager.table.watch_leadership(TOPIC, watcher)
 
 
 WHO = TransactionOwner("x", producer_id=7, producer_epoch=1)
@@ -104,9 +139,8 @@ WHO = TransactionOwner("x", producer_id=7, producer_epoch=1)
 async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_told(
     broker: BrokerReplicas,
 ) -> None:
-    ends: list[tuple[int, TransactionEnd]] = []
     coordinator = Led()
-    tell(broker, coordinator, lambda partition, end: ends.append((partition, end)))
+    tell(broker, coordinator)
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     led = coordinator.logs[0]
     assert isinstance(led, LedPartition)
@@ -122,7 +156,7 @@ async def test_what_a_transaction_wrote_and_its_end_are_replayed_as_they_were_to
     broker.store.flush()
     assert await marked == errors_pb2.NONE
     end = TransactionEnd(2, WHO.producer_id, committed=True)
-    assert ends == [(0, end)]
+    assert coordinator.ends == [(0, end)]
     assert await everything(led) == [LogBatch(0, RECORDS), LogBatch(1, RECORDS, 7), end]
 
 
@@ -141,7 +175,7 @@ async def test_a_fenced_producer_writes_nothing(broker: BrokerReplicas) -> None:
 
 
 async def test_who_is_not_answered_in_time_knows_where_it_stands(led: LedPartition) -> None:
-    with pytest.raises(InDoubt) as doubt:
+    with pytest.raises(CommitOutcomeUnknown) as doubt:
         await led.append(RECORDS, WHO)
     assert (doubt.value.code, doubt.value.place) == (errors_pb2.COORDINATOR_NOT_AVAILABLE, 1)
 
@@ -151,15 +185,15 @@ async def test_what_is_led_is_surely_led_while_the_broker_may_speak_for_it(
 ) -> None:
     asked: list[tuple[TopicPartition, int]] = []
 
-    def may_speak(tp: TopicPartition, epoch: int) -> bool:
+    def is_valid(tp: TopicPartition, epoch: int) -> bool:
         asked.append((tp, epoch))
         return False
 
-    assert led.is_surely_led
-    assert not led_partition(broker, may_speak).is_surely_led
+    assert led.has_valid_lease
+    assert not led_partition(broker, is_valid).has_valid_lease
     assert asked == [(TopicPartition(TOPIC, 0), 0)]
     await broker.command(TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2))
-    assert not led.is_surely_led
+    assert not led.has_valid_lease
 
 
 class Coordinator:
@@ -177,18 +211,10 @@ class Coordinator:
 @pytest.fixture
 async def verified(broker: BrokerReplicas) -> tuple[LedPartition, Coordinator]:
     """A partition of one replica, where transactions are verified."""
-    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
     coordinator = Coordinator()
-    broker.manager.verify_transactions(Verification(coordinator.verify))
-    led = LedPartition(
-        broker.hosted(TOPIC),
-        broker.manager.produce,
-        lambda _tp, _epoch: True,
-        timeout_ms=1000,
-        wall_clock_ms=lambda: 0,
-        verify=broker.manager.verify_transaction,
-    )
-    return led, coordinator
+    await broker.restart(verifier=coordinator)
+    await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True)
+    return led_partition(broker, timeout_ms=1000), coordinator
 
 
 async def soon(broker: BrokerReplicas) -> None:
@@ -260,8 +286,8 @@ async def test_a_topic_that_was_made_anew_is_not_resigned_with_the_one_before(
     before = coordinator.logs[0]
     await broker.lead(TOPIC, isr=(1,), replicas=(1,), is_init=True, generation=1)
     led = coordinator.logs[0]
-    assert led.is_surely_led
-    assert not before.is_surely_led
+    assert led.has_valid_lease
+    assert not before.has_valid_lease
     assert coordinator.resigned == 1, "what is known of the one before is given up"
     await broker.command(
         TOPIC, leader=2, epoch=1, version=1, isr=(1, 2), replicas=(1, 2), generation=1

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.replication.api import EARLIEST_TIMESTAMP_MS
-from metadata_log.types import TopicPartition
+from quorate.broker.replication.api import EARLIEST_TIMESTAMP_MS
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.replica_cluster import batch

@@ -4,15 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from broker.replication.fetch_service import ReplicationService
-from broker.replication.frames import pack_frame, unpack_frame
+from quorate.broker.replication.frames import pack_frame, unpack_frame
+from quorate.broker.replication.services.replication_service import ReplicationService
 from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.metadata import topic_id_of
 from tests.support.replica_cluster import batch
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 MAX_WAIT_MS = 500
+
+
+class LoopClock:
+    """The time of the event loop."""
+
+    def now_ms(self) -> int:
+        return round(asyncio.get_running_loop().time() * 1000)
+
+    def wall_clock_ms(self) -> int:
+        return 0
 
 
 class Stream:
@@ -22,10 +32,7 @@ class Stream:
         self.broker = broker
         self.answers: list[tuple[int, int]] = []
         self._requests: asyncio.Queue[bytes] = asyncio.Queue()
-        table = broker.manager.table
-        table.now_ms = lambda: round(asyncio.get_running_loop().time() * 1000)
-        self._now_ms = table.now_ms
-        self._service = ReplicationService(table)
+        self._service = ReplicationService(broker.manager.table)
 
     async def run(self) -> None:
         context: Any = self
@@ -40,7 +47,7 @@ class Stream:
 
     async def write(self, frame: bytes) -> None:
         _, records = unpack_frame(frame)
-        self.answers.append((self._now_ms(), len(records)))
+        self.answers.append((self.broker.clock.now_ms(), len(records)))
 
     def ask(self, fetch_offset: int = 0, max_wait_ms: int = MAX_WAIT_MS) -> None:
         request = replication_pb2.ReplicaFetchRequest(
@@ -64,7 +71,9 @@ class Stream:
 
 def run(scenario: Callable[[Stream], Awaitable[None]]) -> None:
     async def with_stream() -> None:
-        broker = await BrokerReplicas().start()
+        broker = BrokerReplicas()
+        broker.clock = LoopClock()
+        await broker.start()
         await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
         stream = Stream(broker)
         serving = asyncio.create_task(stream.run())
@@ -80,13 +89,13 @@ def run(scenario: Callable[[Stream], Awaitable[None]]) -> None:
 def test_a_long_poll_ends_in_its_own_time_whenever_it_began() -> None:
     async def scenario(stream: Stream) -> None:
         stream.ask()
-        await asyncio.sleep(0.55)
+        await pass_time(0.55)
         assert stream.answers == [(500, 0)]
-        await asyncio.sleep(0.15)
+        await pass_time(0.15)
         stream.ask()  # At 700 ms: nobody is woken for it.
-        await asyncio.sleep(0.49)
+        await pass_time(0.49)
         assert len(stream.answers) == 1
-        await asyncio.sleep(0.02)
+        await pass_time(0.02)
         assert stream.answers[1:] == [(1200, 0)]
 
     run(scenario)
@@ -95,11 +104,11 @@ def test_a_long_poll_ends_in_its_own_time_whenever_it_began() -> None:
 def test_news_end_a_long_poll_that_nobody_was_woken_for() -> None:
     async def scenario(stream: Stream) -> None:
         stream.ask()
-        await asyncio.sleep(0.55)
+        await pass_time(0.55)
         stream.ask()
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         size = await stream.produce()
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert stream.answers[1:] == [(650, size)]
 
     run(scenario)
@@ -108,12 +117,12 @@ def test_news_end_a_long_poll_that_nobody_was_woken_for() -> None:
 def test_what_is_there_already_is_the_answer_at_once() -> None:
     async def scenario(stream: Stream) -> None:
         stream.ask()
-        await asyncio.sleep(0.55)
+        await pass_time(0.55)
         size = await stream.produce()
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert len(stream.answers) == 1, "nothing is sent that was not asked for"
         stream.ask()
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert stream.answers[1:] == [(650, size)]
 
     run(scenario)
@@ -122,9 +131,9 @@ def test_what_is_there_already_is_the_answer_at_once() -> None:
 def test_a_follower_that_waits_less_long_than_before_is_answered_sooner() -> None:
     async def scenario(stream: Stream) -> None:
         stream.ask()
-        await asyncio.sleep(0.55)
+        await pass_time(0.55)
         stream.ask(max_wait_ms=20)
-        await asyncio.sleep(0.03)
+        await pass_time(0.03)
         assert stream.answers[1:] == [(570, 0)]
 
     run(scenario)

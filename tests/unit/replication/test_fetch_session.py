@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from broker.replication.fetch_session import WrongSender
-from broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
-from broker.replication.partition.effects import Role
-from metadata_log.types import BrokerId
+from quorate.broker.replication.frames import MalformedFrame, pack_frame, unpack_frame
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.broker.replication.serving.replica_fetch_session import WrongSender
+from quorate.common.types import BrokerId
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
 from tests.support.replica_cluster import batch
@@ -185,7 +185,7 @@ async def test_c15_a_fetch_in_a_newer_epoch_makes_the_leader_step_down(
     stream.send("orders", epoch=7)
     codes = {partition.error_code for partition in stream.receive()[0]}
     assert errors_pb2.UNKNOWN_LEADER_EPOCH in codes
-    assert broker.hosted("orders").replica.role is Role.SUSPENDED
+    assert broker.hosted("orders").replica.role is ReplicaRole.SUSPENDED
 
 
 async def test_c12_demotion_is_told_to_followers(broker: BrokerReplicas) -> None:

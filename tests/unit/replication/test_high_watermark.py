@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.partition.checks import check_fetch_offset
-from broker.replication.partition.effects import FailWaiters, HighWatermarkAdvanced
+from quorate.broker.replication.partition.checks import check_fetch_offset
+from quorate.broker.replication.partition.effects import FailWaiters, HighWatermarkAdvanced
 from quorate_proto.v1 import errors_pb2
 from tests.support.replica import ReplicaUnderTest, leadership
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.replication.api import ACKS_ALL, ACKS_LEADER
+from quorate.broker.replication.api import ACKS_ALL, ACKS_LEADER
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 from tests.unit.replication.test_produce import settle
 
 FIRST = batch(2, producer=(7, 0, 0))
@@ -54,7 +54,7 @@ async def test_kip_98_a_gap_is_told_and_nothing_is_appended(broker: BrokerReplic
 def test_silent_producers_are_looked_for_every_ten_minutes() -> None:
     async def two_checks() -> None:
         broker = await BrokerReplicas().start()
-        await asyncio.sleep(1_201)
+        await pass_time(1_201)
         assert len(broker.store.producer_checks) == 2
         await broker.close()
 

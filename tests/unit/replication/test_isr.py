@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.replication.partition.effects import Role, SteppedDown
-from broker.replication.partition.replica import ISR_RETRY_BACKOFF_MS
-from metadata_log.types import BrokerEpoch
+from quorate.broker.replication.partition.effects import ReplicaRole, SteppedDown
+from quorate.broker.replication.partition.partition_replica import ISR_RETRY_BACKOFF_MS
+from quorate.common.types import BrokerEpoch
 from tests.support.replica import LAG_TIME_MAX_MS, ReplicaUnderTest, ids, leadership
 
 
@@ -211,7 +211,7 @@ def test_c15_after_a_conflict_with_a_newer_epoch_it_steps_down_and_commits_nothi
     replica.tick_at(LAG_TIME_MAX_MS + 1)
     assert replica.proposed == (1,)
     replica.conflict(leadership(2, epoch=1, isr=(2,), version=1))
-    assert replica.replica.role is Role.SUSPENDED
+    assert replica.replica.role is ReplicaRole.SUSPENDED
     assert replica.all_of(SteppedDown) == [SteppedDown(replica.replica.leader_epoch.__class__(1))]
     replica.fetch(2, 11)
     replica.tick_at(10_000)
@@ -234,16 +234,16 @@ def test_c15_a_deposed_leader_cannot_commit_while_its_change_is_not_applied() ->
 def test_c15_a_fetch_in_a_newer_epoch_suspends_until_it_is_told() -> None:
     replica = caught_up_leader()
     replica.see_epoch(0)
-    assert replica.is_in(Role.LEADER)
+    assert replica.is_in(ReplicaRole.LEADER)
     replica.see_epoch(1)
-    assert replica.is_in(Role.SUSPENDED)
+    assert replica.is_in(ReplicaRole.SUSPENDED)
     before = len(replica.effects)
     replica.flush(11)
     replica.fetch(2, 11)
     replica.fetch(3, 11)
     assert len(replica.effects) == before, "a suspended leader decides nothing"
     replica.lead(epoch=1, version=1)
-    assert replica.is_in(Role.LEADER)
+    assert replica.is_in(ReplicaRole.LEADER)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_c17_a_stopped_replica_still_knows_its_epoch() -> None:
     replica = ReplicaUnderTest()
     replica.lead(epoch=3, version=7)
     replica.stop()
-    assert replica.replica.role is Role.IDLE
+    assert replica.replica.role is ReplicaRole.IDLE
     assert not replica.replica.is_newer(leadership(1, epoch=3, version=7))
 
 

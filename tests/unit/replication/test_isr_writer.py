@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.replication.partition.effects import Role
-from metadata_log.image import Image
-from metadata_log.records import (
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.common.types import BrokerEpoch, BrokerId, LeaderEpoch, MetadataOffset
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import (
     IsrChange,
     Operation,
     OperationResult,
@@ -14,8 +15,12 @@ from metadata_log.records import (
     ResultCode,
     TransactionResult,
 )
-from metadata_log.types import BrokerEpoch, BrokerId, LeaderEpoch, MetadataOffset
-from quorum.errors import OutcomeUnknown, QuorumUnavailable, SessionLost, TransactionTooLarge
+from quorate.quorum.quorum_errors import (
+    OutcomeUnknown,
+    QuorumUnavailable,
+    SessionLost,
+    TransactionTooLarge,
+)
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.metadata import MetadataLogBuilder
 from tests.unit.replication.test_produce import settle
@@ -56,7 +61,7 @@ class FixedImage:
 
 
 def connect(broker: BrokerReplicas, quorum: ScriptedQuorum, image: Image | None = None) -> None:
-    writer = broker.manager._isr_writer
+    writer = broker.manager._isr_manager
     writer._quorum = quorum
     writer._metadata = FixedImage(image or Image())
 
@@ -161,7 +166,7 @@ async def test_c15_a_conflict_with_a_newer_epoch_ends_the_leadership(
     catch_up(broker, "orders")
     await settle()
     replica = broker.hosted("orders").replica
-    assert replica.role is Role.SUSPENDED
+    assert replica.role is ReplicaRole.SUSPENDED
     assert replica.leader_epoch == LeaderEpoch(0)
 
 
@@ -175,7 +180,7 @@ async def test_c1_a_conflict_in_the_same_epoch_is_retried_from_the_fresh_read(
     broker.follower(2).send("orders", epoch=1)
     await settle()
     replica = broker.hosted("orders").replica
-    assert replica.role is Role.LEADER
+    assert replica.role is ReplicaRole.LEADER
     assert replica.isr.version == 1
     assert replica.isr.committed == (BrokerId(1), BrokerId(2))
 
@@ -185,7 +190,7 @@ async def test_rule_9_nothing_is_written_while_this_broker_is_not_registered(
 ) -> None:
     quorum = ScriptedQuorum()
     connect(broker, quorum)
-    broker.manager._isr_writer._broker_epoch = lambda: None
+    broker.identity.unregister()
     await lead_alone(broker, "orders")
     catch_up(broker, "orders")
     await settle()

@@ -7,10 +7,16 @@ an earlier incarnation. In these interleavings all of them let the change pass.
 
 import pytest
 
-from broker.replication.partition.effects import ProposeIsr
-from broker.replication.partition.replica import ISR_RETRY_BACKOFF_MS
-from metadata_log.records import IsrChange, Operation, OperationResult, PartitionChange, ResultCode
-from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.replication.partition.effects import ProposeIsr
+from quorate.broker.replication.partition.partition_replica import ISR_RETRY_BACKOFF_MS
+from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.metadata_log.records import (
+    IsrChange,
+    Operation,
+    OperationResult,
+    PartitionChange,
+    ResultCode,
+)
 from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
 from tests.support.replica import LAG_TIME_MAX_MS, ReplicaUnderTest, ids
 

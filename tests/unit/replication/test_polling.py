@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from broker.kafka.fetch_request import FetchRequest
-from broker.kafka.fetch_session import FetchSession, SessionOwner
-from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
-from broker.replication.polling import Poll, Position
-from broker.security.principal import ANONYMOUS
-from metadata_log.types import TopicPartition
+from quorate.broker.kafka.records.fetch_messages import FetchRequest
+from quorate.broker.kafka.records.fetch_session import FetchSession, SessionOwner
+from quorate.broker.replication.api import FetchOutcome, FetchParams, FetchPartition
+from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
+from quorate.broker.security.principal import ANONYMOUS
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.replica_cluster import batch
@@ -25,15 +25,15 @@ async def append(broker: BrokerReplicas, topic: str) -> None:
     broker.store.flush()
 
 
-def want(topic: str, offset: int = 0) -> FetchWant:
-    return FetchWant(TopicPartition(topic, 0), offset, 1 << 20)
+def want(topic: str, offset: int = 0) -> FetchPartition:
+    return FetchPartition(TopicPartition(topic, 0), offset, 1 << 20)
 
 
 async def look(
-    broker: BrokerReplicas, poll: Poll, *, max_wait_ms: int = 0, max_bytes: int = 1 << 20
-) -> dict[Position, FetchOutcome]:
+    broker: BrokerReplicas, poll: DelayedFetch, *, max_wait_ms: int = 0, max_bytes: int = 1 << 20
+) -> dict[FetchPosition, FetchOutcome]:
     return await broker.manager.poll(
-        poll, FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes)
+        poll, FetchParams(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes)
     )
 
 
@@ -46,7 +46,7 @@ async def alone(broker: BrokerReplicas) -> BrokerReplicas:
 
 
 async def test_only_news_are_looked_at(alone: BrokerReplicas) -> None:
-    poll = Poll()
+    poll = DelayedFetch()
     positions = [poll.add(want(topic)) for topic in TOPICS]
     assert list(await look(alone, poll)) == positions
     assert await look(alone, poll) == {}
@@ -57,7 +57,7 @@ async def test_only_news_are_looked_at(alone: BrokerReplicas) -> None:
 @pytest.mark.parametrize("what", ["append", "log start", "leadership", "removal", "new topic"])
 async def test_all_that_happens_to_a_partition_is_news(alone: BrokerReplicas, what: str) -> None:
     await append(alone, "a")
-    poll = Poll()
+    poll = DelayedFetch()
     poll.add(want("a", 1))
     await look(alone, poll)
     polling = asyncio.ensure_future(look(alone, poll, max_wait_ms=60_000))
@@ -93,10 +93,10 @@ async def test_what_happens_while_others_are_read_is_not_missed(
     alone: BrokerReplicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn is over after the first partition: in the pause it gets a record."""
-    poll = Poll()
+    poll = DelayedFetch()
     first = poll.add(want("a"))
     poll.add(want("b"))
-    turns = alone.manager._consuming._turns
+    turns = alone.manager._reader._turns
     reads = iter((False, True))
     monkeypatch.setattr(type(turns), "is_over", property(lambda _: next(reads, False)))
 
@@ -110,7 +110,7 @@ async def test_what_happens_while_others_are_read_is_not_missed(
 
 
 async def test_a_cancelled_poll_forgets_no_news(alone: BrokerReplicas) -> None:
-    poll = Poll()
+    poll = DelayedFetch()
     positions = [poll.add(want(topic)) for topic in TOPICS]
     polling = asyncio.ensure_future(look(alone, poll, max_wait_ms=60_000))
     await settle()
@@ -121,7 +121,7 @@ async def test_a_cancelled_poll_forgets_no_news(alone: BrokerReplicas) -> None:
 
 
 async def test_a_closed_poll_is_told_nothing_more(alone: BrokerReplicas) -> None:
-    poll = Poll()
+    poll = DelayedFetch()
     position = poll.add(want("a"))
     polling = asyncio.ensure_future(look(alone, poll, max_wait_ms=60_000))
     await settle()
@@ -139,11 +139,13 @@ class Client:
     def __init__(self, broker: BrokerReplicas) -> None:
         self._broker = broker
         self.session = FetchSession(1, SessionOwner(ANONYMOUS, "h"), 0)
-        self.wants: dict[str, FetchWant] = {}
+        self.wants: dict[str, FetchPartition] = {}
         self.told: dict[str, FetchOutcome] = {}
         self._epoch = 0
 
-    async def fetch(self, changed: list[FetchWant], forgotten: list[str], max_bytes: int) -> None:
+    async def fetch(
+        self, changed: list[FetchPartition], forgotten: list[str], max_bytes: int
+    ) -> None:
         for one in changed:
             self.wants[one.tp.topic] = one
         for topic in forgotten:
@@ -160,11 +162,11 @@ class Client:
             forgotten=[TopicPartition(topic, 0) for topic in forgotten],
             rack="",
         )
-        assert self.session.go_on(request) == errors_pb2.NONE
+        assert self.session.update(request) == errors_pb2.NONE
         self._epoch += 1
         found = await look(self._broker, self.session.poll, max_bytes=max_bytes)
         answered = set()
-        for position, outcome in self.session.answer(found, FetchOutcome()):
+        for position, outcome in self.session.response_outcomes(found, FetchOutcome()):
             answered.add(position.want.tp.topic)
             self.told[position.want.tp.topic] = outcome
         for topic in self.told.keys() - answered:
@@ -210,6 +212,6 @@ async def test_a_client_of_a_session_knows_what_it_would_be_told_without(
     assert client.told.keys() == client.wants.keys()
     for topic, outcome in client.told.items():
         (expected,) = await alone.manager.fetch(
-            [client.wants[topic]], FetchTerms(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+            [client.wants[topic]], FetchParams(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
         )
         assert outcome == expected, topic

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.log.record_batch import TRANSACTIONAL
-from broker.replication.api import ACKS_ALL, MarkerEntry, ProduceEntry
-from broker.replication.producer_states import ProducerState, producer_states
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.batches.record_batch import TRANSACTIONAL
+from quorate.broker.replication.api import ACKS_ALL, MarkerEntry, ProduceEntry
+from quorate.broker.replication.serving.producer_states import ProducerState, producer_states
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch
@@ -34,7 +34,7 @@ class Partition:
             timestamp_ms=timestamp_ms,
             attributes=TRANSACTIONAL if transactional else 0,
         )
-        entry = ProduceEntry(TP, records, Origin.TRANSACTIONAL_CLIENT)
+        entry = ProduceEntry(TP, records, AppendOrigin.TRANSACTIONAL_CLIENT)
         sent = asyncio.ensure_future(self.broker.manager.produce([entry], ACKS_ALL, 10_000))
         await self._flushed()
         assert (await sent)[0].error_code == 0
@@ -78,7 +78,7 @@ async def test_the_end_of_a_transaction_tells_who_ended_it(partition: Partition)
     await partition.end(7, 4, coordinator_epoch=12)
     (state,) = await partition.states()
     assert (state.producer_epoch, state.coordinator_epoch) == (4, 12)
-    assert not state.has_transaction
+    assert state.transaction_start_offset == -1
     assert state.last_sequence == -1, "the epoch is new"
     assert await partition.states(only_open=True) == []
 

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.replication.api import FetchOutcome, FetchTerms, FetchWant
-from broker.replication.partition.preferred_replica import preferred_replica
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.broker.replication.api import FetchOutcome, FetchParams, FetchPartition
+from quorate.common.types import BrokerId, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.replica import ReplicaUnderTest
@@ -46,7 +45,7 @@ def test_the_furthest_of_those_near_that_have_the_offset(
     offset: int, brokers: tuple[int, ...], preferred: int | None
 ) -> None:
     replica = leading(broker_2=7, broker_3=9).replica
-    assert preferred_replica(replica, offset, near(*brokers)) == preferred
+    assert replica.preferred_read_replica(offset, near(*brokers)) == preferred
 
 
 def test_who_is_not_in_sync_is_not_preferred() -> None:
@@ -54,7 +53,7 @@ def test_who_is_not_in_sync_is_not_preferred() -> None:
     replica.lead(isr=(1, 3))
     replica.flush(10)
     replica.fetch(2, 3)
-    assert preferred_replica(replica.replica, 0, near(2)) is None
+    assert replica.replica.preferred_read_replica(0, near(2)) is None
 
 
 async def fetch(
@@ -65,9 +64,9 @@ async def fetch(
     epoch: int = -1,
     max_wait_ms: int = 0,
 ) -> FetchOutcome:
-    want = FetchWant(TopicPartition("orders", 0), offset, 1 << 20, epoch)
+    want = FetchPartition(TopicPartition("orders", 0), offset, 1 << 20, epoch)
     (outcome,) = await broker.manager.fetch(
-        [want], FetchTerms(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, near=nearby)
+        [want], FetchParams(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, near=nearby)
     )
     return outcome
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.log.options import Records
-from broker.log.recoding import recoded
-from broker.log.record_batch import read_header
-from broker.log.storing import Storing
-from broker.replication import recoding
-from broker.replication.api import ProduceOutcome
+from quorate.broker.log.batches.recompression import recompressed
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
+from quorate.broker.log.options import Records
+from quorate.broker.replication.api import ProduceOutcome
+from quorate.broker.replication.serving import recompression_queue as recoding
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.record_batches import CODECS, Record, assemble, encode_batch
@@ -24,7 +24,7 @@ def sent(value: bytes, codec: str = "none", producer: tuple[int, int, int] = (-1
 
 
 async def lead(broker: BrokerReplicas, *topics: str) -> None:
-    broker.limits.stored = Storing(codec=LZ4)
+    broker.limits.stored = TopicStorageOptions(codec=LZ4)
     for topic in topics:
         await broker.lead(topic, isr=(1,), replicas=(1,))
 
@@ -37,9 +37,9 @@ class Gate:
 
         def gated(*args: Any) -> Records:  # noqa: ANN401 - those of recoded
             assert self.opened.wait(30)
-            return recoded(*args)
+            return recompressed(*args)
 
-        monkeypatch.setattr(recoding, "recoded", gated)
+        monkeypatch.setattr(recoding, "recompressed", gated)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_what_is_wrong_with_us_is_not_the_producers_fault(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(recoding, "recoded", fail)
+    monkeypatch.setattr(recoding, "recompressed", fail)
     outcome = await broker.produce("orders", sent(b"x"), acks=0)
     assert outcome.error_code == errors_pb2.UNKNOWN_SERVER_ERROR
 
@@ -134,7 +134,7 @@ async def test_whoever_waits_when_the_broker_stops_is_answered(
     await lead(broker, "orders")
     held = [producing(broker, "orders", sent(b"x")) for _ in range(2)]
     await turns()
-    closing = asyncio.ensure_future(broker.manager._producing.recoding.close())
+    closing = asyncio.ensure_future(broker.manager._appender.close())
     await turns()
     gate.opened.set()
     await closing

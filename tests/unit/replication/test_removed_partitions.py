@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.replication.partition.effects import Role
-from metadata_log.types import LeaderEpoch, TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.replication.partition.effects import ReplicaRole
+from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.metadata import MetadataLogBuilder
@@ -45,7 +45,7 @@ async def test_c14_a_new_follower_fetches_from_the_start(broker: BrokerReplicas)
     code = await broker.command("orders", leader=2, epoch=1, metadata_offset=170, removed_at=150)
     assert code == errors_pb2.NONE
     hosted = broker.hosted("orders")
-    assert hosted.replica.role is Role.FOLLOWER
+    assert hosted.replica.role is ReplicaRole.FOLLOWER
     assert hosted.log.log_end_offset == 0
     assert broker.store.deleted == [tip_of("orders")]
 
@@ -109,7 +109,7 @@ def found_at_start(broker: BrokerReplicas, topic: str, number: int, assigned_at:
     log = broker.store.create(tip, topic, assigned_at=assigned_at)
     log.append_as_leader(batch("old"), LeaderEpoch(0))
     log.flushed_offset = 1
-    broker.manager.table.attach(broker.store)  # type: ignore[arg-type]
+    broker.manager.table.host(tip, topic)
 
 
 @pytest.fixture
@@ -148,9 +148,9 @@ async def test_c10_c14_a_broker_that_was_away_deletes_what_was_removed(
     await broker.manager.adopt_image(metadata.image)
     hosted = broker.manager.table.get(tip_of("orders", 1))
     assert hosted is not None
-    assert hosted.replica.role is Role.IDLE, "it is about to go"
+    assert hosted.replica.role is ReplicaRole.IDLE, "it is about to go"
     metadata.complete_removal("orders")
-    broker.unassigned.add(tip_of("orders", 1))
+    broker.assignments.unassigned_now.add(tip_of("orders", 1))
     await broker.manager.adopt_image(metadata.image)
     await settle()
     assert broker.store.deleted == [tip_of("orders", 1)]

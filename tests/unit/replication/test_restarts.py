@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata_log.records import IsrChange, IsrMember
-from metadata_log.types import BrokerId, TopicPartition
+from quorate.common.types import BrokerId, TopicPartition
+from quorate.metadata_log.records import IsrChange, IsrMember
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.metadata import MetadataLogBuilder
@@ -42,7 +42,7 @@ async def restarted() -> AsyncIterator[BrokerReplicas]:
         await before.produce("orders", batch(value), acks=0)
     before.store.flush()
     before.follower(2).send("orders", fetch=CHECKPOINTED)
-    before.manager._upkeep.checkpoint()
+    before.manager._maintenance.checkpoint()
     before.follower(2).send("orders", fetch=COMMITTED)
     assert before.manager.list_offset(ORDERS, -1).offset == COMMITTED
     after = BrokerReplicas()
@@ -126,7 +126,7 @@ async def test_c5_scenario_19_a_topic_created_again_while_its_replica_was_down_b
     metadata.elect_controller(2)
     metadata.create_topic("orders", (2, 1), generation=1)
     old, new = tip_of("orders"), tip_of("orders", generation=1)
-    restarted.unassigned.add(old)
+    restarted.assignments.unassigned_now.add(old)
     await restarted.manager.adopt_image(metadata.image)
     hosted = restarted.hosted("orders")
     assert (hosted.tip, hosted.log.log_end_offset, hosted.replica.high_watermark) == (new, 0, 0)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.log import Retention
-from broker.replication.manager import ReplicationOptions
-from broker.replication.retaining import Retaining
+from quorate.broker.log import Retention
+from quorate.broker.replication.maintenance.retention_task import RetentionTask
+from quorate.broker.replication.manager import ReplicationOptions
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop, pass_time
 
 CHECK_S = ReplicationOptions().retention_check_interval_ms // 1_000
 TOO_OLD = Retention(ms=1_000)
@@ -47,14 +47,14 @@ def test_d3_old_records_go_at_the_next_check_and_not_before() -> None:
     async def scenario(broker: BrokerReplicas) -> None:
         await lead(broker, "orders", 100, 200, 5_000)
         broker.wall_clock_ms = 1_201
-        await asyncio.sleep(CHECK_S - 1)
+        await pass_time(CHECK_S - 1)
         assert start(broker) == 0
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert start(broker) == 4
         broker.wall_clock_ms = 6_001
-        await asyncio.sleep(CHECK_S - 2)
+        await pass_time(CHECK_S - 2)
         assert start(broker) == 4
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert start(broker) == 6
         gone = await broker.fetch("orders", 5)
         assert gone.error_code == errors_pb2.OFFSET_OUT_OF_RANGE
@@ -66,13 +66,13 @@ def test_d3_only_what_is_committed_goes() -> None:
     async def scenario(broker: BrokerReplicas) -> None:
         await lead(broker, "orders", 100, isr=(1, 2))
         broker.wall_clock_ms = 10_000
-        await asyncio.sleep(CHECK_S + 1)
+        await pass_time(CHECK_S + 1)
         assert start(broker) == 0, "broker 2 lacks it"
         follower = broker.follower(2)
         follower.send("orders")
         follower.receive()
         follower.send("orders", fetch=2)
-        await asyncio.sleep(CHECK_S)
+        await pass_time(CHECK_S)
         assert start(broker) == 2
         assert follower.has_news()
         (told,), _ = follower.receive()
@@ -86,7 +86,7 @@ def test_d3_followers_decide_nothing() -> None:
         await lead(broker, "orders", 100)
         assert await broker.command("orders", leader=2, epoch=1, version=1) == 0
         broker.wall_clock_ms = 10_000
-        await asyncio.sleep(CHECK_S + 1)
+        await pass_time(CHECK_S + 1)
         assert start(broker) == 0
 
     run_virtually(scenario)
@@ -100,7 +100,7 @@ def test_d3_each_topic_has_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> No
         limits = {"kept": Retention(), "short": TOO_OLD, "small": Retention(bytes=size)}
         monkeypatch.setattr(broker.limits, "retention", limits.__getitem__)
         broker.wall_clock_ms = 10_000
-        await asyncio.sleep(CHECK_S + 1)
+        await pass_time(CHECK_S + 1)
         assert {topic: start(broker, topic) for topic in limits} == {
             "kept": 0,
             "short": 4,
@@ -119,11 +119,11 @@ def test_d3_a_log_that_cannot_be_moved_holds_up_no_other(
         log = broker.hosted("second").log
         flushed, log.flushed_offset = log.flushed_offset, 0
         broker.wall_clock_ms = 10_000
-        await asyncio.sleep(CHECK_S + 1)
+        await pass_time(CHECK_S + 1)
         assert [start(broker, topic) for topic in ("first", "second", "third")] == [2, 0, 2]
         assert "second-0 keeps what is older than offset 2" in caplog.text
         log.flushed_offset = flushed
-        await asyncio.sleep(CHECK_S)
+        await pass_time(CHECK_S)
         assert start(broker, "second") == 2
 
     run_virtually(scenario)
@@ -137,9 +137,9 @@ def test_d3_a_round_that_fails_is_not_the_last(
         broker.wall_clock_ms = 10_000
         with monkeypatch.context() as patch:
             patch.setattr(broker.limits, "retention", None)
-            await asyncio.sleep(CHECK_S + 1)
+            await pass_time(CHECK_S + 1)
         assert "deleting old records failed" in caplog.text
-        await asyncio.sleep(CHECK_S)
+        await pass_time(CHECK_S)
         assert start(broker) == 2
 
     run_virtually(scenario)
@@ -166,7 +166,8 @@ def test_d3_thousands_of_partitions_move_together_and_let_others_work(
                 running -= 1
 
             monkeypatch.setattr(log, "start_at", start_at)
-        retaining = Retaining(broker.manager.table, broker.limits, lambda: 10_000)
+        retaining = RetentionTask(broker.manager.table, broker.limits)
+        broker.wall_clock_ms = 10_000
         round_ = asyncio.create_task(retaining.run())
         turns = 0
         while not round_.done():

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from broker.replication.strays import may_be_deleted
-from metadata_log.image import Image
-from metadata_log.records import TopicDeletionPending
-from metadata_log.types import BrokerId, MetadataOffset, TopicIdPartition
+from quorate.broker.replication.commands.stray_partitions import may_be_deleted
+from quorate.common.types import BrokerId, MetadataOffset, TopicIdPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import TopicDeletionPending
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 OWN = BrokerId(1)

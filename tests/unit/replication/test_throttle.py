@@ -2,23 +2,32 @@
 
 import pytest
 
-from broker.log.record_batch import patched
-from broker.replication.follower_session import FollowerSession
-from broker.replication.following import Following, Phase
-from broker.replication.frames import pack_frame, unpack_frame
-from broker.replication.throttle import BURST_MS, RECHECK_MS, UNLIMITED, Throttle, Throttles
-from metadata_log.types import BrokerId, LeaderEpoch, TopicPartition
+from quorate.broker.log.batches.record_batch import patched
+from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
+from quorate.broker.replication.fetching.partition_fetch_state import (
+    PartitionFetchState,
+)
+from quorate.broker.replication.frames import pack_frame, unpack_frame
+from quorate.broker.replication.hosting.replication_throttle import (
+    BURST_MS,
+    RECHECK_MS,
+    UNLIMITED,
+    ReplicationThrottle,
+)
+from quorate.common.types import BrokerId, LeaderEpoch, TopicPartition
 from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas, FollowerStream
+from tests.support.fetch_states import followed
+from tests.support.fixed_limits import FixedThrottle
 from tests.support.metadata import topic_id_of
 from tests.support.replica_cluster import batch
 
 RATE = 1_000
 
 
-def throttle(rate: int = RATE) -> Throttle:
+def throttle(rate: int = RATE) -> ReplicationThrottle:
     """Covers the topic "moved"."""
-    return Throttle(lambda: rate, lambda tp: tp.topic == "moved")
+    return ReplicationThrottle(FixedThrottle(rate))
 
 
 # --- the bucket ---------------------------------------------------------------------------------
@@ -43,16 +52,16 @@ def test_c11_a_pause_allows_a_burst_of_one_second_at_most() -> None:
 
 
 def test_c11_a_long_debt_is_looked_at_again_in_time() -> None:
-    rate = [1]
-    bucket = Throttle(lambda: rate[0], lambda _: True)
+    config = FixedThrottle(1, topic="t")
+    bucket = ReplicationThrottle(config)
     bucket.take(1_000_000, 0)
     assert bucket.wait_ms(0) == RECHECK_MS
-    rate[0] = 0
+    config.rate_now = 0
     assert bucket.wait_ms(0) == RECHECK_MS
-    rate[0] = UNLIMITED
+    config.rate_now = UNLIMITED
     assert bucket.wait_ms(0) == 0
     assert not bucket.covers(TopicPartition("t", 0)), "nothing is, without a limit"
-    rate[0] = RATE
+    config.rate_now = RATE
     assert bucket.wait_ms(1) == 0, "an old debt is forgotten with the limit"
 
 
@@ -61,7 +70,7 @@ def test_c11_a_long_debt_is_looked_at_again_in_time() -> None:
 
 @pytest.fixture
 def leader(broker: BrokerReplicas) -> BrokerReplicas:
-    broker.manager.table.throttles = Throttles(leader=throttle(), follower=throttle(UNLIMITED))
+    broker.limits.leader_throttle.rate_now = RATE
     return broker
 
 
@@ -152,17 +161,15 @@ class FollowerSide:
     def check(self, topic: str) -> None:
         """Its log has been compared with the leader's."""
         following = self.following(topic)
-        following.phase = Phase.FETCHING
+        following.begin_fetching()
         self.session._on_checked(following)
 
     @property
-    def session(self) -> FollowerSession:
+    def session(self) -> FetchSessionHandler:
         return self.broker.manager._fetchers._fetchers[BrokerId(2)].session
 
-    def following(self, topic: str) -> Following:
-        found = self.broker.hosted(topic).following
-        assert found is not None
-        return found
+    def following(self, topic: str) -> PartitionFetchState:
+        return followed(self.broker.hosted(topic))
 
     def asks(self, topic: str) -> list[str]:
         """What the next frame tells the leader: "moved@2", or "-moved" to forget it."""
@@ -195,7 +202,7 @@ class FollowerSide:
 
 @pytest.fixture
 def follower(broker: BrokerReplicas) -> FollowerSide:
-    broker.manager.table.throttles = Throttles(leader=throttle(UNLIMITED), follower=throttle())
+    broker.limits.follower_throttle.rate_now = RATE
     return FollowerSide(broker)
 
 

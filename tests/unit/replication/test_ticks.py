@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.log.compaction.choosing import Compaction
-from broker.replication.partition.effects import Effect
-from broker.replication.partition.replica import PartitionReplica
-from metadata_log.records import ResultCode
+from quorate.broker.log.compaction.log_selection import CompactionOptions
+from quorate.broker.replication.partition.effects import Effect
+from quorate.broker.replication.partition.partition_replica import PartitionReplica
+from quorate.metadata_log.records import ResultCode
 from tests.support.broker_replicas import BrokerReplicas, tip_of
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_isr_writer import ScriptedQuorum, connect
@@ -110,7 +110,7 @@ async def test_scenario_14_limits_are_looked_up_as_soon_as_a_config_changes(
     await lead_in_sync(broker, "orders")
     ticks(broker, looked_at)
     broker.limits.min_insync, broker.limits.batch_bytes, broker.limits.lag_time = 2, 100, 7
-    broker.limits.compacted = Compaction()
+    broker.limits.compacted = CompactionOptions()
     looked_at.clear()
     broker.manager.configs_changed({"payments"})
     assert looked_at == [], "another topic's alone"

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.replication.api import FetchOutcome, Isolation
-from metadata_log.types import TopicPartition
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.replication.api import FetchOutcome, Isolation
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch
@@ -25,7 +26,9 @@ def sent(sequence: int, producer_id: int = ME, epoch: int = 0) -> bytes:
 
 async def write(broker: BrokerReplicas, *batches: bytes) -> None:
     for one in batches:
-        outcome = await broker.produce("orders", one, acks=0, origin=Origin.TRANSACTIONAL_CLIENT)
+        outcome = await broker.produce(
+            "orders", one, acks=0, origin=AppendOrigin.TRANSACTIONAL_CLIENT
+        )
         assert outcome.error_code == errors_pb2.NONE, outcome
 
 
@@ -116,7 +119,17 @@ async def test_a_coordinator_hears_of_an_end_before_whoever_sent_it(broker: Brok
     heard: list[tuple[EndMarker, int]] = []
     await broker.lead("orders", isr=(1,), replicas=(1,))
     await write(broker, sent(0))
-    broker.hosted("orders").on_transaction_end = lambda marker, at: heard.append((marker, at))
+
+    class Listener:
+        def on_leadership(self, hosted: HostedPartition) -> None:
+            """The leadership does not change."""
+
+        def on_transaction_end(
+            self, hosted: HostedPartition, marker: EndMarker, offset: int
+        ) -> None:
+            heard.append((marker, offset))
+
+    broker.manager.table.watch_leadership("orders", Listener())
     marker = EndMarker(ME, 0, True, 3)
     ending = asyncio.ensure_future(broker.end_transaction("orders", marker))
     await settle()
@@ -132,7 +145,7 @@ async def test_kip_98_a_batch_beside_a_transaction_of_its_producer_is_refused(
     await broker.lead("orders", isr=(1,), replicas=(1,))
     await write(broker, sent(0))
     beside = batch(producer=(ME, 0, 1))
-    outcome = await broker.produce("orders", beside, origin=Origin.TRANSACTIONAL_CLIENT)
+    outcome = await broker.produce("orders", beside, origin=AppendOrigin.TRANSACTIONAL_CLIENT)
     assert outcome.error_code == errors_pb2.INVALID_TXN_STATE
     await end(broker, EndMarker(ME, 0, True, 0))
     await write(broker, beside)

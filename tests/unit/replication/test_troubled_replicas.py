@@ -4,10 +4,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from broker.log.damage import DamagedBatch
-from broker.metrics.replicas import DAMAGED, replica_samples
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.metrics.replica_metrics import DAMAGED, replica_samples
 from quorate_proto.v1 import errors_pb2, replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
+from tests.support.fetch_states import followed
 from tests.support.record_batches import Record, encode_batch
 
 
@@ -18,7 +19,7 @@ def batch() -> bytes:
 def found_damaged(broker: BrokerReplicas, topic: str, offset: int = 0) -> bool:
     log = broker.hosted(topic).log
     damaged = DamagedBatch(Path("segment"), 0, offset, "its checksum is wrong")
-    return broker.manager.on_damaged(log, damaged)
+    return broker.manager.note_damage(log, damaged)
 
 
 def damaged_replicas(broker: BrokerReplicas) -> object:
@@ -27,8 +28,7 @@ def damaged_replicas(broker: BrokerReplicas) -> object:
 
 
 def starts_over(broker: BrokerReplicas, topic: str) -> bool:
-    following = broker.hosted(topic).following
-    assert following is not None
+    following = followed(broker.hosted(topic))
     return following.start_over
 
 
@@ -77,15 +77,14 @@ async def test_damage_of_a_log_that_was_deleted_is_no_matter(broker: BrokerRepli
     gone = broker.hosted("t").log
     await broker.stop("t", epoch=-2, delete=True)
     damaged = DamagedBatch(Path("segment"), 0, 0, "its checksum is wrong")
-    assert not broker.manager.on_damaged(cast("Any", gone), damaged)
+    assert not broker.manager.note_damage(cast("Any", gone), damaged)
 
 
 def told_flushed(broker: BrokerReplicas, topic: str) -> int:
     """What its leader would be told now."""
     request = replication_pb2.ReplicaFetchRequest()
-    following = broker.hosted(topic).following
-    assert following is not None
-    following.tell_position(request)
+    following = followed(broker.hosted(topic))
+    following.tell_position(request, can_append=not broker.store.is_full)
     return request.positions[0].flushed_offset
 
 

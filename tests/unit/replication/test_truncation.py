@@ -5,10 +5,10 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.leader_epochs import LeaderEpochHistory
-from broker.replication.partition.checks import check_leader_epoch
-from broker.replication.partition.truncation import Truncation, plan_truncation
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log.state.leader_epoch_cache import LeaderEpochCache
+from quorate.broker.replication.partition.checks import check_leader_epoch
+from quorate.broker.replication.partition.truncation import OffsetTruncation, plan_truncation
+from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
 
@@ -16,7 +16,7 @@ def cut(
     own: list[tuple[int, int]], own_end: int, leader: list[tuple[int, int]], leader_end: int
 ) -> int | None:
     """The log end after all rounds; None: start over. Histories are (epoch, start) pairs."""
-    mine, theirs = LeaderEpochHistory(own), LeaderEpochHistory(leader)
+    mine, theirs = LeaderEpochCache(own), LeaderEpochCache(leader)
     for _ in range(20):
         answer = theirs.end_offset_for(mine.latest_epoch, leader_end)
         plan = plan_truncation(
@@ -31,7 +31,7 @@ def cut(
     raise AssertionError("truncation does not end")
 
 
-def ends_of(history: LeaderEpochHistory, log_end: int) -> Callable[[int], tuple[int, int]]:
+def ends_of(history: LeaderEpochCache, log_end: int) -> Callable[[int], tuple[int, int]]:
     return lambda epoch: history.end_offset_for(LeaderEpoch(epoch), log_end)
 
 
@@ -58,7 +58,9 @@ def test_kip279_takes_a_second_question_if_the_leaders_floor_is_unknown_here() -
 
 
 def test_kip101_an_answer_of_nothing_starts_over() -> None:
-    assert plan_truncation((-1, -1), 10, lambda epoch: (epoch, 10)) == Truncation(None, done=True)
+    assert plan_truncation((-1, -1), 10, lambda epoch: (epoch, 10)) == OffsetTruncation(
+        None, done=True
+    )
 
 
 def test_c12_the_leaders_log_begins_beyond_the_followers_end() -> None:

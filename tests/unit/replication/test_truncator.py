@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from broker.replication.following import BACKOFF_FIRST_MS, Following
-from broker.replication.truncator import Truncator
-from metadata_log.types import BrokerId
+from quorate.broker.replication.fetching.partition_fetch_state import (
+    BACKOFF_FIRST_MS,
+    PartitionFetchState,
+)
+from quorate.broker.replication.fetching.truncator import Truncator
 from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas, tip_of
+from tests.support.fetch_states import followed
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
@@ -37,7 +40,7 @@ class Checking:
         self._broker = broker
         may_ask = asyncio.Event()
         may_ask.set()
-        self.truncator = Truncator(BrokerId(1), lambda: broker.now_ms, self._on_ready, may_ask)
+        self.truncator = Truncator(broker.manager.table, self._on_ready, may_ask)
         self.leader = leader
 
     async def begin(self, topics: Sequence[str]) -> "asyncio.Task[None]":
@@ -48,12 +51,11 @@ class Checking:
         self._broker.store.flush()
         for topic in topics:
             await self._broker.command(topic, leader=2, epoch=1, version=1)
-            following = self._broker.hosted(topic).following
-            assert following is not None
+            following = followed(self._broker.hosted(topic))
             self.truncator.add(following)
         return asyncio.create_task(self.truncator.run(self.leader.ask))
 
-    def _on_ready(self, following: Following) -> None:
+    def _on_ready(self, following: PartitionFetchState) -> None:
         self.ready.append(following.hosted.tp.topic)
 
 
@@ -98,9 +100,8 @@ async def test_c12_what_will_be_dropped_is_not_reported_as_durable(
     tasks.append(await checking.begin(["orders"]))
     await settle()
     assert checking.ready == ["orders"]
-    following = broker.hosted("orders").following
-    assert following is not None
+    following = followed(broker.hosted("orders"))
     request = replication_pb2.ReplicaFetchRequest()
-    following.tell_position(request)
+    following.tell_position(request, can_append=True)
     (position,) = request.positions
     assert (position.fetch_offset, position.flushed_offset) == (-1, -1)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from broker.replication.turns import ReadTurns
+from quorate.broker.replication.serving.read_turns import ReadTurns
 
 
 async def read(turns: ReadTurns, name: str, sizes: list[int], seen: list[str]) -> None:

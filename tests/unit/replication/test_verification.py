@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.admission import Origin
-from broker.log.control_batches import EndMarker
-from broker.log.record_batch import TRANSACTIONAL
-from broker.replication.api import ACKS_LEADER, MarkerEntry, ProduceEntry, ProduceOutcome
-from broker.replication.verification import TransactionBatch, Verification
-from metadata_log.types import TopicPartition
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.admission import AppendOrigin
+from quorate.broker.log.batches.control_batches import EndMarker
+from quorate.broker.log.batches.record_batch import TRANSACTIONAL
+from quorate.broker.replication.api import ACKS_LEADER, MarkerEntry, ProduceEntry, ProduceOutcome
+from quorate.broker.replication.serving.transaction_verification import (
+    TransactionBatch,
+)
+from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.support.broker_replicas import BrokerReplicas
 from tests.support.log_stores import batch
@@ -29,8 +31,8 @@ class Coordinator:
         self.asked: list[TransactionBatch] = []
         self._answers: list[asyncio.Future[None]] = []
 
-    async def verify(self, asked: TransactionBatch) -> None:
-        self.asked.append(asked)
+    async def verify(self, batch: TransactionBatch) -> None:
+        self.asked.append(batch)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         await answer
@@ -49,8 +51,8 @@ class Leader:
 
     def __init__(self, broker: BrokerReplicas) -> None:
         self.broker = broker
-        self.coordinator = Coordinator()
-        broker.manager.verify_transactions(Verification(self.coordinator.verify))
+        assert isinstance(broker.verifier, Coordinator)
+        self.coordinator = broker.verifier
 
     def send(
         self,
@@ -64,7 +66,7 @@ class Leader:
             ProduceEntry(
                 tp,
                 batch(producer=(PRODUCER, epoch, sequence), attributes=TRANSACTIONAL),
-                Origin.TRANSACTIONAL_CLIENT,
+                AppendOrigin.TRANSACTIONAL_CLIENT,
                 transactional_id,
             )
             for tp, sequence in entries
@@ -99,6 +101,7 @@ class Leader:
 
 @pytest.fixture
 async def leader(broker: BrokerReplicas) -> Leader:
+    await broker.restart(verifier=Coordinator())
     for topic in ("orders", "payments"):
         await broker.lead(topic, isr=(1,), replicas=(1,))
     return Leader(broker)
@@ -238,8 +241,7 @@ async def test_closed_it_sends_producers_elsewhere(leader: Leader) -> None:
 
 
 async def test_switched_off_nobody_is_asked(leader: Leader) -> None:
-    verification = Verification(leader.coordinator.verify, is_enabled=lambda: False)
-    leader.broker.manager.verify_transactions(verification)
+    leader.broker.limits.verifies = False
     assert await leader.outcomes(leader.send((TP, 0))) == [(0, 0)]
     assert not leader.coordinator.asked
 
@@ -265,7 +267,7 @@ async def test_no_transaction_begins_behind_another_batch_of_its_request(leader:
     """Whose producer alone would have been asked about."""
     plain = batch(producer=(PRODUCER + 1, 0, 0))
     begins = batch(producer=(PRODUCER, 0, 0), attributes=TRANSACTIONAL)
-    entry = ProduceEntry(TP, plain + begins, Origin.TRANSACTIONAL_CLIENT, "pay")
+    entry = ProduceEntry(TP, plain + begins, AppendOrigin.TRANSACTIONAL_CLIENT, "pay")
     (outcome,) = await leader.broker.manager.produce([entry], ACKS_LEADER, 10_000)
     assert outcome.error_code == errors_pb2.INVALID_RECORD
     assert leader.end() == 0

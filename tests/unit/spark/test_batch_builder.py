@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.errors import RecordTooLarge, RowError
-from quorate.spark.ranges import TopicPartition
 from quorate.spark.schema import source_schema
-from quorate.spark.writing import batches as batches_module
-from quorate.spark.writing.batches import (
+from quorate.spark.writing import batch_builder as batches_module
+from quorate.spark.writing.batch_builder import (
     HEADER,
     HEADER_BYTES,
     SEQUENCES,
-    Batch,
     BatchBuilder,
     BatchSettings,
+    ProducerBatch,
 )
-from quorate.spark.writing.columns import Rows, rows_of
-from quorate.spark.writing.targets import RowsOfSlot, Target
+from quorate.spark.writing.partitioner import RowsOfPartitionSlot, TargetPartition
+from quorate.spark.writing.row_columns import Rows, rows_of
 from tests.support.record_batches import Record, encode_batch
 
 T0 = TopicPartition("t", 0)
@@ -62,28 +62,31 @@ def read(batch: pa.RecordBatch) -> Rows:
 
 def builder(codec: str = "none", batch_bytes: int = 1 << 20, bytes_max: int = 0) -> BatchBuilder:
     return BatchBuilder(
-        [Target(T0, b"id", bytes_max), Target(TopicPartition("t", 1), b"id", bytes_max)],
+        [
+            TargetPartition(T0, b"id", bytes_max),
+            TargetPartition(TopicPartition("t", 1), b"id", bytes_max),
+        ],
         BatchSettings(producer_id=77, producer_epoch=3, codec=codec, batch_bytes=batch_bytes),
     )
 
 
-def whole(batch: Batch) -> bytes:
+def whole(batch: ProducerBatch) -> bytes:
     data = b"".join(batch.records)
     assert len(data) == batch.size
     return data
 
 
-def append(into: BatchBuilder, rows: Rows, slot: int = 0) -> list[Batch]:
-    return list(into.append(rows, RowsOfSlot(slot, np.arange(rows.count), 0, rows.count)))
+def append(into: BatchBuilder, rows: Rows, slot: int = 0) -> list[ProducerBatch]:
+    return list(into.append(rows, RowsOfPartitionSlot(slot, np.arange(rows.count), 0, rows.count)))
 
 
-def build(rows: Rows, **settings_: Any) -> list[Batch]:  # noqa: ANN401 - as builder
+def build(rows: Rows, **settings_: Any) -> list[ProducerBatch]:  # noqa: ANN401 - as builder
     into = builder(**settings_)
     closed = append(into, rows)
     return closed + list(into.close_all())
 
 
-def decoded(batches: Sequence[Batch]) -> list[Row]:
+def decoded(batches: Sequence[ProducerBatch]) -> list[Row]:
     """What the source reads of them once a log has given them offsets."""
     data = bytearray()
     offset = 0

@@ -1,6 +1,6 @@
 """`commitGroup`: when a query tells its group how far it is, and when it must not.
 
-The coordinator's side is in tests/unit/coordinator/test_outside_commits.py.
+The coordinator's side is in tests/unit/coordinator/test_external_commits.py.
 """
 
 import itertools
@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.committing.stream_commits import PAUSE_SECONDS, REFRESH_SECONDS, StreamCommits
 from quorate.spark.errors import CallRefused, OptionError
-from quorate.spark.options.declaration import Scope
-from quorate.spark.options.group_commits import GroupCommits
-from quorate.spark.options.read_options import parse_read_options
-from quorate.spark.ranges import TopicPartition
+from quorate.spark.options.option_declaration import Scope
+from quorate.spark.options.read_options import (
+    GroupCommits,
+    parse_read_options,
+    parse_stream_options,
+)
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
-from quorate.spark.streaming.checkpoint import StreamOffsets
-from quorate.spark.streaming.stream_options import parse_stream_options
+from quorate.spark.streaming.stream_checkpoint import StreamOffsets
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
 from quorate_proto.v1.errors_pb2 import COORDINATOR_NOT_AVAILABLE, NON_EMPTY_GROUP
 from quorate_proto.v1.groups_pb2 import CommitOffsetsResponse

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
-from broker.log.record_batch import read_header
-from quorate.spark.decoding import kernels
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
-from quorate.spark.decoding.columns import Columns, wanted_bits
+from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.decoding import decoding_kernels as kernels
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
+from quorate.spark.decoding.decoded_columns import DecodedColumns, wanted_bits
 from quorate.spark.decoding.record_batches import GROUP_BYTES, PlainRecords
 from quorate.spark.errors import CorruptBatch
-from quorate.spark.ranges import TopicPartition
 from quorate.spark.schema import source_schema
 from tests.support.record_batches import (
     CODECS,
@@ -375,7 +375,9 @@ def _run_kernels(body: npt.NDArray[np.uint8], wanted: bool) -> tuple[int, list[i
         kernels.COUNT: 1,
     }
     plain = PlainRecords(pa.py_buffer(body), np.array([list(row.values())], dtype=np.int64), 1)
-    columns = Columns(plain, wanted_bits(["key", "value", "headers"] if wanted else ["offset"]))
+    columns = DecodedColumns(
+        plain, wanted_bits(["key", "value", "headers"] if wanted else ["offset"])
+    )
     return columns.decode(0, END), columns.report.tolist()
 
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.errors import CorruptBatch
-from quorate.spark.ranges import TopicPartition
 from quorate.spark.schema import source_schema
 from tests.support.record_batches import CODECS, Record, encode_batch
 

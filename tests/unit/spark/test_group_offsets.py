@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from quorate.spark.cluster import ClusterClient
-from quorate.spark.committing.group_offsets import GroupOffsets, Reached
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import ClusterClient
+from quorate.spark.committing.group_offset_committer import GroupOffsetCommitter, ReachedOffset
 from quorate.spark.errors import CallRefused, ClusterUnavailable
-from quorate.spark.options.group_commits import GroupCommits
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.retries import Retries
+from quorate.spark.options.read_options import GroupCommits
+from quorate.spark.retries import RetryPolicy
 from quorate_proto.v1.errors_pb2 import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -30,7 +30,7 @@ from quorate_proto.v1.groups_pb2 import (
 from tests.support.fake_range_cluster import FakeRangeCluster
 
 ORDERS = TopicPartition("orders", 3)
-REACHED = [Reached(ORDERS, b"i" * 16, 42)]
+REACHED = [ReachedOffset(ORDERS, b"i" * 16, 42)]
 
 
 @dataclass
@@ -42,22 +42,25 @@ class Committing:
     pauses: list[float] = field(default_factory=list)
     on_pause: Callable[[], None] = lambda: None
 
-    def new_retries(self) -> Retries:
-        return Retries(3, 100, self._pause)
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(3, 100, self._pause)
 
     def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.on_pause()
 
-    def group(self, *, may_go_back: bool = False) -> GroupOffsets:
-        return GroupOffsets(self.client, GroupCommits("lake", may_go_back), self.new_retries)
+    def group(self, *, may_go_back: bool = False) -> GroupOffsetCommitter:
+        return GroupOffsetCommitter(
+            self.client, GroupCommits("lake", may_go_back), self.retry_policy
+        )
 
 
 @pytest.fixture
 def committing() -> Iterator[Committing]:
     with (
         FakeRangeCluster() as cluster,
-        ClusterClient(cluster.bootstrap, lambda: Retries(0, 1)) as client,
+        ClusterClient(cluster.bootstrap, RetryPolicy(0, 1)) as client,
     ):
         yield Committing(cluster, client)
 

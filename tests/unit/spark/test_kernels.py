@@ -11,25 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quorate.spark.kernels.compiler import NotAKernel
-from quorate.spark.kernels.declaration import Declaration
-from quorate.spark.kernels.machine import Machine
-from quorate.spark.kernels.store import FOLDER_VARIABLE, digest, folders, load_from
+from quorate.spark.kernels.kernel_compiler import NotAKernel
+from quorate.spark.kernels.kernel_declaration import KernelDeclaration
+from quorate.spark.kernels.kernel_store import FOLDER_VARIABLE, digest, folders, load_kernel_from
+from quorate.spark.kernels.machine_code import Machine
 from tests.support.small_kernel_declarations import DIVIDE, SHOUT, SUM
 
 NUMBERS = np.arange(10, dtype=np.int64)
 PROCESS = """
 import sys
 from pathlib import Path
-from quorate.spark.kernels.store import load_from
+from quorate.spark.kernels.kernel_store import load_kernel_from
 from tests.support.small_kernel_declarations import SUM
-load_from(SUM, [Path(sys.argv[1])])
+load_kernel_from(SUM, [Path(sys.argv[1])])
 print("numba" in sys.modules)
 """
 
 
 def run_sum(where: list[Path]) -> int:
-    return load_from(SUM, where)(NUMBERS.ctypes.data, len(NUMBERS))
+    return load_kernel_from(SUM, where)(NUMBERS.ctypes.data, len(NUMBERS))
 
 
 def only_file(folder: Path) -> Path:
@@ -88,12 +88,12 @@ def test_it_runs_where_nothing_can_be_kept(
 
 def test_what_needs_python_is_no_kernel(tmp_path: Path) -> None:
     with pytest.raises(NotAKernel, match=r"shout calls .*Py"):
-        load_from(SHOUT, [tmp_path])
+        load_kernel_from(SHOUT, [tmp_path])
     assert not list(tmp_path.iterdir())
 
 
 def test_a_kernel_that_raises_is_heard_of(tmp_path: Path) -> None:
-    divide = load_from(DIVIDE, [tmp_path])
+    divide = load_kernel_from(DIVIDE, [tmp_path])
     assert divide(6, 3) == 2
     with pytest.raises(RuntimeError, match=r"divide.* raised"):
         divide(6, 0)
@@ -106,7 +106,7 @@ def test_a_kernel_that_raises_is_heard_of(tmp_path: Path) -> None:
         replace(SUM, arguments=SUM.arguments[::-1]),
     ],
 )
-def test_another_kernel_has_another_name(other: Declaration) -> None:
+def test_another_kernel_has_another_name(other: KernelDeclaration) -> None:
     machine = Machine.this()
     assert digest(other, machine) != digest(SUM, machine)
 

@@ -11,20 +11,31 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from broker.control import change_frames
-from broker.control.metadata_changes import MetadataHistory
-from metadata_log.records import ChangeNote, ConfigSet, ControllerEpochIs, Operation, Transaction
-from metadata_log.types import ControllerEpoch, MetadataOffset, TopicPartition
 from pyspark_quorate_metadata import DefaultSource
+from quorate.broker.admin import metadata_change_frame as change_frames
+from quorate.broker.admin.metadata_history import MetadataHistory
+from quorate.common.types import ControllerEpoch, MetadataOffset, TopicPartition
+from quorate.metadata_log.records import (
+    ChangeNote,
+    ConfigSet,
+    ControllerEpochIs,
+    Operation,
+    Transaction,
+)
 from quorate.spark.errors import CheckpointError, ClusterUnavailable, OptionError, RangeUnavailable
-from quorate.spark.metadata import stream_reader
-from quorate.spark.metadata.changes_reader import ChangesReader
-from quorate.spark.metadata.columns import metadata_schema
-from quorate.spark.metadata.metadata_options import MetadataOptions, parse_metadata_options
-from quorate.spark.metadata.planning import KnownOffsets, MetadataRange, plan_range
+from quorate.spark.metadata import metadata_readers as stream_reader
+from quorate.spark.metadata.metadata_columns import metadata_schema
+from quorate.spark.metadata.metadata_query import (
+    KnownOffsets,
+    MetadataOptions,
+    MetadataRange,
+    parse_metadata_options,
+    plan_range,
+)
+from quorate.spark.metadata.metadata_range_reader import MetadataRangeReader
+from quorate.spark.metadata.metadata_readers import MetadataStreamReader, checkpoint, range_between
 from quorate.spark.metadata.source import QuorateMetadataSource
-from quorate.spark.metadata.stream_reader import MetadataStreamReader, checkpoint, range_between
-from quorate.spark.options.connection import Connection
+from quorate.spark.options.connection_options import ConnectionOptions
 from quorate_proto.v1.admin_pb2 import MetadataChangesRequest
 from tests.support.metadata import MetadataLogBuilder, session_of
 from tests.support.metadata_voter import Voter
@@ -35,7 +46,7 @@ SCHEMA = to_arrow_schema(metadata_schema(), timezone="UTC")
 
 
 def options(**changes: object) -> MetadataOptions:
-    plain = MetadataOptions(connection=Connection("b:1", retries_max=3, retry_interval_ms=1))
+    plain = MetadataOptions(connection=ConnectionOptions("b:1", retries_max=3, retry_interval_ms=1))
     return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
 
@@ -173,7 +184,7 @@ class Cluster:
 
 
 def read(cluster: Any, start: int, end: int, **changes: object) -> list[dict[str, Any]]:  # noqa: ANN401 - a stand-in
-    reader = ChangesReader(cluster, MetadataRange(start, end), options(**changes), SCHEMA)
+    reader = MetadataRangeReader(cluster, MetadataRange(start, end), options(**changes), SCHEMA)
     return [row for batch in reader.batches() for row in batch.to_pylist()]
 
 

@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import OptionError
-from quorate.spark.options import table
-from quorate.spark.options.declaration import AnyOption, Scope
-from quorate.spark.options.given import GivenOptions
-from quorate.spark.options.offset_bounds import ByPartition, Everywhere
-from quorate.spark.options.positions import AtOffset, AtTime, BeforeNow, FromEdge
-from quorate.spark.options.subscription import Subscription
-from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
+from quorate.spark.offset_ranges import EARLIEST, LATEST
+from quorate.spark.options import option_table as table
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.offset_positions import (
+    AtOffset,
+    AtTime,
+    BeforeNow,
+    ByPartition,
+    Everywhere,
+    FromEdge,
+)
+from quorate.spark.options.option_declaration import AnyOption, Scope
+from quorate.spark.options.topic_subscription import Subscription
 from tests.support.option_reference import GUIDE, with_reference
 
 READ = {Scope.BATCH, Scope.STREAM}

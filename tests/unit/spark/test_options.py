@@ -4,16 +4,22 @@ import re
 
 import pytest
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import OptionError
-from quorate.spark.options.connection import Connection
-from quorate.spark.options.declaration import Scope
-from quorate.spark.options.given import GivenOptions
-from quorate.spark.options.offset_bounds import ByPartition, Everywhere
-from quorate.spark.options.positions import AtTime, BeforeNow, FromEdge
+from quorate.spark.offset_ranges import EARLIEST, LATEST
+from quorate.spark.options.connection_options import ConnectionOptions
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.offset_positions import (
+    AtTime,
+    BeforeNow,
+    ByPartition,
+    Everywhere,
+    FromEdge,
+)
+from quorate.spark.options.option_declaration import Scope
+from quorate.spark.options.option_table import INCLUDE_HEADERS, STARTING_OFFSETS
 from quorate.spark.options.read_options import ReadOptions, parse_read_options
-from quorate.spark.options.subscription import Subscription
-from quorate.spark.options.table import INCLUDE_HEADERS, STARTING_OFFSETS
-from quorate.spark.ranges import EARLIEST, LATEST, TopicPartition
+from quorate.spark.options.topic_subscription import Subscription
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 ORDERS = {**SERVERS, "subscribe": "orders"}
@@ -34,7 +40,7 @@ def parse_options(options: dict[str, str], scope: Scope = Scope.BATCH) -> ReadOp
 def test_defaults() -> None:
     options = parse_options(ORDERS)
     assert options == ReadOptions(
-        connection=Connection("b:9092", retries_max=10, retry_interval_ms=100),
+        connection=ConnectionOptions("b:9092", retries_max=10, retry_interval_ms=100),
         subscription=Subscription(topics=("orders",)),
         starting=Everywhere(FromEdge(EARLIEST)),
         ending=Everywhere(FromEdge(LATEST)),

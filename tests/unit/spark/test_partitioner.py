@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.spark.errors import RowError, UnknownTopic
-from quorate.spark.writing.columns import rows_of
-from quorate.spark.writing.kernels import STICKY_BYTES
-from quorate.spark.writing.partitioning import Partitioner
-from quorate.spark.writing.targets import TopicTargets
+from quorate.spark.writing.partitioner import Partitioner, TargetTopic
+from quorate.spark.writing.row_columns import rows_of
+from quorate.spark.writing.writing_kernels import STICKY_BYTES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -22,10 +21,10 @@ with warnings.catch_warnings():
 TOPICS = {"t": 12, "u": 3, "one": 1, "many": 10_007}
 
 
-def describe(topic: str) -> TopicTargets:
+def describe(topic: str) -> TargetTopic:
     if topic not in TOPICS:
         raise UnknownTopic(topic)
-    return TopicTargets(topic.encode(), TOPICS[topic], 1000)
+    return TargetTopic(topic.encode(), TOPICS[topic], 1000)
 
 
 def partitioner(topic: str | None = "t", first: int = 0) -> Partitioner:

@@ -5,24 +5,24 @@ from collections.abc import Mapping
 
 import pytest
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import OptionError, RangeUnavailable, UnknownTopic
-from quorate.spark.options.declaration import Scope
+from quorate.spark.offset_ranges import EARLIEST, LATEST, DescribedTopic, OffsetRange
+from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.read_options import parse_read_options
-from quorate.spark.options.subscription import Subscription
-from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
-from quorate.spark.reading.planning import (
-    KnownTopic,
+from quorate.spark.options.topic_subscription import Subscription
+from quorate.spark.reading.offset_resolver import OffsetResolver, offset_questions
+from quorate.spark.reading.range_planning import (
     check_partitions_named,
     plan_ranges,
     select_partitions,
     split_ranges,
     spread_over_leaders,
 )
-from quorate.spark.reading.resolving import Resolver, questions_for
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NOW_MS = 1_700_000_000_000
-TOPICS = {"a": KnownTopic(b"A" * 16, 2), "b": KnownTopic(b"B" * 16, 1)}
+TOPICS = {"a": DescribedTopic(b"A" * 16, 2), "b": DescribedTopic(b"B" * 16, 1)}
 EDGES = {
     (A0, EARLIEST): 10,
     (A0, LATEST): 100,
@@ -40,13 +40,9 @@ def plan(
     partitions = select_partitions(options.subscription, TOPICS)
     check_partitions_named(partitions, options)
     answers = {**EDGES, **(times or {})}
-    asked = set(questions_for(partitions, NOW_MS, options.starting, options.ending))
-
-    def offset_of(partition: TopicPartition, timestamp_ms: int) -> int:
-        assert (partition, timestamp_ms) in asked
-        return answers[partition, timestamp_ms]
-
-    ranges = plan_ranges(partitions, TOPICS, options, Resolver(offset_of, NOW_MS))
+    asked = set(offset_questions(partitions, NOW_MS, options.starting, options.ending))
+    offsets = {question: answers[question] for question in asked}
+    ranges = plan_ranges(partitions, TOPICS, options, OffsetResolver(offsets, NOW_MS))
     assert all(r.topic_id == TOPICS[r.topic_partition.topic].topic_id for r in ranges)
     return [(r.topic_partition, r.start, r.end) for r in ranges]
 

@@ -9,7 +9,8 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from quorate.spark.cluster import ClusterClient, OffsetQuestion
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import ClusterClient
 from quorate.spark.errors import (
     CallRefused,
     ClusterUnavailable,
@@ -17,10 +18,10 @@ from quorate.spark.errors import (
     RangeUnavailable,
     UnknownTopic,
 )
-from quorate.spark.ranges import LATEST, OffsetRange, TopicPartition
-from quorate.spark.reading.frames import FrameStream, split_frame
+from quorate.spark.offset_ranges import LATEST, OffsetQuestion, OffsetRange
+from quorate.spark.reading.frame_stream import FrameStream, split_frame
 from quorate.spark.reading.range_reader import RangePolicy, RangeReader
-from quorate.spark.retries import Retries
+from quorate.spark.retries import RetryPolicy
 from quorate_proto.v1.errors_pb2 import (
     NOT_LEADER_OR_FOLLOWER,
     POLICY_VIOLATION,
@@ -45,8 +46,9 @@ class Reading:
     pauses: list[float] = field(default_factory=list)
     on_pause: Callable[[], None] = lambda: None
 
-    def new_retries(self) -> Retries:
-        return Retries(3, 100, self._pause)
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(3, 100, self._pause)
 
     def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -54,9 +56,9 @@ class Reading:
 
     def batches(self, start: int, end: int, topic_id: bytes = b"") -> Iterator[pa.RecordBatch]:
         policy = RangePolicy(
-            self.fail_on_data_loss, self.frame_timeout_ms, self.new_retries, self.silence_ms
+            self.fail_on_data_loss, self.frame_timeout_ms, self.retry_policy, self.silence_ms
         )
-        with ClusterClient(self.cluster.bootstrap, self.new_retries) as client:
+        with ClusterClient(self.cluster.bootstrap, self.retry_policy) as client:
             client.refresh([ORDERS])
             offsets = OffsetRange(ORDERS, start, end, topic_id)
             yield from RangeReader(client, offsets, SCHEMA, policy).batches()
@@ -325,7 +327,7 @@ def test_stopping_in_the_middle_closes_the_stream(cluster: FakeRangeCluster) -> 
 def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster) -> None:
     cluster.add("orders", 1, [[Record(7)]], leader=1)
     reading = Reading(cluster)
-    with ClusterClient(cluster.bootstrap, reading.new_retries) as client:
+    with ClusterClient(cluster.bootstrap, reading.retry_policy) as client:
         client.describe_topics(["orders"])
         cluster.logs[ORDERS].leader = 1
         questions = [OffsetQuestion(TopicPartition("orders", n), LATEST) for n in (0, 1)]
@@ -337,7 +339,7 @@ def test_offsets_are_asked_again_when_the_leader_moved(cluster: FakeRangeCluster
 def test_a_broker_that_knows_nothing_yet_is_not_believed(cluster: FakeRangeCluster) -> None:
     cluster.uninformed.add(0)
     reading = Reading(cluster)
-    with ClusterClient(cluster.bootstrap, reading.new_retries) as client:
+    with ClusterClient(cluster.bootstrap, reading.retry_policy) as client:
         assert [t.error_code for t in client.describe_topics(["orders"]).topics] == [0]
         assert client.leader_of(ORDERS) is not None
         (nowhere,) = client.describe_topics(["nowhere"]).topics

@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 import pytest
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import CallRefused, ClusterUnavailable, UnknownTopic, WriteRefused
-from quorate.spark.ranges import TopicPartition
 from quorate.spark.writing import sender as sender_module
-from quorate.spark.writing.batches import Batch
+from quorate.spark.writing.batch_builder import ProducerBatch
+from quorate.spark.writing.partitioner import TargetPartition
 from quorate.spark.writing.sender import Sender, SenderSettings
-from quorate.spark.writing.targets import Target
 from quorate_proto.v1.errors_pb2 import NOT_LEADER_OR_FOLLOWER
 from quorate_proto.v1.replication_pb2 import RangeWriteRequest, RangeWriteResponse, WriteOutcome
 
@@ -124,13 +124,13 @@ def cluster(brokers: list[Broker]) -> Iterator[FakeCluster]:
         channel.close()
 
 
-def batches(count: int, *partitions: int) -> Iterator[Batch]:
+def batches(count: int, *partitions: int) -> Iterator[ProducerBatch]:
     """``count`` batches of each partition by turns; each says which it is."""
     for number in range(count):
         for partition in partitions:
             text = b"%d of %d" % (number, partition)
-            target = Target(TopicPartition("t", partition), TOPIC_ID, 0)
-            yield Batch(number, target, (text,), len(text), number, count=1)
+            target = TargetPartition(TopicPartition("t", partition), TOPIC_ID, 0)
+            yield ProducerBatch(number, target, (text,), len(text), number, count=1)
 
 
 def texts(count: int, partition: int) -> list[bytes]:
@@ -255,7 +255,7 @@ def test_a_writer_waits_while_too_much_is_under_way(
     open_bytes: list[int] = []
     given = 0
 
-    def watched() -> Iterator[Batch]:
+    def watched() -> Iterator[ProducerBatch]:
         nonlocal given
         for batch in batches(100, 0):
             open_bytes.append(given - sender.records_written)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.streaming.admission import Limits, is_due, share_out
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.options.read_options import MicroBatchLimits
+from quorate.spark.streaming.micro_batch_planning import is_due, share_out
 
 
 def by_partition(numbers: list[int]) -> dict[TopicPartition, int]:
@@ -64,6 +65,6 @@ def test_shares_add_up(limit: int, numbers: list[int]) -> None:
 def test_a_batch_waits_for_enough_but_not_forever(
     available: int, waited_ms: int | None, due: bool
 ) -> None:
-    limits = Limits(at_least=100, delay_ms_max=1000)
+    limits = MicroBatchLimits(at_least=100, delay_ms_max=1000)
     assert is_due(available, limits, waited_ms) == due
-    assert is_due(available, Limits(), waited_ms)
+    assert is_due(available, MicroBatchLimits(), waited_ms)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.errors import CheckpointError
-from quorate.spark.ranges import TopicPartition
-from quorate.spark.streaming.checkpoint import StreamOffsets, batch_start, parse_offsets
+from quorate.spark.streaming.stream_checkpoint import StreamOffsets, batch_start, parse_offsets
 
 A0, A2, A10, B0 = (
     TopicPartition("a", 0),

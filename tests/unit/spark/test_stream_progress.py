@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from quorate.spark.ranges import OffsetRange, TopicPartition
-from quorate.spark.streaming.checkpoint import StreamOffsets
-from quorate.spark.streaming.progress import (
-    LogEdges,
-    LogView,
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.streaming.log_view import LogEdges, LogView
+from quorate.spark.streaming.micro_batch_planning import (
     Loss,
-    never_there,
+    begin_next_batch,
+    missing_from_subscription,
     next_offsets,
     plan_batch,
-    take_up,
 )
+from quorate.spark.streaming.stream_checkpoint import StreamOffsets
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 OLD, NEW = b"\x01" * 16, b"\x02" * 16
@@ -51,7 +51,7 @@ def told(losses: object) -> str:
 def test_a_batch_begins_where_the_last_one_ended(
     start: dict[TopicPartition, int], edges: Edges, begins: dict[TopicPartition, int]
 ) -> None:
-    step = take_up(at(start), view(edges))
+    step = begin_next_batch(at(start), view(edges))
     assert step.begins == begins
     assert not step.losses
 
@@ -80,7 +80,7 @@ def test_losses(
     message: str,
     may_heal: bool,
 ) -> None:
-    step = take_up(at(start), view(edges))
+    step = begin_next_batch(at(start), view(edges))
     assert step.begins == begins
     (loss,) = step.losses
     assert re.search(message, loss.what)
@@ -88,7 +88,7 @@ def test_losses(
 
 
 def test_a_topic_created_anew_begins_at_its_earliest() -> None:
-    step = take_up(at({A0: 3, A1: 8}), view({A0: (2, 9)}, NEW))
+    step = begin_next_batch(at({A0: 3, A1: 8}), view({A0: (2, 9)}, NEW))
     assert step.begins == {A0: 2}
     (loss,) = step.losses
     assert re.search(
@@ -98,7 +98,9 @@ def test_a_topic_created_anew_begins_at_its_earliest() -> None:
 
 def test_a_topic_created_anew_with_as_many_records_is_something_new() -> None:
     start, logs = at({A0: 9}), view({A0: (0, 9)}, NEW)
-    assert next_offsets(start, take_up(start, logs), logs, at_most=None) == at({A0: 9}, NEW)
+    assert next_offsets(start, begin_next_batch(start, logs), logs, at_most=None) == at(
+        {A0: 9}, NEW
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_topic_created_anew_with_as_many_records_is_something_new() -> None:
 )
 def test_where_a_batch_ends(at_most: int | None, ends: dict[TopicPartition, int]) -> None:
     start, logs = at({A0: 10, A1: 20}), view({A0: (0, 100), A1: (0, 30)})
-    found = next_offsets(start, take_up(start, logs), logs, at_most=at_most)
+    found = next_offsets(start, begin_next_batch(start, logs), logs, at_most=at_most)
     assert found.offsets == ends
     assert found.since is None
 
@@ -117,13 +119,13 @@ def test_nothing_new_is_the_very_start() -> None:
     first = StreamOffsets({A0: 9}, {"a": OLD}, since=at({A0: 3}))
     for start in (at({A0: 9}), StreamOffsets({A0: 9}, {"a": OLD}, initial=True), first):
         logs = view({A0: (0, 9)})
-        assert next_offsets(start, take_up(start, logs), logs, at_most=5) is start
+        assert next_offsets(start, begin_next_batch(start, logs), logs, at_most=5) is start
 
 
 def test_d2_the_first_batch_remembers_its_start() -> None:
     start = StreamOffsets({A0: 3}, {"a": OLD}, initial=True)
     logs = view({A0: (0, 9)})
-    assert next_offsets(start, take_up(start, logs), logs, at_most=None).since == start
+    assert next_offsets(start, begin_next_batch(start, logs), logs, at_most=None).since == start
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,10 @@ def test_a_batch_over_a_topic_created_anew_before_it_was_planned() -> None:
 
 def test_what_never_was_there() -> None:
     logs = LogView({}, {}, frozenset({"b", "c", A0, A1}))
-    assert [loss.what for loss in never_there(at({A0: 1, B0: 1}), logs)] == [
+    assert [loss.what for loss in missing_from_subscription(at({A0: 1, B0: 1}), logs)] == [
         "the cluster has no partition a-1, which is subscribed to",
         "the cluster has no topic c, which is subscribed to",
     ]
-    assert all(isinstance(loss, Loss) and loss.may_heal for loss in never_there(at({}), logs))
+    assert all(
+        isinstance(loss, Loss) and loss.may_heal for loss in missing_from_subscription(at({}), logs)
+    )

@@ -17,11 +17,11 @@ from quorate.spark.errors import (
     RangeUnavailable,
     UnknownTopic,
 )
-from quorate.spark.ranges import OffsetRange
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.options.read_options import parse_stream_options
 from quorate.spark.schema import source_schema
 from quorate.spark.source import QuorateDataSource
-from quorate.spark.streaming.planner import StreamPlanner
-from quorate.spark.streaming.stream_options import parse_stream_options
+from quorate.spark.streaming.stream_planner import StreamPlanner
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
 from tests.support.fake_range_cluster import FakeRangeCluster
 from tests.support.record_batches import Record

@@ -13,11 +13,12 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.spark.cluster import ClusterClient, OffsetQuestion
-from quorate.spark.options.connection import Connection
-from quorate.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
+from quorate.common.topic_partition import TopicPartition
+from quorate.spark.cluster_client import ClusterClient
+from quorate.spark.offset_ranges import EARLIEST, LATEST, OffsetQuestion, OffsetRange
+from quorate.spark.options.connection_options import ConnectionOptions
+from quorate.spark.options.read_options import StreamOptions, parse_stream_options
 from quorate.spark.schema import source_schema
-from quorate.spark.streaming.stream_options import StreamOptions, parse_stream_options
 from quorate.spark.streaming.stream_reader import QuorateStreamReader
 from quorate_proto.v1.replication_pb2 import (
     DescribeTopicsResponse,
@@ -57,7 +58,7 @@ class Logs:
 
 
 @dataclass(frozen=True)
-class ToLogs(Connection):
+class ToLogs(ConnectionOptions):
     logs: Logs = field(default_factory=lambda: Logs([]))
 
     def open(self) -> ClusterClient:

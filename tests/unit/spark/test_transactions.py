@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from quorate.common.topic_partition import TopicPartition
 from quorate.spark.decoding.aborted_batches import AbortedBatches
-from quorate.spark.decoding.arrow_columns import ArrowDecoder
+from quorate.spark.decoding.arrow_decoder import ArrowDecoder
 from quorate.spark.decoding.record_batches import CONTROL, TRANSACTIONAL
 from quorate.spark.errors import RangeUnavailable
-from quorate.spark.options.declaration import Scope
+from quorate.spark.options.option_declaration import Scope
 from quorate.spark.options.read_options import parse_read_options
-from quorate.spark.ranges import TopicPartition
 from quorate.spark.reading.batch_reader import QuorateReader
 from quorate.spark.schema import source_schema
 from quorate_proto.v1.replication_pb2 import AbortedTransaction

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.spark.reading.workers import REUSED_WORKER, prepare_worker
+from quorate.spark.reading.batch_reader import REUSED_WORKER, prepare_worker
 
 
 @pytest.fixture(autouse=True)

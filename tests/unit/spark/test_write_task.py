@@ -8,7 +8,7 @@ import pytest
 from quorate.client.bootstrap import BootstrapError
 from quorate.spark.errors import ClusterUnavailable, UnknownTopic, WriteRefused
 from quorate.spark.retries import Retries
-from quorate.spark.writing.targets import TopicTargets
+from quorate.spark.writing.partitioner import TargetTopic
 from quorate.spark.writing.write_task import describe_target
 from quorate_proto.v1.errors_pb2 import (
     INVALID_TOPIC_EXCEPTION,
@@ -49,13 +49,13 @@ class Cluster:
         return self.asking
 
 
-def describe(cluster: Any) -> TopicTargets:  # noqa: ANN401 - a stand-in
+def describe(cluster: Any) -> TargetTopic:  # noqa: ANN401 - a stand-in
     return describe_target(cluster, "t", Retries(3, 100, lambda seconds: None))
 
 
 def test_a_topic_that_is_there_is_not_asked_for() -> None:
     cluster = Cluster([THERE])
-    assert describe(cluster) == TopicTargets(b"id", 3, 99)
+    assert describe(cluster) == TargetTopic(b"id", 3, 99)
     assert cluster.asked == []
 
 

@@ -1,13 +1,21 @@
-"""What ``listeners`` and the keys beside it ask for, and what they may not."""
+"""Tests of ``listeners`` and the keys beside it: valid values, and values that are refused."""
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.security.door import Stranger, check_listeners, door_of
-from broker.security.listeners import ListenerConfig, SecurityProtocol, configured_listeners
-from metadata_log.configuration import ConfigError, Configuration
-from metadata_log.types import Endpoint
-from tests.support.sasl import logins
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.kafka.connection.requests import ClientSession
+from quorate.broker.security.listener_security import (
+    ListenerConfig,
+    ListenerSecurity,
+    SecurityProtocol,
+    UnmappedCertificate,
+    check_listeners,
+    configured_listeners,
+    listener_security_of,
+)
+from quorate.common.configuration import ConfigError, Configuration
+from quorate.common.types import Endpoint
+from tests.support.sasl import credentials
 
 
 def config(**values: str) -> Configuration:
@@ -79,25 +87,25 @@ def test_what_makes_no_listeners_is_refused_at_the_start(values: dict[str, str],
         check_listeners(config(**values))
 
 
-def door(protocol: str, **values: str) -> object:
+def security(protocol: str, **values: str) -> ListenerSecurity:
     made = config(listeners=f"{protocol}://h:1", **values)
     (listener,) = configured_listeners(made)
-    return door_of(listener, made, logins(alice="secret"), lambda: "nonce")
+    return listener_security_of(listener, made, credentials(alice="secret"), lambda: "nonce")
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_door_asks_for_sasl_where_its_protocol_does(protocol: str) -> None:
-    session = door(protocol, ssl_client_auth="required").enter("h", None)  # type: ignore[attr-defined]
+    session = ClientSession.begin(security(protocol, ssl_client_auth="required"), "h", None)
     assert (session.sasl is not None) == protocol.startswith("SASL")
-    assert session.is_open != protocol.startswith("SASL")
+    assert session.is_authenticated != protocol.startswith("SASL")
     assert (str(session.principal), session.listener) == ("User:ANONYMOUS", protocol)
 
 
 def test_a_certificate_that_nobody_is_named_by_is_not_let_in() -> None:
     for rules in ("RULE:^CN=admin$/admin/", "RULE:.*/ANONYMOUS/", "RULE:.*/quorate-cluster-admin/"):
-        made = door("SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules)
-        with pytest.raises(Stranger):
-            made.enter("h", certificate("alice"))  # type: ignore[attr-defined]
+        made = security("SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules)
+        with pytest.raises(UnmappedCertificate):
+            made.principal_of_certificate(certificate("alice"))
 
 
 def certificate(name: str) -> bytes:

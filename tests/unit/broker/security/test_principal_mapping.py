@@ -2,9 +2,8 @@
 
 import pytest
 
-from broker.security.principal import KafkaPrincipal
-from broker.security.principal_mapping import PrincipalMapping
-from metadata_log.configuration import ConfigError
+from quorate.broker.security.principal import KafkaPrincipal, PrincipalMapping
+from quorate.common.configuration import ConfigError
 from tests.support.certificates import self_signed
 
 KEY = "ssl.principal.mapping.rules"

@@ -1,16 +1,26 @@
-"""The state of a connection that must authenticate: what may come when, and who it becomes."""
+"""The state of a connection that must authenticate: the order of requests, and its principal."""
 
 import pytest
 
-from broker.security.mechanism import Challenge, Costly, LoggedIn, SaslRefused
-from broker.security.principal import ANONYMOUS, KafkaPrincipal
-from broker.security.sasl import OutOfOrder, SaslSession, UnsupportedMechanism
-from metadata_log.image import Image
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.broker.security.sasl_exchange import (
+    AuthenticatedClient,
+    Challenge,
+    DeferredVerification,
+    SaslAuthenticationFailed,
+)
+from quorate.broker.security.sasl_session import (
+    IllegalSaslState,
+    SaslSession,
+    UnsupportedSaslMechanism,
+)
+from quorate.broker.security.token_secrets import TokenLogin, TokenSecret
+from quorate.metadata_log.image import Image
 from tests.support.sasl import (
     TokenClient,
     WallClock,
+    credentials,
     image_with_users,
-    logins,
     sasl_session,
     scram_client,
     scram_user,
@@ -21,7 +31,7 @@ ALICE = KafkaPrincipal("alice")
 
 
 def log_in(session: SaslSession, user: str = "alice", password: str = "secret") -> int:
-    """By SCRAM-SHA-256, on a session that is at its handshake; its lifetime."""
+    """Log in by SCRAM-SHA-256 on a session at its handshake, and return its lifetime in ms."""
     session.handshake("SCRAM-SHA-256", 1)
     return go_on(session, scram_client(user, password))
 
@@ -29,55 +39,55 @@ def log_in(session: SaslSession, user: str = "alice", password: str = "secret") 
 def go_on(session: SaslSession, client: object) -> int:
     challenge = session.authenticate(client.first_message())  # type: ignore[attr-defined]
     assert isinstance(challenge, Challenge)
-    client.process_server_first_message(challenge.answer)  # type: ignore[attr-defined]
+    client.process_server_first_message(challenge.response)  # type: ignore[attr-defined]
     outcome = session.authenticate(client.final_message())  # type: ignore[attr-defined]
-    assert isinstance(outcome, LoggedIn)
-    return session.concluded(outcome)
+    assert isinstance(outcome, AuthenticatedClient)
+    return session.complete(outcome)
 
 
 def plain(session: SaslSession, message: bytes) -> int:
     session.handshake("PLAIN", 1)
     step = session.authenticate(message)
-    assert isinstance(step, Costly)
-    return session.concluded(step.verdict())
+    assert isinstance(step, DeferredVerification)
+    return session.complete(step.verify())
 
 
 def test_a_client_is_nobody_until_it_has_proved_who_it_is() -> None:
-    session = sasl_session(logins(alice="secret"))
+    session = sasl_session(credentials(alice="secret"))
     assert session.principal == ANONYMOUS
-    assert "SaslHandshake" in (session.why_not(METADATA) or "")
+    assert "SaslHandshake" in (session.refusal_of(METADATA) or "")
     for key in (API_VERSIONS, HANDSHAKE, AUTHENTICATE):
-        assert session.why_not(key) is None
+        assert session.refusal_of(key) is None
     assert log_in(session) == 0
     assert (session.principal, session.authenticated) == (ALICE, True)
-    assert session.why_not(METADATA) is None
+    assert session.refusal_of(METADATA) is None
 
 
 def test_after_a_handshake_alone_nothing_is_open() -> None:
-    session = sasl_session(logins(alice="secret"))
+    session = sasl_session(credentials(alice="secret"))
     session.handshake("SCRAM-SHA-256", 1)
     session.authenticate(scram_client("alice", "secret").first_message())
-    assert session.why_not(METADATA) is not None
+    assert session.refusal_of(METADATA) is not None
     assert session.principal == ANONYMOUS
 
 
 def test_sasl_out_of_order_is_refused() -> None:
-    session = sasl_session(logins(alice="secret"))
-    with pytest.raises(OutOfOrder):
+    session = sasl_session(credentials(alice="secret"))
+    with pytest.raises(IllegalSaslState):
         session.authenticate(b"n,,n=alice,r=abc")
     session.handshake("PLAIN", 1)
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(IllegalSaslState):
         session.handshake("SCRAM-SHA-256", 1)
-    done = sasl_session(logins(alice="secret"))
+    done = sasl_session(credentials(alice="secret"))
     log_in(done)
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(IllegalSaslState):
         done.authenticate(b"n,,n=alice,r=abc")
 
 
 def test_a_mechanism_that_is_not_enabled_is_refused_and_another_may_follow() -> None:
-    session = sasl_session(logins(alice="secret"), mechanisms=("SCRAM-SHA-256",))
+    session = sasl_session(credentials(alice="secret"), mechanisms=("SCRAM-SHA-256",))
     for name in ("PLAIN", "GSSAPI", "", "SCRAM-SHA-256-PLUS"):
-        with pytest.raises(UnsupportedMechanism, match="SCRAM-SHA-256 are enabled"):
+        with pytest.raises(UnsupportedSaslMechanism, match="SCRAM-SHA-256 are enabled"):
             session.handshake(name, 1)
     log_in(session)
     assert session.principal == ALICE
@@ -87,17 +97,17 @@ def test_a_mechanism_that_is_not_enabled_is_refused_and_another_may_follow() -> 
     ("user", "password"), [("alice", "wrong"), ("ghost", "secret"), ("ALICE", "secret")]
 )
 def test_a_forged_proof_ends_it(user: str, password: str) -> None:
-    session = sasl_session(logins(alice="secret"))
-    with pytest.raises(SaslRefused):
+    session = sasl_session(credentials(alice="secret"))
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(session, user, password)
     assert session.principal == ANONYMOUS
     for key in (METADATA, API_VERSIONS, HANDSHAKE, AUTHENTICATE):
-        assert session.why_not(key) is not None
+        assert session.refusal_of(key) is not None
 
 
 @pytest.mark.parametrize("message", [b"\0alice\0secret", b"alice\0alice\0secret"])
 def test_plain_is_held_against_the_scram_credential(message: bytes) -> None:
-    session = sasl_session(logins(alice="secret"))
+    session = sasl_session(credentials(alice="secret"))
     assert plain(session, message) == 0
     assert session.principal == ALICE
 
@@ -117,70 +127,73 @@ def test_plain_is_held_against_the_scram_credential(message: bytes) -> None:
     ],
 )
 def test_plain_with_anything_else_is_refused(message: bytes) -> None:
-    session = sasl_session(logins(alice="secret"))
-    with pytest.raises(SaslRefused):
+    session = sasl_session(credentials(alice="secret"))
+    with pytest.raises(SaslAuthenticationFailed):
         plain(session, message)
     assert session.principal == ANONYMOUS
 
 
 def test_a_changed_password_holds_for_the_next_exchange() -> None:
     image = image_with_users(alice="old")
-    who = logins(lambda: image)
+    who = credentials(lambda: image)
     log_in(sasl_session(who), password="old")
     image = image_with_users(alice="new")
     log_in(sasl_session(who), password="new")
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(sasl_session(who), password="old")
     image = Image()
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(sasl_session(who), password="new")
 
 
 def test_kip368_a_session_ends_unless_the_client_authenticates_again() -> None:
     clock = WallClock()
-    session = sasl_session(logins(alice="secret", bob="other", clock=clock), max_reauth_ms=1_000)
+    session = sasl_session(
+        credentials(alice="secret", bob="other", clock=clock), max_reauth_ms=1_000
+    )
     assert log_in(session) == 1_000
     clock.now_ms += 999
-    assert session.why_not(METADATA) is None
+    assert session.refusal_of(METADATA) is None
     assert log_in(session) == 1_000
     clock.now_ms += 999
-    assert session.why_not(METADATA) is None
+    assert session.refusal_of(METADATA) is None
     clock.now_ms += 1
-    assert "ended" in (session.why_not(METADATA) or "")
-    assert session.why_not(HANDSHAKE) is None
+    assert "ended" in (session.refusal_of(METADATA) or "")
+    assert session.refusal_of(HANDSHAKE) is None
     assert log_in(session) == 1_000
-    assert session.why_not(METADATA) is None
+    assert session.refusal_of(METADATA) is None
 
 
 def test_kip368_whoever_authenticates_again_stays_who_it_was() -> None:
-    session = sasl_session(logins(alice="secret", bob="other"))
+    session = sasl_session(credentials(alice="secret", bob="other"))
     log_in(session)
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(IllegalSaslState):
         session.handshake("PLAIN", 1)
-    with pytest.raises(SaslRefused, match="User:alice before"):
+    with pytest.raises(SaslAuthenticationFailed, match="User:alice before"):
         log_in(session, "bob", "other")
     assert session.principal == ALICE
-    assert session.why_not(METADATA) is not None
+    assert session.refusal_of(METADATA) is not None
 
 
-class Token:
-    principal = KafkaPrincipal("alice", token_authenticated=True)
-    salt = scram_user("hmac").salt
-    iterations = 4_096
-    secrets = (scram_user("hmac"),)
-
-    def __init__(self, expiry_ms: int) -> None:
-        self.expiry_ms = expiry_ms
+def token_login_until(expiry_ms: int) -> TokenLogin:
+    stored = scram_user("hmac")
+    return TokenLogin(
+        KafkaPrincipal("alice", token_authenticated=True),
+        expiry_ms,
+        stored.salt,
+        4_096,
+        (TokenSecret(stored.stored_key, stored.server_key),),
+    )
 
 
 def test_kip48_a_token_logs_in_as_its_owner_for_as_long_as_it_lives() -> None:
     clock = WallClock()
 
-    def find(token_id: str, mechanism: str, now_ms: int) -> Token | None:
+    def find(token_id: str, mechanism: str, now_ms: int) -> TokenLogin | None:
         known = (token_id, mechanism) == ("token-1", "SCRAM-SHA-256")
-        return Token(now_ms + 500) if known else None
+        return token_login_until(now_ms + 500) if known else None
 
-    who = logins(find_token=find, clock=clock)
+    who = credentials(find_token=find, clock=clock)
     for max_reauth_ms, lifetime_ms in ((0, 500), (1_000, 500), (200, 200)):
         session = sasl_session(who, max_reauth_ms=max_reauth_ms)
         session.handshake("SCRAM-SHA-256", 1)
@@ -188,23 +201,23 @@ def test_kip48_a_token_logs_in_as_its_owner_for_as_long_as_it_lives() -> None:
         assert session.principal == KafkaPrincipal("alice", token_authenticated=True)
     refused = sasl_session(who)
     refused.handshake("SCRAM-SHA-256", 1)
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         go_on(refused, TokenClient("token-2", "hmac", "SCRAM-SHA-256"))
 
 
 def test_a_user_named_as_a_token_does_not_get_in_by_saying_it_is_one() -> None:
-    session = sasl_session(logins(alice="secret"))
+    session = sasl_session(credentials(alice="secret"))
     session.handshake("SCRAM-SHA-256", 1)
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         go_on(session, TokenClient("alice", "secret", "SCRAM-SHA-256"))
 
 
 def test_bare_tokens_follow_a_handshake_of_version_0_and_no_other() -> None:
-    old, new = (sasl_session(logins(alice="secret")) for _ in range(2))
+    old, new = (sasl_session(credentials(alice="secret")) for _ in range(2))
     old.handshake("PLAIN", 0)
     new.handshake("PLAIN", 1)
     assert (old.bare_tokens, new.bare_tokens) == (True, False)
     step = old.authenticate(b"\0alice\0secret")
-    assert isinstance(step, Costly)
-    old.concluded(step.verdict())
+    assert isinstance(step, DeferredVerification)
+    old.complete(step.verify())
     assert not old.bare_tokens

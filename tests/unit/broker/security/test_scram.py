@@ -7,18 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.mechanism import Challenge, LoggedIn, SaslRefused
-from broker.security.principal import KafkaPrincipal
-from broker.security.scram import (
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.sasl_exchange import (
+    AuthenticatedClient,
+    Challenge,
+    SaslAuthenticationFailed,
+)
+from quorate.broker.security.scram import (
     MECHANISMS,
     ScramLogin,
-    ScramServer,
+    ScramSaslServer,
     credential,
-    nobody,
     password_fits,
     salted_password,
+    unknown_user_login,
 )
-from metadata_log.rules import scram as rules
+from quorate.metadata_log.rules import administration as rules
 from tests.support.sasl import SHA_256, SHA_512, TokenClient, scram_client, scram_user
 
 RFC_SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -30,14 +34,14 @@ def alice(_user: str, mechanism: str, _as_token: bool) -> ScramLogin:
     return ScramLogin(ALICE, stored.salt, stored.iterations, (stored,))
 
 
-def server(find: Any = alice, mechanism: str = "SCRAM-SHA-256") -> ScramServer:  # noqa: ANN401
-    return ScramServer(MECHANISMS[mechanism], find, "nonce-of-the-broker")
+def server(find: Any = alice, mechanism: str = "SCRAM-SHA-256") -> ScramSaslServer:  # noqa: ANN401
+    return ScramSaslServer(MECHANISMS[mechanism], find, "nonce-of-the-broker")
 
 
-def challenge(of: ScramServer, message: bytes) -> bytes:
+def challenge(of: ScramSaslServer, message: bytes) -> bytes:
     step = of.step(message)
     assert isinstance(step, Challenge)
-    return step.answer
+    return step.response
 
 
 def test_the_example_of_rfc_7677() -> None:
@@ -48,7 +52,7 @@ def test_the_example_of_rfc_7677() -> None:
         assert (user, as_token) == ("user", False)
         return ScramLogin(KafkaPrincipal(user), RFC_SALT, 4_096, (stored,))
 
-    exchange = ScramServer(SHA_256, find, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    exchange = ScramSaslServer(SHA_256, find, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     first = challenge(exchange, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -58,7 +62,7 @@ def test_the_example_of_rfc_7677() -> None:
         b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
     signature = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-    assert outcome == LoggedIn(signature, KafkaPrincipal("user"))
+    assert outcome == AuthenticatedClient(signature, KafkaPrincipal("user"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -66,21 +70,21 @@ def test_kafka_pythons_client_logs_in_and_knows_the_broker(mechanism: str) -> No
     client, exchange = scram_client("alice", "secret", mechanism), server(mechanism=mechanism)
     client.process_server_first_message(challenge(exchange, client.first_message()))
     outcome = exchange.step(client.final_message())
-    assert isinstance(outcome, LoggedIn)
+    assert isinstance(outcome, AuthenticatedClient)
     assert outcome.principal == ALICE
-    client.process_server_final_message(outcome.answer)
+    client.process_server_final_message(outcome.response)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_is_refused(mechanism: str) -> None:
     client, exchange = scram_client("alice", "Secret", mechanism), server(mechanism=mechanism)
     client.process_server_first_message(challenge(exchange, client.first_message()))
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         exchange.step(client.final_message())
 
 
 def test_what_is_stored_is_not_enough_to_log_in() -> None:
-    """Who steals the metadata has no proof: H(client key) is stored, not the client key."""
+    """Stolen metadata does not prove an identity: H(client key) is stored, not the client key."""
     stored = scram_user("secret")
     client, exchange = scram_client("alice", "any"), server()
     client.process_server_first_message(challenge(exchange, client.first_message()))
@@ -89,7 +93,7 @@ def test_what_is_stored_is_not_enough_to_log_in() -> None:
             one ^ other
             for one, other in zip(stolen, client.hmac(stolen, client.auth_message), strict=True)
         )
-        with pytest.raises(SaslRefused):
+        with pytest.raises(SaslAuthenticationFailed):
             exchange.step(client.final_message())
 
 
@@ -105,9 +109,9 @@ def test_any_of_a_tokens_secrets_will_do_and_signs_the_answer() -> None:
         client, exchange = TokenClient("token-1", password, "SCRAM-SHA-256"), server(find)
         client.process_server_first_message(challenge(exchange, client.first_message()))
         outcome = exchange.step(client.final_message())
-        assert isinstance(outcome, LoggedIn)
+        assert isinstance(outcome, AuthenticatedClient)
         assert outcome.expiry_ms == 7
-        client.process_server_final_message(outcome.answer)
+        client.process_server_final_message(outcome.response)
     assert asked == [("token-1", "SCRAM-SHA-256", True)] * 2
 
 
@@ -146,7 +150,7 @@ def test_names_are_unescaped(sent: bytes, name: str) -> None:
     ],
 )
 def test_a_malformed_beginning_is_refused(message: bytes) -> None:
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         server().step(message)
 
 
@@ -171,13 +175,13 @@ def test_a_malformed_beginning_is_refused(message: bytes) -> None:
 def test_a_changed_end_is_refused(change: Any) -> None:  # noqa: ANN401
     client, exchange = scram_client("alice", "secret"), server()
     client.process_server_first_message(challenge(exchange, client.first_message()))
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         exchange.step(change(client.final_message()))
 
 
 @pytest.mark.parametrize("unproved", ["c=biws,r=replayed", "c=eSws,r={nonce}", "c=,r={nonce}"])
 def test_a_proof_of_another_exchange_is_refused_though_it_is_right(unproved: str) -> None:
-    """Who knows the password may still not answer an old challenge, or claim a binding."""
+    """A client with the right password may still not use an old challenge, or claim a binding."""
     client, exchange = scram_client("alice", "secret"), server()
     first = client.first_message()
     answer = challenge(exchange, first)
@@ -186,21 +190,21 @@ def test_a_proof_of_another_exchange_is_refused_though_it_is_right(unproved: str
     signed = b",".join((first.removeprefix(b"n,,"), answer, said.encode()))
     signature = client.hmac(client.stored_key, signed)
     proof = bytes(one ^ two for one, two in zip(client.client_key, signature, strict=True))
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         exchange.step(said.encode() + b",p=" + base64.b64encode(proof))
 
 
 def test_nobody_is_asked_for_the_same_each_time_and_let_in_never() -> None:
-    """Else a stranger would learn from the challenge who there is."""
-    first, again = (nobody(SHA_256, "ghost", b"pepper") for _ in range(2))
+    """Otherwise a stranger would learn from the challenge which users exist."""
+    first, again = (unknown_user_login(SHA_256, "ghost", b"pepper") for _ in range(2))
     assert first == again
     assert (len(first.salt), first.iterations) == (16, 4_096)
-    assert nobody(SHA_256, "other", b"pepper").salt != first.salt
-    assert nobody(SHA_512, "ghost", b"pepper").salt != first.salt
-    assert nobody(SHA_256, "ghost", b"other pepper").salt != first.salt
+    assert unknown_user_login(SHA_256, "other", b"pepper").salt != first.salt
+    assert unknown_user_login(SHA_512, "ghost", b"pepper").salt != first.salt
+    assert unknown_user_login(SHA_256, "ghost", b"other pepper").salt != first.salt
     client, exchange = scram_client("ghost", "secret"), server(lambda *_: first)
     client.process_server_first_message(challenge(exchange, client.first_message()))
-    with pytest.raises(SaslRefused, match="does not fit"):
+    with pytest.raises(SaslAuthenticationFailed, match="does not fit"):
         exchange.step(client.final_message())
 
 
@@ -221,5 +225,5 @@ def test_no_bytes_bring_the_exchange_down_or_in(first: bytes, second: bytes) -> 
     for message in (b"n,,n=alice,r=" + first, second, b"c=biws,r=" + second):
         try:
             assert isinstance(exchange.step(message), Challenge)
-        except SaslRefused:
+        except SaslAuthenticationFailed:
             continue

@@ -1,4 +1,4 @@
-"""What brokers tell about delegation tokens, and to whom their secrets (KIP-48)."""
+"""The descriptions of delegation tokens, and the clients that see their secrets (KIP-48)."""
 
 import time
 
@@ -6,10 +6,10 @@ import immutables
 import msgspec
 import pytest
 
-from broker.security.token_access import describe_tokens
-from broker.security.token_secrets import secret_of
-from metadata_log.image import Image
-from metadata_log.records import DelegationTokenSet
+from quorate.broker.security.token_access import describe_tokens
+from quorate.broker.security.token_secrets import secret_of
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import DelegationTokenSet
 from quorate_proto.v1 import admin_pb2, errors_pb2
 from tests.support.metadata import MetadataLogBuilder
 

@@ -1,26 +1,30 @@
-"""A delegation token from its making to its last login, with kafka-python's SCRAM (KIP-48)."""
+"""A delegation token from its creation to its last login, with kafka-python's SCRAM (KIP-48)."""
 
 import base64
 
 import pytest
 
-from broker.controller.managers import tokens
-from broker.controller.managers.office import Office
-from broker.controller.managers.tokens import Lifetimes
-from broker.security.mechanism import Challenge, LoggedIn, SaslRefused
-from broker.security.principal import KafkaPrincipal
-from broker.security.sasl import SaslSession
-from broker.security.token_login import TokenLogins
-from broker.security.token_secrets import secret_of
-from metadata_log.types import BrokerId, ControllerEpoch
+from quorate.broker.controller.managers import token_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.token_manager import Lifetimes
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.sasl_exchange import (
+    AuthenticatedClient,
+    Challenge,
+    SaslAuthenticationFailed,
+)
+from quorate.broker.security.sasl_session import SaslSession
+from quorate.broker.security.token_secrets import TokenLogins, secret_of
+from quorate.common.types import BrokerId, ControllerEpoch
 from quorate_proto.v1 import admin_pb2
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
-from tests.support.sasl import TokenClient, WallClock, logins, sasl_session
+from tests.support.sasl import TokenClient, WallClock, credentials, sasl_session
 
 KEY, OLD = b"the newest key", b"the key before"
 HOUR_MS = 3_600_000
 METADATA = 3
-OFFICE = Office(BrokerId(1), ControllerEpoch(1))
+TENURE = ControllerTenure(BrokerId(1), ControllerEpoch(1))
 
 
 class World:
@@ -32,14 +36,14 @@ class World:
         self.log = MetadataLogBuilder()
         self.log.start_broker(1)
         self.log.elect_controller(1)
-        self._find = TokenLogins(lambda: self.log.image, lambda: self.keys).find
+        self._find = TokenLogins(ShownImage(lambda: self.log.image), lambda: self.keys).find
 
     def make(self, token_id: str = "t1") -> bytes:
-        """Its secret, by the newest key."""
+        """Return its secret, computed with the newest key."""
         context = admin_pb2.RequestContext(principal_name="User:alice")
-        decision = tokens.create(
+        decision = token_manager.create(
             admin_pb2.CreateDelegationTokenRequest(context=context),
-            office=OFFICE,
+            tenure=TENURE,
             now_ms=self.clock.now_ms,
             token_id=token_id,
             lifetimes=Lifetimes(max_lifetime_ms=10 * HOUR_MS, expiry_time_ms=HOUR_MS),
@@ -48,11 +52,13 @@ class World:
         return secret_of(self.keys[0], token_id)
 
     def session(self, max_reauth_ms: int = 0) -> SaslSession:
-        who = logins(lambda: self.log.image, clock=self.clock, find_token=self._find)
+        who = credentials(lambda: self.log.image, clock=self.clock, find_token=self._find)
         return sasl_session(who, max_reauth_ms=max_reauth_ms)
 
     def remove_ended(self) -> None:
-        for operation in tokens.removals(self.log.image, office=OFFICE, now_ms=self.clock.now_ms):
+        for operation in token_manager.removals(
+            self.log.image, tenure=TENURE, now_ms=self.clock.now_ms
+        ):
             assert self.log.transact(operation).ok
 
 
@@ -64,16 +70,16 @@ def world() -> World:
 def log_in(
     session: SaslSession, secret: bytes, token_id: str = "t1", mechanism: str = "SCRAM-SHA-256"
 ) -> int:
-    """The session's lifetime in ms, 0: no end."""
+    """Return the session's lifetime in ms, or 0 if it does not end."""
     client = TokenClient(token_id, base64.b64encode(secret).decode(), mechanism)
     session.handshake(mechanism, 1)
     challenge = session.authenticate(client.first_message())
     assert isinstance(challenge, Challenge)
-    client.process_server_first_message(challenge.answer)
+    client.process_server_first_message(challenge.response)
     outcome = session.authenticate(client.final_message())
-    assert isinstance(outcome, LoggedIn)
-    client.process_server_final_message(outcome.answer)
-    return session.concluded(outcome)
+    assert isinstance(outcome, AuthenticatedClient)
+    client.process_server_final_message(outcome.response)
+    return session.complete(outcome)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -83,34 +89,34 @@ def test_who_has_a_token_is_its_owner_for_as_long_as_it_lives(world: World, mech
     assert log_in(session, secret, mechanism=mechanism) == HOUR_MS
     assert session.principal == KafkaPrincipal("alice", token_authenticated=True)
     world.clock.now_ms += HOUR_MS - 1
-    assert session.why_not(METADATA) is None
+    assert session.refusal_of(METADATA) is None
     world.clock.now_ms += 1
-    assert "ended" in (session.why_not(METADATA) or "")
+    assert "ended" in (session.refusal_of(METADATA) or "")
 
 
 def test_a_forged_secret_does_not_log_in(world: World) -> None:
     secret = world.make()
     for forged in (secret_of(b"a guess", "t1"), b"", secret[:-1], secret_of(KEY, "t2")):
         session = world.session()
-        with pytest.raises(SaslRefused):
+        with pytest.raises(SaslAuthenticationFailed):
             log_in(session, forged)
         assert session.failed
 
 
 def test_a_token_that_is_not_there_does_not_log_in(world: World) -> None:
     world.make()
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(world.session(), secret_of(KEY, "t2"), token_id="t2")
 
 
 def test_an_ended_token_does_not_log_in_whether_it_is_removed_or_not(world: World) -> None:
     secret = world.make()
     world.clock.now_ms += HOUR_MS + 1
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(world.session(), secret)
     world.remove_ended()
     assert not world.log.image.tokens
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(world.session(), secret)
 
 
@@ -123,10 +129,10 @@ def test_a_changed_key_leaves_old_tokens_good_until_it_is_withdrawn(world: World
     assert log_in(world.session(), made_after, "t2") == HOUR_MS
     world.keys = (KEY,)
     assert log_in(world.session(), made_after, "t2") == HOUR_MS
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(world.session(), made_before, "t1")
     world.keys = ()
-    with pytest.raises(SaslRefused):
+    with pytest.raises(SaslAuthenticationFailed):
         log_in(world.session(), made_after, "t2")
 
 

@@ -1,13 +1,13 @@
-"""Keys of delegation tokens: several at once, changed without a restart, none rather than wrong."""
+"""Keys of delegation tokens: several at once, changes without a restart, and malformed files."""
 
 import logging
 from pathlib import Path
 
 import pytest
 
-from broker.config.spec import BROKER_SPEC
-from broker.security.token_config import DELEGATION_TOKEN_SECRET_KEY
-from broker.security.token_keys import KeyFileError, TokenKeys, parse_keys
+from quorate.broker.config.spec import BROKER_SPEC
+from quorate.broker.config.tokens import DELEGATION_TOKEN_SECRET_KEY
+from quorate.broker.security.token_secrets import KeyFileError, TokenKeys, parse_keys
 
 
 def test_f1_there_are_no_tokens_without_a_key() -> None:

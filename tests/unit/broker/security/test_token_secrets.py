@@ -6,10 +6,16 @@ import hmac
 
 import pytest
 
-from broker.security.token_login import TokenLogins
-from broker.security.token_secrets import TokenIndex, TokenLogin, secret_of, token_login
-from metadata_log.image import Image
-from metadata_log.records import DelegationTokenRemoved, DelegationTokenSet
+from quorate.broker.security.token_secrets import (
+    TokenIndex,
+    TokenLogin,
+    TokenLogins,
+    secret_of,
+    token_login,
+)
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.records import DelegationTokenRemoved, DelegationTokenSet
+from tests.support.followers import ShownImage
 from tests.support.metadata import MetadataLogBuilder
 
 KEY, OLD = b"the newest key", b"the key before"
@@ -43,7 +49,7 @@ def image(log: MetadataLogBuilder) -> Image:
 
 
 def proof(login: TokenLogin, secret: bytes, digest: str, message: bytes) -> bytes:
-    """What a client sends that knows ``secret`` (RFC 5802)."""
+    """Return the proof that a client with ``secret`` sends (RFC 5802)."""
     password = base64.b64encode(secret)
     salted = hashlib.pbkdf2_hmac(digest, password, login.salt, login.iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
@@ -112,7 +118,7 @@ def test_nobody_authenticates_without_a_token_a_key_or_a_mechanism(image: Image)
 
 def test_a_login_is_asked_of_the_newest_image_and_keys(log: MetadataLogBuilder) -> None:
     keys: tuple[bytes, ...] = ()
-    logins = TokenLogins(lambda: log.image, lambda: keys)
+    logins = TokenLogins(ShownImage(lambda: log.image), lambda: keys)
     assert logins.find("t1", "SCRAM-SHA-256", NOW_MS) is None
     keys = (KEY,)
     assert logins.find("t1", "SCRAM-SHA-256", NOW_MS) is not None

@@ -2,17 +2,17 @@
 
 import pytest
 
-from broker.log.codecs import UndecodableRecords
-from broker.log.compaction.batch_cleaning import (
+from quorate.broker.log.batches.codecs import UndecodableRecords
+from quorate.broker.log.batches.empty_batches import is_empty_span
+from quorate.broker.log.batches.record_batch import BatchHeader, read_header
+from quorate.broker.log.compaction.batch_cleaning import (
     CleanedBatch,
-    Outcome,
-    Times,
+    CleaningOutcome,
+    CleaningTimes,
     clean_batch,
     clean_marker,
 )
-from broker.log.compaction.key_map import KeyMap
-from broker.log.empty_batches import is_empty_span
-from broker.log.record_batch import BatchHeader, read_header
+from quorate.broker.log.compaction.offset_map import OffsetMap
 from tests.support.read_records import read_records
 from tests.support.record_batches import (
     CODECS,
@@ -23,7 +23,7 @@ from tests.support.record_batches import (
     encode_batch,
 )
 
-TIMES = Times(now_ms=1_800_000_000_000, delete_retention_ms=1000)
+TIMES = CleaningTimes(now_ms=1_800_000_000_000, delete_retention_ms=1000)
 RECORDS = [
     Record(100, 1_700_000_000_000, b"a", b"first", (("h", b"x"),)),
     Record(101, 1_700_000_000_500, b"b", b"second"),
@@ -31,15 +31,15 @@ RECORDS = [
 ]
 
 
-def newest(**offsets: int) -> KeyMap:
-    found = KeyMap(1 << 20)
+def newest(**offsets: int) -> OffsetMap:
+    found = OffsetMap(1 << 20)
     for key, offset in offsets.items():
         found.put(key.encode(), offset)
     return found
 
 
 def clean(
-    batch: bytes, found: KeyMap, *, times: Times = TIMES, is_pinned: bool = False
+    batch: bytes, found: OffsetMap, *, times: CleaningTimes = TIMES, is_pinned: bool = False
 ) -> CleanedBatch:
     return clean_batch(read_header(batch), batch, found, times, is_pinned=is_pinned)
 
@@ -55,7 +55,7 @@ def same_ends(old: bytes, new: bytes) -> tuple[BatchHeader, BatchHeader]:
 def test_records_with_newer_ones_go_and_the_rest_stays_as_it_is(codec: str) -> None:
     batch = encode_batch(RECORDS, codec=codec, last_offset=110)
     outcome, data = clean(batch, newest(a=100, b=500, c=103))
-    assert outcome is Outcome.REWRITTEN
+    assert outcome is CleaningOutcome.REWRITTEN
     assert read_records(data) == [RECORDS[0], RECORDS[2]]
     before, after = same_ends(batch, data)
     assert after.compression == before.compression == CODECS[codec]
@@ -63,7 +63,7 @@ def test_records_with_newer_ones_go_and_the_rest_stays_as_it_is(codec: str) -> N
 
 
 def test_a_batch_of_newest_records_is_not_written_again() -> None:
-    assert clean(encode_batch(RECORDS), newest(a=100, b=101)).outcome is Outcome.KEPT
+    assert clean(encode_batch(RECORDS), newest(a=100, b=101)).outcome is CleaningOutcome.KEPT
 
 
 def test_records_without_a_key_go() -> None:
@@ -76,20 +76,20 @@ def test_records_without_a_key_go() -> None:
 
 def test_a_batch_of_which_nothing_is_left_is_dead() -> None:
     batch = encode_batch(RECORDS)
-    assert clean(batch, newest(a=200, b=200, c=200)) == (Outcome.DEAD, b"")
+    assert clean(batch, newest(a=200, b=200, c=200)) == (CleaningOutcome.DEAD, b"")
 
 
 def test_a_pinned_batch_keeps_its_header() -> None:
     batch = encode_batch(RECORDS, codec="zstd", producer=(7, 2, 40))
     outcome, data = clean(batch, newest(a=200, b=200, c=200), is_pinned=True)
-    assert outcome is Outcome.REWRITTEN
+    assert outcome is CleaningOutcome.REWRITTEN
     before, after = same_ends(batch, data)
     assert read_records(data) == []
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (7, 2, 40)
     assert (after.compression, after.max_timestamp) == (0, before.max_timestamp)
     assert not is_empty_span(after)
-    assert clean(data, newest(), is_pinned=True).outcome is Outcome.KEPT
-    assert clean(data, newest()).outcome is Outcome.DEAD
+    assert clean(data, newest(), is_pinned=True).outcome is CleaningOutcome.KEPT
+    assert clean(data, newest()).outcome is CleaningOutcome.DEAD
 
 
 def test_what_is_left_of_a_batch_that_is_not_pinned_tells_no_sequence() -> None:
@@ -103,22 +103,22 @@ def test_a_tombstone_stays_for_its_time_and_then_goes(codec: str) -> None:
     records = [RECORDS[0], Record(101, -5, b"b", None, (("why", b"x"),))]
     batch = encode_batch(records, codec=codec)
     outcome, once = clean(batch, newest())
-    assert outcome is Outcome.REWRITTEN
+    assert outcome is CleaningOutcome.REWRITTEN
     assert read_records(once) == records
     _, header = same_ends(batch, once)
     assert header.has_delete_horizon
     assert header.base_timestamp == TIMES.now_ms + TIMES.delete_retention_ms
-    before = Times(header.base_timestamp - 1, 1000)
-    assert clean(once, newest(), times=before).outcome is Outcome.KEPT
-    outcome, twice = clean(once, newest(), times=Times(header.base_timestamp, 1000))
-    assert outcome is Outcome.REWRITTEN
+    before = CleaningTimes(header.base_timestamp - 1, 1000)
+    assert clean(once, newest(), times=before).outcome is CleaningOutcome.KEPT
+    outcome, twice = clean(once, newest(), times=CleaningTimes(header.base_timestamp, 1000))
+    assert outcome is CleaningOutcome.REWRITTEN
     assert read_records(twice) == records[:1]
 
 
 def test_the_horizon_of_a_tombstone_is_set_once() -> None:
     batch = encode_batch([Record(1, key=b"a"), Record(2, key=b"b", value=None)])
     once = clean(batch, newest()).data
-    later = Times(TIMES.now_ms + 500, 1000)
+    later = CleaningTimes(TIMES.now_ms + 500, 1000)
     twice = clean(once, newest(a=9), times=later).data
     assert read_header(twice).base_timestamp == read_header(once).base_timestamp
     assert read_records(twice) == [Record(2, key=b"b", value=None)]
@@ -142,7 +142,7 @@ def test_the_time_of_an_append_is_every_records_time() -> None:
 def test_control_batches_of_unknown_kinds_stay() -> None:
     batch = encode_batch([Record(1, key=b"a")], attributes=CONTROL)
     kept = clean_marker(read_header(batch), batch, TIMES, is_needed=False)
-    assert kept.outcome is Outcome.KEPT
+    assert kept.outcome is CleaningOutcome.KEPT
 
 
 def test_records_that_nobody_can_read_are_an_error() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.log.compaction.choosing import (
-    Compaction,
-    DirtyLog,
+from quorate.broker.log.compaction.log_selection import (
+    CompactionOptions,
+    LogToClean,
     is_overdue,
     newest_cleanable_ms,
     next_to_clean,
@@ -13,11 +13,11 @@ from broker.log.compaction.choosing import (
 )
 
 NOW = 1_000_000
-TEN_SECONDS = Compaction(max_compaction_lag_ms=10_000)
+TEN_SECONDS = CompactionOptions(max_compaction_lag_ms=10_000)
 
 
-def log(clean: int, dirty: int, oldest_ms: int = NOW) -> DirtyLog:
-    return DirtyLog(clean, dirty, oldest_ms, TEN_SECONDS)
+def log(clean: int, dirty: int, oldest_ms: int = NOW) -> LogToClean:
+    return LogToClean(clean, dirty, oldest_ms, TEN_SECONDS)
 
 
 def test_the_dirtiest_comes_first() -> None:
@@ -48,8 +48,8 @@ def test_what_is_clean_is_never_due() -> None:
 
 
 def test_what_is_young_must_wait() -> None:
-    assert newest_cleanable_ms(NOW, Compaction()) is None
-    assert newest_cleanable_ms(NOW, Compaction(min_compaction_lag_ms=10)) == NOW - 10
+    assert newest_cleanable_ms(NOW, CompactionOptions()) is None
+    assert newest_cleanable_ms(NOW, CompactionOptions(min_compaction_lag_ms=10)) == NOW - 10
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_what_is_young_must_wait() -> None:
 def test_a_segment_ends_early_for_a_log_that_will_be_cleaned_then(
     clean: int, dirty: int, size: int, age_ms: int, sealed: bool
 ) -> None:
-    compaction = Compaction(segment_ms=1000, segment_bytes=100)
-    log = DirtyLog(clean, dirty, 0 if dirty else -1, compaction)
+    compaction = CompactionOptions(segment_ms=1000, segment_bytes=100)
+    log = LogToClean(clean, dirty, 0 if dirty else -1, compaction)
     oldest_ms = NOW - age_ms if size else -1
     assert should_be_sealed(log, oldest_ms, size, NOW) is sealed
 
 
 def test_a_segment_ends_at_once_for_what_is_overdue() -> None:
-    compaction = Compaction(max_compaction_lag_ms=10)
-    log = DirtyLog(1000, 0, -1, compaction)
+    compaction = CompactionOptions(max_compaction_lag_ms=10)
+    log = LogToClean(1000, 0, -1, compaction)
     assert should_be_sealed(log, NOW - 11, 1, NOW)
     assert not should_be_sealed(log, NOW - 10, 1, NOW)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.log.aborted_transactions import AbortedTransaction
-from broker.log.compaction.key_map import BYTES_PER_KEY
-from broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
-from broker.log.control_batches import EndMarker, decode_marker, encode_marker
-from broker.log.empty_batches import is_empty_span
-from broker.log.record_batch import BatchHeader, patched, read_header
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log.batches.control_batches import EndMarker, decode_marker, encode_marker
+from quorate.broker.log.batches.empty_batches import is_empty_span
+from quorate.broker.log.batches.record_batch import BatchHeader, patched, read_header
+from quorate.broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
+from quorate.broker.log.compaction.offset_map import BYTES_PER_KEY
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.common.types import LeaderEpoch
 from tests.support.read_records import read_records
 from tests.support.record_batches import CONTROL, TRANSACTIONAL, Record, encode_batch
 

@@ -4,13 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.compaction.key_map import BYTES_PER_KEY
-from broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
-from broker.log.compaction.replacements import Replacement
-from broker.log.leader_epochs import LeaderEpochHistory
-from broker.log.producers import PartitionProducers
-from broker.log.record_batch import Batch, BatchHeader, patched, read_header
-from metadata_log.types import LeaderEpoch
+from quorate.broker.log.batches.record_batch import Batch, BatchHeader, patched, read_header
+from quorate.broker.log.compaction.log_cleaning import CleaningTask, LogCleaning
+from quorate.broker.log.compaction.offset_map import BYTES_PER_KEY
+from quorate.broker.log.compaction.replacements import Replacement
+from quorate.broker.log.state.leader_epoch_cache import LeaderEpochCache
+from quorate.broker.log.state.producer_state_manager import ProducerStateManager
+from quorate.common.types import LeaderEpoch
 from tests.support.read_records import read_records
 from tests.support.record_batches import CODECS, Record, encode_batch
 
@@ -66,9 +66,9 @@ class Log:
         pairs = zip(self.headers(), self.batches, strict=True)
         return b"".join(data for header, data in pairs if start <= header.base_offset < end)
 
-    def producers(self) -> PartitionProducers:
+    def producers(self) -> ProducerStateManager:
         """What a broker that reads this log knows of producers."""
-        known = PartitionProducers("test")
+        known = ProducerStateManager("test")
         for header in self.headers():
             known.record(header, header.base_offset)
         return known
@@ -78,7 +78,7 @@ class Log:
         return sorted(msgspec.msgpack.decode(self.producers().pack_before(self.end) or b"\x90"))
 
     def epochs(self) -> list[tuple[int, int]]:
-        history = LeaderEpochHistory()
+        history = LeaderEpochCache()
         for header in self.headers():
             history.assign(LeaderEpoch(header.leader_epoch), header.base_offset)
         return history.entries
@@ -197,5 +197,5 @@ def test_a_retry_is_found_after_its_batch_was_cleaned_away() -> None:
         (0, -1), (0, 8), (0, 10), (0, 12), (0, 14), (1, 16),
     ]  # fmt: skip
     again = spans[-3]._replace(record_count=2)
-    (original,) = log.producers().find_originals([Batch(again, memoryview(b""))])
+    (original,) = log.producers().find_duplicates([Batch(again, memoryview(b""))])
     assert original == (12, 13)

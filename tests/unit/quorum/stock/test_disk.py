@@ -10,9 +10,9 @@ import lmdb
 import pytest
 from pysyncobj.journal import FileJournal
 
-from quorum.raft.journal import Journal
-from quorum.raft.lmdb_journal import LmdbJournal, LmdbStore
-from quorum.raft.snapshot_file import SnapshotPosition, write_snapshot
+from quorate.quorum.raft.storage.journal import RaftJournal
+from quorate.quorum.raft.storage.lmdb_journal import LmdbJournal, LmdbStore
+from quorate.quorum.raft.storage.snapshot_file import SnapshotPosition, write_snapshot
 from tests.support.raft_sides import Clock, Named, Side, StockSide, fault
 
 
@@ -88,21 +88,21 @@ def new_journal(side: type[Side], path: Path) -> FileJournal | LmdbJournal:
     return FileJournal(str(path)) if side is StockSide else LmdbJournal(path)
 
 
-def flush(journal: FileJournal | Journal) -> None:
-    if isinstance(journal, Journal):
+def flush(journal: FileJournal | RaftJournal) -> None:
+    if isinstance(journal, RaftJournal):
         journal.sync()
     else:
         journal.flush()
 
 
-def remove_head(journal: FileJournal | Journal, count: int) -> None:
+def remove_head(journal: FileJournal | RaftJournal, count: int) -> None:
     journal.deleteEntriesTo(count)
     flush(journal)
 
 
-def kill_midway(journal: FileJournal | Journal, patch: pytest.MonkeyPatch) -> None:
+def kill_midway(journal: FileJournal | RaftJournal, patch: pytest.MonkeyPatch) -> None:
     """Ours: everything is in LMDB's transaction, only the commit is missing."""
-    if isinstance(journal, Journal):
+    if isinstance(journal, RaftJournal):
         write_entries = LmdbStore._write_entries
 
         def write_and_die(self: LmdbStore, *arguments: object) -> None:

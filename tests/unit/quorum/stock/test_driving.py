@@ -10,10 +10,10 @@ import pysyncobj.syncobj
 import pytest
 from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf
 
-from quorum.raft.driver import RaftDriver
-from quorum.raft.frames import Message
-from quorum.raft.lmdb_journal import LmdbStore
-from quorum.raft.transport import VoterNode
+from quorate.quorum.raft.driver import RaftDriver
+from quorate.quorum.raft.network.raft_frames import Message
+from quorate.quorum.raft.network.transport import VoterNode
+from quorate.quorum.raft.storage.lmdb_journal import LmdbStore
 from tests.support.raft_node import LoneNode, RecordingTransport
 from tests.support.raft_sides import Clock, Named, OurSide, Side, StockSide, fault
 

@@ -13,7 +13,12 @@ from pysyncobj import FAIL_REASON
 from pysyncobj.poller import PollPoller
 from pysyncobj.tcp_connection import TcpConnection
 
-from quorum.raft.frames import MalformedFrame, Message, MessageEncoder, decode_frame
+from quorate.quorum.raft.network.raft_frames import (
+    MalformedRaftFrame,
+    Message,
+    MessageEncoder,
+    decode_frame,
+)
 from tests.support.raft_sides import Clock, Named, OurSide, Side, StockSide, fault
 
 
@@ -92,7 +97,7 @@ class Bomb:
 def deliver(side: type[Side], body: bytes, clock: Clock) -> None:
     """What an unauthenticated peer sends arrives where that side takes frames apart."""
     if side is OurSide:
-        with pytest.raises(MalformedFrame):
+        with pytest.raises(MalformedRaftFrame):
             decode_frame(body)
         return
     ours, theirs = socket.socketpair()

@@ -1,0 +1,101 @@
+"""The stage with the coordinators of a broker: the group coordinator and the transaction
+coordinator."""
+
+from contextlib import AsyncExitStack
+from uuid import UUID
+
+from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.config.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from quorate.broker.control.controller_forwarder import ControllerForwarder
+from quorate.broker.coordinator.groups.group_coordinator import GroupCoordinator, GroupSettings
+from quorate.broker.coordinator.groups.group_shard_basis import ShardClock
+from quorate.broker.coordinator.shards.coordinator_lease import CoordinatorLease
+from quorate.broker.coordinator.shards.leadership_watcher import LeadershipWatcher
+from quorate.broker.coordinator.transactions.marker_sender import MarkerSender
+from quorate.broker.coordinator.transactions.producer_ids import ProducerIds
+from quorate.broker.coordinator.transactions.transaction_coordinator import (
+    APPEND_TIMEOUT_MS,
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from quorate.broker.coordinator.transactions.transaction_peers import PeerMarkers, WatchedLeaders
+from quorate.broker.replication.manager import ReplicaManager
+from quorate.common.types import ID_BYTES
+
+
+class CoordinatorStage:
+    """Both coordinators. They learn from ``replicas`` which of their partitions this broker
+    leads."""
+
+    def __init__(
+        self, shared: SharedParts, replicas: ReplicaManager, forwarder: ControllerForwarder
+    ) -> None:
+        """Create the coordinators. ``open`` starts them."""
+        config, environment, cache = shared.config, shared.environment, shared.cache
+        self.producer_ids = ProducerIds(forwarder)
+        self.groups = GroupCoordinator(
+            GroupSettings.of(config),
+            ShardClock(environment.now_ms, environment.wall_clock_ms),
+            cache.partition_count,
+            lambda: str(UUID(bytes=environment.random_bytes(ID_BYTES))),
+        )
+        self.markers = MarkerSender(
+            WatchedLeaders(shared.images, shared.quorum),
+            PeerMarkers(
+                identity=shared.identity,
+                images=shared.images,
+                channels=shared.channels,
+                local=replicas,
+            ),
+        )
+        self.transactions = TransactionCoordinator(
+            TransactionSettings.of(config),
+            partition_count=cache.partition_count,
+            markers=self.markers,
+            producer_ids=self.producer_ids,
+            wall_ms=environment.wall_clock_ms,
+        )
+        shared.transaction_coordinator.fill(self.transactions)
+        lease = CoordinatorLease(shared.identity, environment.now_ms, shared.quorum, shared.images)
+        replicas.table.watch_leadership(
+            OFFSETS_TOPIC,
+            LeadershipWatcher(
+                self.groups,
+                replicas,
+                lease,
+                environment.wall_clock_ms,
+                append_timeout_ms=self.groups.settings.commit_timeout_ms,
+            ),
+        )
+        replicas.table.watch_leadership(
+            TRANSACTIONS_TOPIC,
+            LeadershipWatcher(
+                self.transactions,
+                replicas,
+                lease,
+                environment.wall_clock_ms,
+                append_timeout_ms=APPEND_TIMEOUT_MS,
+            ),
+        )
+        cache.watch_removals(self.groups.partitions_gone)
+
+    @classmethod
+    def open(
+        cls,
+        shared: SharedParts,
+        replicas: ReplicaManager,
+        forwarder: ControllerForwarder,
+        cleanup: AsyncExitStack,
+    ) -> "CoordinatorStage":
+        """Start both coordinators. This broker leads none of their partitions yet."""
+        stage = cls(shared, replicas, forwarder)
+        stage.groups.start()
+        stage.transactions.start()
+        cleanup.push_async_callback(stage._close)
+        return stage
+
+    async def _close(self) -> None:
+        """Close both. Waiting clients are told to look for other coordinators."""
+        await self.transactions.close()
+        self.markers.close()
+        await self.groups.close()

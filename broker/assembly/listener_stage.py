@@ -1,0 +1,96 @@
+"""The listeners of a broker: Kafka, gRPC for brokers, gRPC for clients, and metrics."""
+
+import logging
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final, NamedTuple
+
+from quorate.broker.assembly.kafka_listeners import address_taken, open_kafka_listeners
+from quorate.broker.assembly.services import BrokerServices
+from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.config.grpc_listeners import (
+    GRPC_LISTENER,
+    INTER_BROKER_LISTENER,
+    grpc_endpoint,
+    inter_broker_endpoint,
+)
+from quorate.broker.rpc.grpc_listener import GrpcListener
+from quorate.broker.security.client_guard import VerifiedPasswords
+from quorate.broker.security.credential_provider import CredentialProvider
+from quorate.broker.security.token_secrets import TokenLogins
+from quorate.common.metrics.metrics_endpoint import (
+    METRICS_LISTENER,
+    MetricsEndpoint,
+    metrics_listener,
+)
+from quorate.common.types import ID_BYTES, Endpoint
+from quorate.metadata_log.records import Listener
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 2.0
+"""The time that calls in flight have to end once the listeners close."""
+
+
+class Addresses(NamedTuple):
+    """The addresses of a broker."""
+
+    listeners: list[Listener]
+    grpc: Endpoint
+    inter_broker: Endpoint
+
+
+async def open_listeners(
+    shared: SharedParts, services: BrokerServices, cleanup: AsyncExitStack
+) -> Addresses:
+    """Open the listeners for clients and brokers.
+
+    Raises:
+        ListenError: an address is taken, or certificates cannot be used.
+    """
+    config, environment = shared.config, shared.environment
+    credentials = _credential_provider(shared)
+    kafka = environment.kafka_listener(services.kafka)
+    brokers = environment.inter_broker_listener()
+    clients = environment.client_listener(VerifiedPasswords(credentials.password, shared.images))
+    services.serve_brokers(brokers.server)
+    services.serve_clients(clients.server)
+    inter_broker = _bind(brokers, INTER_BROKER_LISTENER.name, inter_broker_endpoint(config))
+    grpc_bound = _bind(clients, GRPC_LISTENER.name, grpc_endpoint(config))
+    listeners = await open_kafka_listeners(kafka, config, credentials, environment.random_bytes)
+    cleanup.push_async_callback(kafka.stop)
+    await _show_metrics(shared, cleanup)
+    for server in (brokers.server, clients.server):
+        await server.start()
+        cleanup.push_async_callback(partial(server.stop, STOP_GRACE_S))
+    return Addresses(listeners, grpc_bound, inter_broker)
+
+
+async def _show_metrics(shared: SharedParts, cleanup: AsyncExitStack) -> None:
+    listener = metrics_listener(shared.config[METRICS_LISTENER])
+    if listener is None:
+        return
+    endpoint = MetricsEndpoint(shared.metrics.gathered)
+    try:
+        await endpoint.start(listener)
+    except OSError as error:
+        raise address_taken(METRICS_LISTENER.name, listener) from error
+    cleanup.push_async_callback(endpoint.stop)
+
+
+def _credential_provider(shared: SharedParts) -> CredentialProvider:
+    return CredentialProvider(
+        shared.images,
+        pepper=shared.environment.random_bytes(ID_BYTES),
+        wall_clock_ms=shared.environment.wall_clock_ms,
+        find_token=TokenLogins(shared.images, shared.token_keys).find,
+    )
+
+
+def _bind(listener: GrpcListener, key: str, wanted: Endpoint) -> Endpoint:
+    try:
+        bound = listener.bind(wanted)
+    except RuntimeError as error:
+        raise address_taken(key, wanted) from error
+    log.info("%s on %s", key, bound)
+    return bound

@@ -1,0 +1,79 @@
+"""One broker: the list of its stages, and the order in which they start and stop.
+
+Start: the session with the quorum first, then the log, then the image, then the listeners (Kafka,
+gRPC), and only then the registration: from that moment the controller sends commands. Stop: the
+leaderships move away, then the listeners close, then the log, and the session last.
+"""
+
+from contextlib import AsyncExitStack
+
+from quorate.broker.assembly.controller_stage import ControllerStage, stand_for_controller
+from quorate.broker.assembly.coordinator_stage import CoordinatorStage
+from quorate.broker.assembly.listener_stage import open_listeners
+from quorate.broker.assembly.membership import (
+    adopt_assigned_replicas,
+    follow_metadata,
+    open_session,
+    register,
+    report_replicas,
+)
+from quorate.broker.assembly.metric_sources import add_metrics
+from quorate.broker.assembly.replication_stage import ReplicationStage
+from quorate.broker.assembly.services import BrokerServices
+from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
+
+
+class BrokerServer:
+    """A broker that is up: everything in it runs. ``stop`` it once."""
+
+    def __init__(
+        self, shared: SharedParts, replication: ReplicationStage, cleanup: AsyncExitStack
+    ) -> None:
+        """Take over the stages that ``start`` has opened, and what closes them again."""
+        self._shared = shared
+        self._replication = replication
+        self._cleanup = cleanup
+
+    @classmethod
+    async def start(cls, shared: SharedParts) -> "BrokerServer":
+        """Come up and register; what was started is stopped again if a later step fails.
+
+        Raises:
+            QuorumUnavailable, DataFolderError, ListenError, RegistrationRefused: named causes.
+        """
+        async with AsyncExitStack() as cleanup:
+            await open_session(shared, cleanup)
+            replication = await ReplicationStage.open(shared, cleanup)
+            await follow_metadata(shared, cleanup)
+            controller = ControllerStage.open(shared, cleanup)
+            coordinators = CoordinatorStage.open(
+                shared, replication.replicas, controller.forwarder, cleanup
+            )
+            add_metrics(shared, replication.replicas, coordinators)
+            await adopt_assigned_replicas(shared, replication)
+            services = BrokerServices(
+                shared, replication.replicas, coordinators, controller.forwarder
+            )
+            addresses = await open_listeners(shared, services, cleanup)
+            await register(shared, replication, addresses, cleanup)
+            await stand_for_controller(shared, controller, cleanup)
+            report_replicas(shared, replication, cleanup)
+            return cls(shared, replication, cleanup.pop_all())
+
+    async def stop(self) -> None:
+        """Hand the leaderships over, finish what is in flight, close everything."""
+        shared = self._shared
+        if shared.identity.epoch is not None:
+            self._replication.replicas.prepare_to_stop()
+            await shared.controller_client.hand_over_leaderships(
+                shared.config[CONTROLLED_SHUTDOWN_TIMEOUT_MS]
+            )
+        await self._cleanup.aclose()
+
+    async def log_failed(self) -> None:
+        """Return once the disk of the log has failed; a full one is waited out.
+
+        The broker must be stopped then: others of the ISR lead what it leads.
+        """
+        await self._replication.log_events.has_failed.wait()

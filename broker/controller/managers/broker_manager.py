@@ -1,0 +1,213 @@
+"""Decides which partitions change when brokers fail, return or leave (C2, B3, rule 8).
+
+When a broker's new incarnation has been processed (its leaderships moved or given a new epoch, its
+ISR memberships removed where its log may be lost), the controller *admits* its broker epoch, in the
+metadata log. A restart is therefore noticed even if the broker returned between two checks, and
+even if those were the checks of two different controllers (B3).
+"""
+
+from collections.abc import Callable, Iterator, Set
+
+from quorate.broker.controller.managers import partition_change
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_change import (
+    Brokers,
+    LeadershipChange,
+    LiveBrokers,
+)
+from quorate.common.types import BrokerId, TopicId, TopicIdPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Topic
+from quorate.metadata_log.records import BrokerAdmitted, Operation, PartitionChange
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+UncleanAllowed = Callable[[str], bool]
+"""Returns whether the topic of that name allows unclean leader election."""
+
+
+def liveness(image: Image) -> LiveBrokers:
+    """Return the live brokers of ``image``, grouped by the state of their incarnation."""
+    arrived = [broker for broker in image.brokers.values() if not broker.admitted]
+    lost = frozenset(b.broker_id for b in arrived if b.registration.log_may_be_lost)
+    restarted = frozenset(b.broker_id for b in arrived) - lost
+    return LiveBrokers(frozenset(image.brokers) - restarted - lost, restarted, lost)
+
+
+def leadership_changes(
+    image: Image,
+    tenure: ControllerTenure,
+    brokers: LiveBrokers,
+    *,
+    unclean: UncleanAllowed,
+    settled: Set[TopicIdPartition] = frozenset(),
+) -> list[Operation]:
+    """Return an operation for every partition whose leader is gone or whose ISR shrinks or returns.
+
+    ``settled`` are the partitions that were decided since the newest arrival. A restarted broker
+    leads them in a new epoch, or a broker that may have lost its log is in their ISR with the
+    topic's consent. Deciding again from an image in which the operations are applied returns none.
+    """
+    settled_brokers = LiveBrokers(brokers.live)
+    operations = []
+    for topic, number in _touched(image, brokers.steady):
+        partition = topic.partitions[number]
+        is_settled = bool(settled) and TopicIdPartition(topic.topic_id, number) in settled
+        decision = partition_change.after_broker_change(
+            partition, settled_brokers if is_settled else brokers, unclean=False
+        )
+        if _is_offline(decision, partition.offline) and unclean(topic.name):
+            decision = partition_change.after_broker_change(partition, brokers, unclean=True)
+        if decision is not None:
+            operations.append(_operation(tenure, topic, number, decision))
+    return operations
+
+
+def _is_offline(decision: LeadershipChange | None, is_offline: bool) -> bool:
+    return is_offline if decision is None else decision.leader < 0
+
+
+def changed_partition(operation: Operation) -> TopicIdPartition:
+    """Return the partition that an operation of this module changes."""
+    (record,) = operation.records
+    assert isinstance(record, PartitionChange)
+    return TopicIdPartition(record.topic_id, record.partition)
+
+
+def admissions(image: Image, tenure: ControllerTenure) -> list[Operation]:
+    """Return operations that admit the brokers that have joined and been processed.
+
+    It does no harm if one of them has left meanwhile.
+    """
+    return [
+        tenure.operation(BrokerAdmitted(broker_id=broker_id, broker_epoch=broker.epoch))
+        for broker_id, broker in sorted(image.brokers.items())
+        if not broker.admitted
+    ]
+
+
+def shutdown_changes(
+    image: Image, tenure: ControllerTenure, leaving: BrokerId, candidates: Brokers
+) -> list[Operation]:
+    """Return operations that move the leaderships away from a broker that wants to stop (scenario
+    11)."""
+    return [
+        _operation(tenure, topic, number, decision)
+        for topic, number in led_by(image, leaving)
+        if (
+            decision := partition_change.move_leader_from(
+                topic.partitions[number], leaving, candidates
+            )
+        )
+        is not None
+    ]
+
+
+def reported_replicas(
+    image: Image, request: control_pb2.ReportReplicasRequest
+) -> list[tuple[Topic, int]]:
+    """Return the partitions in a report whose ISR contains the sender."""
+    broker_id = BrokerId(request.broker_id)
+    if request.is_full:
+        return [
+            (topic, number)
+            for topic in image.topics.values()
+            for number, partition in enumerate(topic.partitions[: image.kept(topic)])
+            if broker_id in partition.isr
+        ]
+    return [
+        (topic, number)
+        for topic, number in _damaged(image, request)
+        if broker_id in topic.partitions[number].isr
+    ]
+
+
+def _damaged(
+    image: Image, request: control_pb2.ReportReplicasRequest
+) -> Iterator[tuple[Topic, int]]:
+    """Return the partitions that are assigned to the sender of a report and damaged there."""
+    for one in request.damaged:
+        topic = image.topic_by_id(TopicId(one.topic_id))
+        if topic is None or one.partition >= image.kept(topic):
+            continue
+        if request.broker_id in topic.partitions[one.partition].replicas:
+            yield topic, one.partition
+
+
+def report_changes(
+    image: Image,
+    tenure: ControllerTenure,
+    request: control_pb2.ReportReplicasRequest,
+    candidates: Brokers,
+    *,
+    settled: Set[TopicIdPartition] = frozenset(),
+) -> list[Operation]:
+    """Return operations that remove the reported replicas from ISRs that have other members.
+
+    A damaged replica gets a leader epoch in which it is not in the ISR, even if it was not in it
+    before. In that epoch it drops its log, and no earlier report of its log can return it to the
+    ISR. ``settled`` are the partitions that got such an epoch by this report.
+    """
+    broker_id = BrokerId(request.broker_id)
+    operations = [
+        _operation(tenure, topic, number, decision)
+        for topic, number in reported_replicas(image, request)
+        if (decision := partition_change.without(topic.partitions[number], broker_id, candidates))
+        is not None
+    ]
+    for topic, number in _damaged(image, request):
+        partition = topic.partitions[number]
+        done = TopicIdPartition(topic.topic_id, number) in settled
+        if broker_id not in partition.isr and not partition.offline and not done:
+            same = partition_change.LeadershipChange(partition.leader, partition.isr)
+            operations.append(_operation(tenure, topic, number, same))
+    return operations
+
+
+def remaining_leaderships(image: Image, leaving: BrokerId, staying: Brokers) -> int:
+    """Return the number of partitions led by ``leaving`` that a staying broker could take over."""
+    others = staying - {leaving}
+    return sum(
+        not others.isdisjoint(topic.partitions[number].replicas)
+        for topic, number in led_by(image, leaving)
+    )
+
+
+def checked_sender(
+    image: Image,
+    request: control_pb2.ControlledShutdownRequest | control_pb2.ReportReplicasRequest,
+) -> int:
+    """Return the error code of a broker's request about itself; refuse an old incarnation (B3)."""
+    broker = image.brokers.get(BrokerId(request.broker_id))
+    if broker is None or broker.epoch != request.broker_epoch:
+        return errors_pb2.STALE_BROKER_EPOCH
+    return errors_pb2.NONE
+
+
+def led_by(image: Image, broker_id: BrokerId) -> Iterator[tuple[Topic, int]]:
+    """Yield the partitions led by a broker, except those that are being deleted or removed."""
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
+            if partition.leader == broker_id:
+                yield topic, number
+
+
+def _touched(image: Image, steady: Brokers) -> Iterator[tuple[Topic, int]]:
+    """Yield the partitions that do not have a steady leader with a steady ISR.
+
+    Distinct ISRs are few and shared, so most partitions cost one dictionary lookup.
+    """
+    whole: dict[tuple[BrokerId, ...], bool] = {}
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions[: image.kept(topic)]):
+            is_whole = whole.get(partition.isr)
+            if is_whole is None:
+                is_whole = whole[partition.isr] = steady.issuperset(partition.isr)
+            if not is_whole or partition.leader not in steady:
+                yield topic, number
+
+
+def _operation(
+    tenure: ControllerTenure, topic: Topic, number: int, decision: LeadershipChange
+) -> Operation:
+    before = topic.partitions[number]
+    return partition_change.operation(tenure, topic.name, topic.topic_id, number, before, decision)

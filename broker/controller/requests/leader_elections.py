@@ -1,0 +1,200 @@
+"""Leader elections that are requested, and the automatic return of leadership to preferred
+replicas.
+
+Both go through the event queue in pieces, and each partition is decided from the newest image. If a
+leader's own ISR change comes in between, the partition is decided again.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from quorate.broker.changes.table import ELECT_LEADERS
+from quorate.broker.config.controller import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
+)
+from quorate.broker.controller.broker_changes import BrokerChanges
+from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
+from quorate.broker.controller.command_pipeline import (
+    PIECE_PARTITIONS,
+    CommandPipeline,
+    write_items,
+)
+from quorate.broker.controller.managers import election_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.election_manager import ElectionType
+from quorate.broker.controller.tenure import (
+    EventPriority,
+    EventQueue,
+    Requester,
+    TenureEnded,
+    Writer,
+)
+from quorate.common.configuration import Values
+from quorate.common.types import TopicPartition
+from quorate.metadata_log.records import ResultCode
+from quorate.quorum.quorum_errors import QuorumError
+from quorate_proto.v1 import admin_pb2
+
+log = logging.getLogger(__name__)
+
+ROUNDS_MAX: Final = 5
+"""The attempts at one partition whose leader changes its ISR at the same time."""
+
+
+class LeaderElections:
+    """Elects leaders during one controller's tenure.
+
+    ``brokers`` returns the brokers that leadership may move to.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenure: ControllerTenure,
+        config: Values,
+        writer: Writer,
+        events: EventQueue,
+        channel_manager: ControllerChannelManager,
+        brokers: BrokerChanges,
+    ) -> None:
+        self._tenure = tenure
+        self._config = config
+        self._writer = writer
+        self._events = events
+        self._channel_manager = channel_manager
+        self._brokers = brokers
+        self._balancing: asyncio.Task[None] | None = None
+        self._configs_changed = asyncio.Event()
+
+    def start(self) -> None:
+        self._balancing = asyncio.create_task(self._balance_for_ever(), name="leader-balance")
+
+    def close(self) -> None:
+        if self._balancing is not None:
+            self._balancing.cancel()
+
+    def configs_changed(self) -> None:
+        """Read the configuration again: balancing may be enabled, disabled, or due at another
+        time."""
+        self._configs_changed.set()
+
+    def register(self, pipeline: CommandPipeline) -> None:
+        """Handle ElectLeaders in ``pipeline``."""
+        pipeline.register(ELECT_LEADERS, self.elect_leaders)
+
+    # -- on request ------------------------------------------------------------------------------
+
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest, requester: Requester
+    ) -> admin_pb2.ElectLeadersResponse:
+        """Elect leaders, and answer once the brokers know of it.
+
+        If the request is about all partitions, those that need no election are not in the answer.
+        """
+        if request.all_partitions:
+            wanted = await self._events.run(
+                EventPriority.ADMIN, functools.partial(self._electable, request.election_type)
+            )
+        else:
+            wanted = _named(request.topics)
+        results = await self._elect_all(wanted, request.election_type, requester)
+        await self._channel_manager.publish_and_wait(requester.timeout_ms)
+        return admin_pb2.ElectLeadersResponse(partitions=results)
+
+    async def _electable(self, election_type: ElectionType) -> list[TopicPartition]:
+        image = self._writer.image
+        return election_manager.electable(
+            image, election_type, candidates=self._brokers.staying(image)
+        )
+
+    async def _elect_all(
+        self,
+        wanted: Sequence[TopicPartition],
+        election_type: ElectionType,
+        requester: Requester | None,
+    ) -> list[admin_pb2.PartitionResult]:
+        """Elect in pieces. ``requester`` is None where the controller balances by itself."""
+        results: list[admin_pb2.PartitionResult] = []
+        for start in range(0, len(wanted), PIECE_PARTITIONS):
+            piece = wanted[start : start + PIECE_PARTITIONS]
+            work = functools.partial(self._elect, piece, election_type, requester)
+            results += await self._events.run(EventPriority.ADMIN, work)
+        return results
+
+    async def _elect(
+        self,
+        wanted: Sequence[TopicPartition],
+        election_type: ElectionType,
+        requester: Requester | None,
+    ) -> list[admin_pb2.PartitionResult]:
+        results: dict[TopicPartition, admin_pb2.PartitionResult] = {}
+        left = wanted
+        for _ in range(ROUNDS_MAX):
+            image = self._writer.image
+            decisions = election_manager.elect(
+                image,
+                left,
+                election_type,
+                tenure=self._tenure,
+                candidates=self._brokers.staying(image),
+            )
+            results.update(zip(left, (one.result for one in decisions), strict=True))
+            outcomes = await write_items(self._writer, decisions, requester)
+            left = [
+                tp
+                for tp, outcome in zip(left, outcomes, strict=True)
+                if outcome is not None and outcome.code is ResultCode.VERSION_CONFLICT
+            ]
+            if not left:
+                break
+        return [results[tp] for tp in wanted]
+
+    # -- automatic balancing ---------------------------------------------------------------------
+
+    async def _balance_for_ever(self) -> None:
+        while True:
+            await self._balance_due()
+            try:
+                await self._balance()
+            except TenureEnded:
+                return
+            except QuorumError as error:
+                log.warning("leadership stays where it is until the quorum answers: %s", error)
+
+    async def _balance_due(self) -> None:
+        """Return after an interval, as long as the same interval is still configured then."""
+        began_s = asyncio.get_running_loop().time()
+        while True:
+            self._configs_changed.clear()
+            on = self._config[AUTO_LEADER_REBALANCE_ENABLE]
+            due_s = began_s + self._config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+            try:
+                async with asyncio.timeout_at(due_s if on else None):
+                    await self._configs_changed.wait()
+            except TimeoutError:
+                return
+
+    async def _balance(self) -> None:
+        wanted = await self._events.run(EventPriority.ADMIN, self._imbalanced)
+        if wanted:
+            log.info("%d partitions go back to their preferred leaders", len(wanted))
+            await self._elect_all(wanted, admin_pb2.ELECTION_PREFERRED, None)
+
+    async def _imbalanced(self) -> list[TopicPartition]:
+        image = self._writer.image
+        return election_manager.imbalanced(
+            image,
+            candidates=self._brokers.staying(image),
+            per_broker_percentage=self._config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
+        )
+
+
+def _named(topics: Iterable[admin_pb2.TopicPartitions]) -> list[TopicPartition]:
+    """Return each partition once, however often it is named."""
+    named = (TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions)
+    return list(dict.fromkeys(named))

@@ -1,0 +1,180 @@
+"""The base of a group shard: loading, lookups, execution of the groups' effects, and its end."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.coordinator.groups.known_groups import GroupsInLog, KnownGroup, OpenTransactions
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
+from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits
+from quorate.broker.coordinator.groups.state.group_effects import (
+    GroupEffect,
+    JoinAnswer,
+    Persist,
+    Reply,
+    SyncAnswer,
+    Token,
+)
+from quorate.broker.coordinator.groups.state.group_log_format import stored
+from quorate.broker.coordinator.groups.state.members import NEVER_MS
+from quorate.broker.coordinator.shards.coordinator_appender import CoordinatorAppender
+from quorate.broker.coordinator.shards.coordinator_records import LogRecord, TransactionEnd
+from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.common.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+_log: Final = logging.getLogger(__name__)
+
+Answer = JoinAnswer | SyncAnswer
+
+
+class ShardClock(NamedTuple):
+    """The clocks of a shard: ``now_ms`` is the event loop's monotonic time, ``wall_ms`` is ms since
+    the epoch."""
+
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+
+
+class ShardDependencies:
+    """The parts of a shard that do not belong to a particular request."""
+
+    def __init__(
+        self, name: str, log: LedPartition, limits: GroupLimits, clock: ShardClock
+    ) -> None:
+        self.is_loading = True
+        self.name = name
+        self._log = log
+        self._limits = limits
+        self._clock = clock
+        self._appends = CoordinatorAppender(log)
+        self._groups: dict[str, KnownGroup] = {}
+        self._waiting: dict[Token, asyncio.Future[Answer]] = {}
+        self._token: Token = 0
+        self._is_over = False
+        self._open = OpenTransactions()
+        self._ends_meanwhile: list[TransactionEnd] = []
+        """Markers that were written during the load. The load may or may not have read them."""
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Load the groups from the log; until then clients have to retry every request."""
+        in_log = GroupsInLog(self.name)
+        self._ends_meanwhile.clear()
+        async for entry in self._log.replay():
+            in_log.take(entry)
+        for end in self._ends_meanwhile:
+            in_log.take(end)
+        self._open = in_log.open
+        now_ms = self._clock.now_ms()
+        for known in in_log.groups(self._limits, now_ms):
+            self._groups[known.group.group_id] = known
+        if self._is_over:
+            return
+        self.is_loading = False
+        for known in self._groups.values():
+            self._set_timer(known)
+        _log.info("%s: coordinator of %d groups", self.name, len(self._groups))
+
+    def end(self, error_code: int) -> None:
+        """End because the leadership is lost or the broker stops; waiting requests get
+        ``error_code``."""
+        self._is_over = True
+        for known in self._groups.values():
+            known.cancel_timer()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(KafkaError(error_code, f"{self.name} is led elsewhere"))
+        self._appends.end(error_code)
+
+    def end_transaction(self, end: TransactionEnd) -> None:
+        """Commit or drop pending offsets, because the transaction's marker is committed."""
+        if self.is_loading:
+            self._ends_meanwhile.append(end)
+            return
+        self._open.end(end, self.offsets)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> ConsumerGroup | None:
+        known = self._groups.get(group_id)
+        return None if known is None else known.group
+
+    def __iter__(self) -> Iterator[KnownGroup]:
+        return iter(self._groups.values())
+
+    def offsets(self, group_id: str) -> CommittedOffsets:
+        """Return the committed offsets of a group; empty if the group is unknown."""
+        known = self._groups.get(group_id)
+        return CommittedOffsets() if known is None else known.offsets
+
+    def partitions(self) -> set[TopicPartition]:
+        """Return all partitions that have a committed or a pending offset."""
+        return {tp for known in self._groups.values() for tp in known.offsets.known()}
+
+    # -- carrying out ----------------------------------------------------------------------------
+
+    def _create(self, group_id: str) -> KnownGroup:
+        known = KnownGroup(ConsumerGroup(group_id, self._limits))
+        known.touch(self._clock.wall_ms())
+        self._groups[group_id] = known
+        return known
+
+    def _expect(self) -> "tuple[Token, asyncio.Future[Answer]]":
+        self._token += 1
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[self._token] = future
+        return self._token, future
+
+    async def _answer(self, token: Token, future: "asyncio.Future[Answer]") -> Answer:
+        try:
+            return await future
+        finally:
+            self._waiting.pop(token, None)
+
+    def _carry_out(self, known: KnownGroup, effects: Iterable[GroupEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(token, answer):
+                    future = self._waiting.get(token)
+                    if future is not None and not future.done():
+                        future.set_result(answer)
+                case Persist(attempt):
+                    self._persist(known, attempt)
+        self._set_timer(known)
+
+    def _persist(self, known: KnownGroup, attempt: int) -> None:
+        known.touch(self._clock.wall_ms())
+        group_id = known.group.group_id
+        value = log_format.encode_group(stored(known.group, known.changed_at_ms))
+        outcome = self._appends.append([LogRecord(log_format.encode_group_key(group_id), value)])
+        outcome.add_done_callback(partial(self._persisted, known, attempt))
+
+    def _persisted(self, known: KnownGroup, attempt: int, outcome: "asyncio.Future[int]") -> None:
+        error = outcome.exception()
+        if self._is_over:
+            return
+        if error is not None and not isinstance(error, KafkaError):
+            raise error
+        code = errors_pb2.NONE if error is None else error.code
+        self._carry_out(known, known.group.persisted(attempt, code, self._clock.now_ms()))
+
+    def _set_timer(self, known: KnownGroup) -> None:
+        """Set the group's one timer to its first deadline; heartbeats only move deadlines back."""
+        due_ms = known.group.next_deadline_ms
+        if due_ms == NEVER_MS or (known.timer is not None and known.timer_at_ms <= due_ms):
+            return
+        wait_s = max(0, due_ms - self._clock.now_ms()) / 1000
+        timer = asyncio.get_running_loop().call_later(wait_s, self._expire, known)
+        known.set_timer(timer, due_ms)
+
+    def _expire(self, known: KnownGroup) -> None:
+        known.cancel_timer()
+        if not self._is_over:
+            self._carry_out(known, known.group.expire(self._clock.now_ms()))

@@ -1,0 +1,149 @@
+"""The groups of one partition, in the coordinator's memory and as read from the log."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.broker.coordinator.groups.state import group_log_format as log_format
+from quorate.broker.coordinator.groups.state.committed_offsets import CommittedOffsets
+from quorate.broker.coordinator.groups.state.consumer_group import ConsumerGroup
+from quorate.broker.coordinator.groups.state.group_basis import GroupLimits, GroupState
+from quorate.broker.coordinator.groups.state.group_log_format import (
+    GroupKey,
+    OffsetKey,
+    StoredGroup,
+    restored,
+)
+from quorate.broker.coordinator.shards.coordinator_records import (
+    LogBatch,
+    LogRecord,
+    TransactionEnd,
+    UnknownRecord,
+)
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class KnownGroup:
+    """A group with its committed offsets, and the wall-clock time of its last change."""
+
+    group: ConsumerGroup
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
+    changed_at_ms: int = 0
+    timer: asyncio.TimerHandle | None = None
+    timer_at_ms: int = 0
+
+    def touch(self, now_wall_ms: int) -> None:
+        """Record a change of the group."""
+        self.changed_at_ms = now_wall_ms
+
+    def set_timer(self, timer: asyncio.TimerHandle, at_ms: int) -> None:
+        """Replace the group's timer by one that fires at ``at_ms``."""
+        self.cancel_timer()
+        self.timer, self.timer_at_ms = timer, at_ms
+
+    def cancel_timer(self) -> None:
+        """Cancel the timer, if there is one that has not fired."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Return whether the group has no members and no offsets, so that it can be dropped."""
+        no_members = self.group.state is GroupState.EMPTY and not self.group.members.pending
+        return no_members and not self.offsets
+
+
+class OpenTransactions:
+    """The groups that have pending offsets in a producer's open transaction."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, set[str]] = {}
+
+    def add(self, producer_id: int, group_id: str) -> None:
+        """Remember that the group waits for the end of that producer's transaction."""
+        self._groups.setdefault(producer_id, set()).add(group_id)
+
+    def end(
+        self, end: TransactionEnd, offsets_of: Callable[[str], CommittedOffsets | None]
+    ) -> None:
+        """Tell the waiting groups of the end; offsets that were sent after it wait for another
+        end."""
+        for group_id in self._groups.pop(end.producer_id, ()):
+            offsets = offsets_of(group_id)
+            if offsets is not None:
+                offsets.end(end)
+                if offsets.pending.has_open(end.producer_id):
+                    self.add(end.producer_id, group_id)
+
+
+class GroupsInLog:
+    """Collects the groups that a log describes, from its first record on; ``name`` is the
+    partition."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kept: dict[str, bytes] = {}
+        self._offsets: dict[str, CommittedOffsets] = {}
+        self.open = OpenTransactions()
+
+    def take(self, entry: LogBatch | TransactionEnd) -> None:
+        """Take the next entry of the log."""
+        if isinstance(entry, TransactionEnd):
+            self.open.end(entry, self._offsets.get)
+            return
+        for record in entry.records:
+            try:
+                self._take(record, entry)
+            except UnknownRecord as error:
+                _log.warning(
+                    "%s: a record at offset %d is passed over: %s", self._name, entry.place, error
+                )
+
+    def _take(self, record: LogRecord, batch: LogBatch) -> None:
+        match log_format.decode_key(record.key), record.value:
+            case OffsetKey(group_id, tp), None:
+                self._offsets_of(group_id).forget(tp, batch.place)
+            case OffsetKey(group_id, tp), bytes(value):
+                commit = log_format.decode_offset(value)
+                offsets = self._offsets_of(group_id)
+                if batch.producer_id is None:
+                    offsets.record(tp, commit, batch.place)
+                else:
+                    offsets.pending.add(batch.producer_id, tp, commit, batch.place)
+                    self.open.add(batch.producer_id, group_id)
+            case GroupKey(group_id), None:
+                self._kept.pop(group_id, None)
+            case GroupKey(group_id), bytes(value):
+                self._kept[group_id] = value
+
+    def _offsets_of(self, group_id: str) -> CommittedOffsets:
+        found = self._offsets.get(group_id)
+        if found is None:
+            found = self._offsets[group_id] = CommittedOffsets()
+        return found
+
+    def groups(self, limits: GroupLimits, now_ms: int) -> Iterator[KnownGroup]:
+        """Return the groups that have members or offsets left."""
+        for group_id in {**self._offsets, **self._kept}:
+            value = self._kept.get(group_id)
+            offsets = self._offsets_of(group_id)
+            group = None if value is None else self._group(group_id, value)
+            if group is None:
+                known = KnownGroup(ConsumerGroup(group_id, limits), offsets)
+            else:
+                restored_group = restored(group_id, group, limits, now_ms)
+                known = KnownGroup(restored_group, offsets, group.changed_at_ms)
+            if value is not None or not known.is_forgotten:
+                yield known
+
+    def _group(self, group_id: str, value: bytes) -> StoredGroup | None:
+        try:
+            return log_format.decode_group(value)
+        except UnknownRecord as error:
+            _log.warning("%s: group %s begins anew: %s", self._name, group_id, error)
+            return None

@@ -1,0 +1,80 @@
+"""Requests to one broker that carry the items collected in one turn of the event loop."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from quorate_proto.v1 import errors_pb2
+
+log: Final = logging.getLogger(__name__)
+
+ITEMS_MAX: Final = 1_000
+"""The largest number of items in one request."""
+IN_FLIGHT_MAX: Final = 4
+"""The number of concurrent requests to one broker. With more than one, a slow item delays only the
+items of its own request. With not many more, waiting items share a request."""
+
+Item = TypeVar("Item")
+
+
+class SharedRequests(Generic[Item]):
+    """Shares requests of one kind to one broker."""
+
+    def __init__(self, ask: Callable[[Sequence[Item]], Awaitable[Sequence[int]]]) -> None:
+        """``ask`` returns an error code for each item."""
+        self._ask = ask
+        self._gathered: list[tuple[Item, asyncio.Future[int]]] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_due = False
+
+    def add(self, item: Item) -> "asyncio.Future[int]":
+        """Ask for an item; the future gives its error code. A future that is cancelled early is not
+        sent."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[int] = loop.create_future()
+        self._gathered.append((item, outcome))
+        self._look()
+        return outcome
+
+    def close(self) -> None:
+        """Cancel all waiting futures and requests."""
+        for _, outcome in self._gathered:
+            outcome.cancel()
+        self._gathered.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def _look(self) -> None:
+        if self._gathered and not self._is_due and len(self._tasks) < IN_FLIGHT_MAX:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        wanted = [entry for entry in self._gathered if not entry[1].done()]
+        now, self._gathered = wanted[:ITEMS_MAX], wanted[ITEMS_MAX:]
+        if now:
+            task = asyncio.get_running_loop().create_task(self._carry_out(now))
+            self._tasks[task] = None
+            task.add_done_callback(self._ended)
+        self._look()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        self._look()
+
+    async def _carry_out(self, entries: "Sequence[tuple[Item, asyncio.Future[int]]]") -> None:
+        try:
+            codes = await self._ask([item for item, _ in entries])
+            outcomes = list(zip(entries, codes, strict=True))
+        except asyncio.CancelledError:
+            for _, outcome in entries:
+                outcome.cancel()
+            raise
+        except Exception:
+            log.exception("a request of %d items failed", len(entries))
+            outcomes = [(entry, errors_pb2.UNKNOWN_SERVER_ERROR) for entry in entries]
+        for (_, outcome), code in outcomes:
+            if not outcome.done():
+                outcome.set_result(code)

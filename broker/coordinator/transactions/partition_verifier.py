@@ -1,0 +1,158 @@
+"""Asks transaction coordinators whether a partition is part of a transaction (KIP-890).
+
+A transactional batch opens a transaction in its partition, and only a marker closes it again. The
+coordinator may not know that the partition is part of the transaction, because the batch was
+delayed until the transaction was over, or because its producer never announced the partition. Then
+there will be no marker, and read_committed consumers cannot read beyond it. So the leader asks
+before the first batch.
+"""
+
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final
+
+import grpc.aio
+
+from quorate.broker.common.broker_identity import BrokerIdentity
+from quorate.broker.common.errors import KafkaError, error_name
+from quorate.broker.config.internal_topics import TRANSACTIONS_TOPIC, partition_of
+from quorate.broker.coordinator.shards.shared_requests import SharedRequests
+from quorate.broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.replication.serving.transaction_verification import TransactionBatch
+from quorate.broker.rpc.peer_channels import Peer, PeerChannels
+from quorate.common.types import NO_BROKER, BrokerId
+from quorate_proto.v1 import errors_pb2, transactions_pb2, transactions_pb2_grpc
+
+_log: Final = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 5_000
+"""The producer waits meanwhile; its coordinator answers from memory."""
+
+_TRY_AGAIN: Final = frozenset(
+    {
+        errors_pb2.BROKER_NOT_AVAILABLE,
+        errors_pb2.REQUEST_TIMED_OUT,
+        errors_pb2.COORDINATOR_LOAD_IN_PROGRESS,
+        errors_pb2.COORDINATOR_NOT_AVAILABLE,
+        errors_pb2.NOT_COORDINATOR,
+        errors_pb2.CONCURRENT_TRANSACTIONS,
+    }
+)
+_AS_PRODUCERS_KNOW_IT: Final[Mapping[int, int]] = {
+    errors_pb2.PRODUCER_FENCED: errors_pb2.INVALID_PRODUCER_EPOCH,
+    errors_pb2.TRANSACTION_ABORTABLE: errors_pb2.INVALID_TXN_STATE,
+}
+
+
+class LocalCoordinatorSlot:
+    """Holds the transaction coordinator of this broker.
+
+    The coordinator writes to replicas, so they are opened before it; and they ask it whenever a
+    producer begins a transaction. This slot is made before both.
+    """
+
+    def __init__(self) -> None:
+        self._coordinator: TransactionCoordinator | None = None
+
+    def fill(self, coordinator: TransactionCoordinator) -> None:
+        """Have ``coordinator`` answer from now on."""
+        self._coordinator = coordinator
+
+    def verify_partition(self, batch: TransactionBatch) -> int:
+        """Return 0 if the partition is part of the open transaction, or an error code."""
+        if self._coordinator is None:
+            return errors_pb2.COORDINATOR_NOT_AVAILABLE
+        return self._coordinator.verify_partition(*batch)
+
+
+class PartitionVerifier:
+    """Verifies transactions for the leaders on one broker. All methods run on the event loop."""
+
+    def __init__(
+        self,
+        *,
+        identity: BrokerIdentity,
+        images: MetadataFollower,
+        channels: PeerChannels,
+        local: LocalCoordinatorSlot,
+    ) -> None:
+        self._broker_id = identity.broker_id
+        self._images = images
+        self._channels = channels
+        self._local = local
+        self._requests: dict[BrokerId, SharedRequests[TransactionBatch]] = {}
+
+    async def verify(self, batch: TransactionBatch) -> None:
+        """Return if the partition is part of the open transaction of the batch's producer.
+
+        Raises:
+            KafkaError: INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH or INVALID_PRODUCER_ID_MAPPING: it
+                is not part of it. NOT_ENOUGH_REPLICAS, as in Kafka: it cannot be verified now;
+                producers of all versions send the batch again after this error.
+        """
+        coordinator = self._coordinator(batch.transactional_id)
+        if coordinator == NO_BROKER:
+            code: int = errors_pb2.COORDINATOR_NOT_AVAILABLE
+        elif coordinator == self._broker_id:
+            code = self._local.verify_partition(batch)
+        else:
+            code = await self._to(coordinator).add(batch)
+        if code != errors_pb2.NONE:
+            raise refusal(batch, code)
+
+    def _coordinator(self, transactional_id: str) -> BrokerId:
+        topic = self._images.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return NO_BROKER
+        return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+
+    def _to(self, broker_id: BrokerId) -> SharedRequests[TransactionBatch]:
+        requests = self._requests.get(broker_id)
+        if requests is None:
+
+            def ask(batches: Sequence[TransactionBatch]) -> Awaitable[Sequence[int]]:
+                return self._ask(broker_id, batches)
+
+            requests = self._requests[broker_id] = SharedRequests(ask)
+        return requests
+
+    async def _ask(self, broker_id: BrokerId, batches: Sequence[TransactionBatch]) -> Sequence[int]:
+        broker = self._images.image.brokers.get(broker_id)
+        if broker is None:
+            return [errors_pb2.BROKER_NOT_AVAILABLE] * len(batches)
+        request = transactions_pb2.VerifyPartitionsRequest(broker_id=self._broker_id)
+        for batch in batches:
+            request.transactions.add(
+                transactional_id=batch.transactional_id,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                topic=batch.tp.topic,
+                partition=batch.tp.partition,
+            )
+        stub = transactions_pb2_grpc.TransactionsStub(self._channels.get(Peer.of(broker)))
+        try:
+            answer = await stub.VerifyPartitions(request, timeout=TIMEOUT_MS / 1000)
+        except grpc.aio.AioRpcError as error:
+            _log.info("broker %d does not verify transactions: %s", broker_id, error.details())
+            return [errors_pb2.REQUEST_TIMED_OUT] * len(batches)
+        return answer.error_codes
+
+
+def refusal(batch: TransactionBatch, code: int) -> KafkaError:
+    """Return the error for the producer that corresponds to the coordinator's answer."""
+    who = (
+        f"transactional id {batch.transactional_id!r}, producer {batch.producer_id}, epoch "
+        f"{batch.producer_epoch}"
+    )
+    if code in _TRY_AGAIN:
+        return KafkaError(
+            errors_pb2.NOT_ENOUGH_REPLICAS,
+            f"{batch.tp}: its coordinator cannot tell now whether it is part of the transaction "
+            f"of {who} ({error_name(code)}): send the batch again",
+        )
+    return KafkaError(
+        _AS_PRODUCERS_KNOW_IT.get(code, code),
+        f"{batch.tp} is not part of a transaction of {who} that is open ({error_name(code)}): "
+        "abort it, and begin another one",
+    )

@@ -1,0 +1,245 @@
+"""Turns a frame into a request that can run, and the outcome of a request into the bytes of its
+response.
+"""
+
+import functools
+import struct
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.security import FAILED_AUTHENTICATION_DELAY_MS
+from quorate.broker.kafka.api_versions import API_VERSIONS_KEY, refuse_api_versions
+from quorate.broker.kafka.connection.requests import (
+    Api,
+    ClientSession,
+    CloseConnection,
+    Request,
+    RequestContext,
+)
+from quorate.broker.kafka.connection.sasl_apis import authenticate_bare
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.kio_layouts import api_key_map
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest
+from quorate.broker.quota.client_memory import ResponseLease
+from quorate.broker.quota.client_quota_manager import NO_LIMITS, ClientLimits, TimedCoroutine
+from quorate.broker.security.sasl_session import SaslSession
+from quorate_proto.v1 import errors_pb2
+
+_REQUEST_HEADER: Final = struct.Struct(">hhi")
+_INT32: Final = struct.Struct(">i")
+_RESPONSE_HEADER: Final = struct.Struct(">ii")
+_NO_TAGS: Final = b"\0"
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+
+
+class RequestDispatcher:
+    """Decodes requests by the table of APIs, and runs their handlers.
+
+    An API that is not in the table is not advertised, and requests for it are refused.
+    """
+
+    def __init__(self, services: KafkaServices, apis: Mapping[int, Api]) -> None:
+        self._services = services
+        self._apis = apis
+
+    def decode(self, frame: memoryview, session: ClientSession) -> Request:
+        """Decode a frame into a request that is ready to run.
+
+        Raises:
+            MalformedRequest: neither the request nor a refusal in its version can be decoded.
+        """
+        sasl = session.sasl
+        if sasl is not None and sasl.bare_tokens:
+            return _bare_token(frame, sasl, self._services.config[FAILED_AUTHENTICATION_DELAY_MS])
+        cursor = Cursor(frame)
+        key, version, correlation_id = cursor.unpack(_REQUEST_HEADER)
+        if sasl is not None and (reason := sasl.refusal_of(key)) is not None:
+            return _illegal_sasl_state(key, version, correlation_id, reason)
+        api = self._apis.get(key)
+        if api is None or not api.serves(version):
+            return self._unsupported(key, version, correlation_id)
+        try:
+            flexible = version >= api.first_flexible_version
+            client_id = cursor.text(flexible=False) or ""
+            if flexible:
+                cursor.skip_tagged_fields()
+            body = api.decode_body(version, cursor)
+        except MalformedRequest as error:
+            raise MalformedRequest(f"{api.name} version {version}: {error}") from None
+        context = RequestContext(
+            version,
+            client_id,
+            session.client_host,
+            session.principal,
+            session.listener,
+            sasl,
+            lease=ResponseLease(self._services.memory.responses),
+        )
+        cost_bytes = len(frame)
+        if api.response_bytes_max is not None:
+            cost_bytes += api.response_bytes_max(self._services, body)
+        return Request(
+            api_name=api.name,
+            correlation_id=correlation_id,
+            cost_bytes=cost_bytes,
+            abandonable=api.abandonable,
+            flexible_response_header=flexible and key != API_VERSIONS_KEY,
+            run=functools.partial(self._run, api, context, body, len(frame)),
+            throttle=context.throttle,
+            lease=context.lease,
+        )
+
+    async def _run(
+        self, api: Api, context: RequestContext, body: object, frame_bytes: int
+    ) -> Buffers:
+        """Carry out the request, and charge it to the client's quotas.
+
+        The response contains the longest of all throttle times (Q11; KIP-13, KIP-124).
+        """
+        quotas = self._services.quotas
+        limits = NO_LIMITS
+        if quotas.are_set:
+            limits = quotas.limits_of(context.principal.name, context.client_id)
+        if limits is NO_LIMITS:
+            encoded = await self._handle(api, context, body)
+        else:
+            encoded = await self._handle_counted(limits, api, context, body, frame_bytes)
+        time_ms = context.throttle.time_ms
+        if time_ms and encoded and (place := api.place_of_throttle(context.version)) is not None:
+            _put_throttle_time(encoded, place, time_ms)
+        return encoded
+
+    async def _handle(self, api: Api, context: RequestContext, body: object) -> Buffers:
+        begun_s = time.perf_counter()
+        try:
+            response = await api.handle(self._services, context, body)
+            return api.encode_body(context.version, response)
+        except KafkaError as error:
+            if not codec.response_has_error_code(api.name, context.version):
+                raise CloseConnection(f"{api.name}: {error}") from error
+            return [codec.encode_failure(api.name, context.version, error.code, error.message)]
+        finally:
+            self._services.figures.request_times[api.name].observe(time.perf_counter() - begun_s)
+
+    async def _handle_counted(
+        self,
+        limits: ClientLimits,
+        api: Api,
+        context: RequestContext,
+        body: object,
+        frame_bytes: int,
+    ) -> Buffers:
+        """Carry out the request under quotas.
+
+        The bytes that count are those of whole Produce requests and whole Fetch responses. A fetch
+        that exceeds its quota still gets its full response. Its client waits afterwards, which
+        leads to the same rate.
+        """
+        now_ms = self._services.quotas.now_ms
+        handling = self._handle(api, context, body)
+        if limits.time is None:
+            encoded = await handling
+        else:
+            timed = TimedCoroutine(handling)
+            encoded = await timed
+            context.throttle.at_least(limits.time.use(timed.spent_ms, now_ms()))
+        if api.key == _PRODUCE and limits.produced is not None:
+            context.throttle.at_least(limits.produced.use(frame_bytes, now_ms()))
+        elif api.key == _FETCH and limits.fetched is not None:
+            size = sum(map(len, encoded))
+            context.throttle.at_least(limits.fetched.use(size, now_ms()))
+        return encoded
+
+    def _unsupported(self, key: int, version: int, correlation_id: int) -> Request:
+        name = api_key_map.get(key)
+        if key == API_VERSIONS_KEY:
+            body, flexible = refuse_api_versions(self._apis[key]), False
+        elif name is not None and _can_be_refused(name, version):
+            message = f"{name} version {version} is not served; ask ApiVersions which are"
+            code = errors_pb2.UNSUPPORTED_VERSION
+            body = codec.encode_failure(name, version, code, message)
+            flexible = codec.request_is_flexible(name, version)
+        else:
+            raise MalformedRequest(f"API key {key} ({name}) version {version} is not served")
+
+        async def refuse() -> Buffers:
+            return [body]
+
+        return Request(
+            api_name=name or str(key),
+            correlation_id=correlation_id,
+            cost_bytes=len(body),
+            abandonable=True,
+            flexible_response_header=flexible,
+            run=refuse,
+        )
+
+
+def _bare_token(frame: memoryview, sasl: SaslSession, delay_ms: int) -> Request:
+    """Return the request of a SASL token that follows a SaslHandshake of version 0."""
+
+    async def run() -> Buffers:
+        return [await authenticate_bare(sasl, bytes(frame), delay_ms)]
+
+    return Request(
+        api_name="SASL token",
+        correlation_id=0,
+        cost_bytes=len(frame),
+        abandonable=True,
+        flexible_response_header=False,
+        run=run,
+        bare=True,
+    )
+
+
+def _illegal_sasl_state(key: int, version: int, correlation_id: int, reason: str) -> Request:
+    """Return the refusal of a request that the client may not send in the current SASL state.
+
+    The client receives an error code if the response of the API has a field for one, and then the
+    connection is closed.
+    """
+    name = api_key_map.get(key)
+    encoded, flexible = b"", False
+    if name is not None and _can_be_refused(name, version):
+        encoded = codec.encode_failure(name, version, errors_pb2.ILLEGAL_SASL_STATE, reason)
+        flexible = codec.request_is_flexible(name, version) and key != API_VERSIONS_KEY
+
+    async def refuse() -> Buffers:
+        raise CloseConnection(reason, encoded)
+
+    return Request(
+        api_name=name or str(key),
+        correlation_id=correlation_id,
+        cost_bytes=len(encoded),
+        abandonable=True,
+        flexible_response_header=flexible,
+        run=refuse,
+    )
+
+
+def _can_be_refused(name: str, version: int) -> bool:
+    return codec.has_schema(name, version) and codec.response_has_error_code(name, version)
+
+
+def _put_throttle_time(encoded: Buffers, place: int, time_ms: int) -> None:
+    """Write ``time_ms`` into an encoded response that has its throttle_time_ms at ``place``.
+
+    A negative place counts from the end of the response.
+    """
+    index = 0 if place >= 0 else -1
+    piece = bytearray(encoded[index])
+    _INT32.pack_into(piece, place if place >= 0 else len(piece) + place, time_ms)
+    encoded[index] = bytes(piece)
+
+
+def frame_response(request: Request, body: Buffers) -> Buffers:
+    """Return size, header and body of a response, ready to be written."""
+    if request.bare:
+        return [_INT32.pack(sum(map(len, body))), *body]
+    tags = _NO_TAGS if request.flexible_response_header else b""
+    size = 4 + len(tags) + sum(map(len, body))
+    return [_RESPONSE_HEADER.pack(size, request.correlation_id) + tags, *body]

@@ -1,0 +1,204 @@
+"""The types that a request has on its way through a connection, and one row of the API table."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.kio_layouts import api_key_map
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor
+from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
+from quorate.broker.security.listener_security import ListenerSecurity
+from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from quorate.broker.security.sasl_session import SaslSession
+from quorate.common.types import DEFAULT_LISTENER
+from quorate_proto.v1 import admin_pb2
+
+_INT32_MAX: Final = 2**31 - 1
+_NOT_FORWARDED: Final = -1
+
+
+class CloseConnection(Exception):
+    """A handler raises this to close the connection after a well-formed request.
+
+    The connection is closed after ``response`` has been sent, or at once if that is empty.
+    """
+
+    def __init__(self, reason: str, response: bytes = b"") -> None:
+        super().__init__(reason)
+        self.response = response
+
+
+@dataclass(slots=True)
+class ClientSession:
+    """The client of one connection: its address, its listener and its identity.
+
+    ``sasl`` is None if the listener does not use SASL.
+    """
+
+    client_host: str
+    listener: str = DEFAULT_LISTENER
+    sasl: SaslSession | None = None
+    certified: KafkaPrincipal = ANONYMOUS
+    """The principal of the client's TLS certificate."""
+
+    @classmethod
+    def begin(
+        cls, security: ListenerSecurity, client_host: str, certificate_der: bytes | None
+    ) -> "ClientSession":
+        """Return the session of a new connection.
+
+        ``certificate_der`` was verified by TLS. It is None if the client sent no certificate.
+
+        Raises:
+            UnmappedCertificate: no user belongs to the certificate.
+        """
+        sasl = security.new_sasl_session()
+        certified = ANONYMOUS
+        if certificate_der and sasl is None:
+            certified = security.principal_of_certificate(certificate_der)
+        return cls(client_host, security.listener, sasl, certified)
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self.certified if self.sasl is None else self.sasl.principal
+
+    @property
+    def is_authenticated(self) -> bool:
+        """True if the client may send other requests than those that authenticate it."""
+        return self.sasl is None or self.sasl.authenticated
+
+
+class RequestThrottle:
+    """The time for which the client of one request is muted after the response.
+
+    The response is sent first. Then nothing more is read from the client for ``time_ms`` (Q5).
+    """
+
+    __slots__ = ("time_ms",)
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+
+    def at_least(self, time_ms: int) -> None:
+        """Mute the client for ``time_ms`` or longer.
+
+        If several quotas are exceeded, the longest time counts (Q11).
+        """
+        self.time_ms = min(max(self.time_ms, time_ms), _INT32_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The sender of a request, the listener that it used, and the version of the API."""
+
+    version: int
+    client_id: str
+    client_host: str
+    principal: KafkaPrincipal = ANONYMOUS
+    listener: str = DEFAULT_LISTENER
+    """The listener that the client used. Responses contain the addresses that brokers have at
+    this listener.
+    """
+    sasl: SaslSession | None = None
+    """The SASL session of the connection, or None if its listener does not use SASL."""
+    throttle: RequestThrottle = field(default_factory=RequestThrottle, compare=False)
+    """A handler that finds a quota exceeded records the throttle time here."""
+    lease: ResponseLease = field(
+        default_factory=lambda: ResponseLease(ResponseMemory()), compare=False
+    )
+    """A handler that reads records for the response reserves memory for them here."""
+
+    def for_controller(
+        self, api_name: str, timeout_ms: int, *, accept_over_quota: bool = False
+    ) -> admin_pb2.RequestContext:
+        """Return the context of a change that is forwarded to the controller (F2, F5).
+
+        It names the client on whose behalf the change comes. ``timeout_ms`` is the rest of its
+        deadline. ``accept_over_quota`` is True for an old client, which would not understand that a
+        change is refused because of its quota (Q4).
+        """
+        return admin_pb2.RequestContext(
+            principal_name=str(self.principal),
+            client_host=self.client_host,
+            client_id=self.client_id,
+            timeout_ms=max(0, timeout_ms),
+            forwarded_by=_NOT_FORWARDED,
+            api_name=api_name,
+            token_authenticated=self.principal.token_authenticated,
+            accept_over_quota=accept_over_quota,
+        )
+
+
+Handler: TypeAlias = Callable[[KafkaServices, RequestContext, Any], Coroutine[Any, Any, Any]]
+"""Carries out a decoded request and returns the response, which is encoded afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API that this broker serves. Only these APIs are advertised.
+
+    ``decode`` and ``encode`` are None if kio's layouts describe request and response, which are
+    dicts then. ``response_bytes_max`` returns the largest size of the response to a decoded
+    request; it is None if responses are too small to be counted. ``abandonable`` means that nobody
+    needs the outcome once the client has disconnected. ``throttle_place`` returns where a response
+    of a version has its throttle_time_ms, if that is not at the beginning: an offset from the
+    beginning of the response, or, if negative, from its end.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: Handler
+    """Carries the request out. The handlers are registered in ``kafka.api_table``."""
+    decode: Callable[[int, Cursor], Any] | None = None
+    first_flexible_version: int
+    encode: Callable[[int, Any], Buffers] | None = None
+    response_bytes_max: Callable[[KafkaServices, Any], int] | None = None
+    abandonable: bool = False
+    throttle_place: Callable[[int], int | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the API in kio's spelling, such as ``list_offsets``."""
+        return api_key_map[self.key]
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def place_of_throttle(self, version: int) -> int | None:
+        """Return where a response has its throttle time, or None if it has none."""
+        if self.throttle_place is not None:
+            return self.throttle_place(version)
+        return codec.throttle_place(self.name, version)
+
+    def decode_body(self, version: int, cursor: Cursor) -> Any:  # noqa: ANN401 - its handler's type
+        if self.decode is not None:
+            return self.decode(version, cursor)
+        return codec.decode_request(self.name, version, cursor)
+
+    def encode_body(self, version: int, response: Any) -> Buffers:  # noqa: ANN401 - its handler's type
+        if self.encode is not None:
+            return self.encode(version, response)
+        return [codec.encode_response(self.name, version, response)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A decoded request that is ready to run.
+
+    ``cost_bytes`` is the memory that it holds until its response is sent. ``lease`` is the memory
+    of its response; the code that started the request releases it in the end. ``bare`` marks a SASL
+    token that came without a request header, so its response has no header either.
+    """
+
+    api_name: str
+    correlation_id: int
+    cost_bytes: int
+    abandonable: bool
+    flexible_response_header: bool
+    run: Callable[[], Coroutine[Any, Any, Buffers]]
+    bare: bool = False
+    throttle: RequestThrottle = field(default_factory=RequestThrottle)
+    lease: ResponseLease = field(default_factory=lambda: ResponseLease(ResponseMemory()))

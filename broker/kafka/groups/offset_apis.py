@@ -1,0 +1,298 @@
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28) and OffsetDelete (47): the committed
+offsets of a group.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.config.coordinator import OFFSET_METADATA_MAX_BYTES
+from quorate.broker.coordinator.groups.state.committed_offsets import (
+    CommittedOffset,
+    CommittedOffsets,
+)
+from quorate.broker.coordinator.groups.state.group_effects import NO_GENERATION
+from quorate.broker.coordinator.groups.state.subscription import consumed_topics
+from quorate.broker.coordinator.shards.coordinator_records import TransactionOwner
+from quorate.broker.kafka.connection.requests import RequestContext
+from quorate.broker.kafka.groups.group_membership_apis import require_group
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire.codec import Message
+from quorate.common.acl_types import AclOperation
+from quorate.common.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+_FIRST_FETCH_OF_MANY: Final = 8
+_FIRST_TXN_COMMIT_WITH_LOADING: Final = 2
+_CODE_FOR_OLD_CLIENTS: Final[Mapping[int, int]] = {
+    errors_pb2.COORDINATOR_LOAD_IN_PROGRESS: errors_pb2.COORDINATOR_NOT_AVAILABLE,
+}
+"""The error codes for old clients. Producers before 2.3 may fail with the first code, and try
+again with the second (KAFKA-7296).
+"""
+_NOTHING: Final = CommittedOffset(-1)
+
+Codes = dict[TopicPartition, int]
+
+
+async def offset_commit(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Message:
+    """OffsetCommit (8). All offsets that may be committed are committed together. Each partition
+    has an error code.
+    """
+    group_id, topics = request["group_id"], request["topics"]
+    partitions = _partitions(topics)
+    try:
+        require_group(services, context, AclOperation.READ, group_id)
+        codes = _refused_commits(services, context, partitions)
+        commits = _commits(services, partitions, codes)
+        code = await services.groups.shard_of(group_id).commit(
+            group_id,
+            request["member_id"],
+            request.get("group_instance_id"),
+            request["generation_id_or_member_epoch"],
+            commits,
+        )
+        codes |= dict.fromkeys(commits, code)
+    except KafkaError as error:
+        codes = dict.fromkeys((tp for tp, _ in partitions), error.code)
+    values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
+    return values
+
+
+async def txn_offset_commit(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Message:
+    """TxnOffsetCommit (28): commit offsets as a part of a transaction (KIP-98, KIP-447)."""
+    group_id, topics = request["group_id"], request["topics"]
+    partitions = _partitions(topics)
+    try:
+        rights = services.authorizer.rights_of(context)
+        rights.require_transactional_id(AclOperation.WRITE, request["transactional_id"])
+        rights.require_group(AclOperation.READ, group_id)
+        codes = _refused_commits(services, context, partitions)
+        commits = _commits(services, partitions, codes)
+        owner = TransactionOwner(
+            request["transactional_id"], request["producer_id"], request["producer_epoch"]
+        )
+        code = await services.groups.shard_of(group_id).commit_in_transaction(
+            group_id,
+            owner,
+            request.get("member_id", ""),
+            request.get("group_instance_id"),
+            request.get("generation_id", NO_GENERATION),
+            commits,
+        )
+        codes |= dict.fromkeys(commits, code)
+    except KafkaError as error:
+        codes = dict.fromkeys((tp for tp, _ in partitions), error.code)
+    if context.version < _FIRST_TXN_COMMIT_WITH_LOADING:
+        codes = {tp: _CODE_FOR_OLD_CLIENTS.get(code, code) for tp, code in codes.items()}
+    values = {"throttle_time": 0, "topics": _by_topic(topics, codes)}
+    return values
+
+
+def _partitions(topics: Iterable[Message]) -> list[tuple[TopicPartition, Message]]:
+    return [
+        (TopicPartition(topic["name"], partition["partition_index"]), partition)
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+
+
+def _commits(
+    services: KafkaServices,
+    partitions: Iterable[tuple[TopicPartition, Message]],
+    refused: Codes,
+) -> dict[TopicPartition, CommittedOffset]:
+    now_ms = services.wall_clock_ms()
+    return {
+        tp: CommittedOffset(
+            each["committed_offset"],
+            each.get("committed_leader_epoch", -1),
+            each["committed_metadata"] or "",
+            now_ms,
+        )
+        for tp, each in partitions
+        if tp not in refused
+    }
+
+
+def _refused_commits(
+    services: KafkaServices,
+    context: RequestContext,
+    partitions: Iterable[tuple[TopicPartition, Message]],
+) -> Codes:
+    """Return the error codes of the commits that are refused, because the client may not read
+    the topic, the partition does not exist, or the metadata text is too large.
+    """
+    partitions = list(partitions)
+    rights = services.authorizer.rights_of(context)
+    readable = rights.topics(AclOperation.READ, (tp.topic for tp, _ in partitions))
+    metadata_bytes_max = services.config[OFFSET_METADATA_MAX_BYTES]
+    refused: Codes = {}
+    for tp, each in partitions:
+        if tp.topic not in readable:
+            refused[tp] = errors_pb2.TOPIC_AUTHORIZATION_FAILED
+        elif not _exists(services, tp):
+            refused[tp] = errors_pb2.UNKNOWN_TOPIC_OR_PARTITION
+        elif len((each["committed_metadata"] or "").encode()) > metadata_bytes_max:
+            refused[tp] = errors_pb2.OFFSET_METADATA_TOO_LARGE
+    return refused
+
+
+def _exists(services: KafkaServices, tp: TopicPartition) -> bool:
+    topic = services.metadata.topics.get(tp.topic)
+    return topic is not None and 0 <= tp.partition < len(topic.partitions)
+
+
+async def offset_fetch(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Message:
+    """OffsetFetch (9): return committed offsets. The offset is -1 if nothing is committed."""
+    stable: bool = request.get("require_stable", False)
+    if context.version >= _FIRST_FETCH_OF_MANY:
+        groups = [
+            {"group_id": each["group_id"], **_fetch(services, context, each, stable=stable)}
+            for each in request["groups"]
+        ]
+        values: Message = {"throttle_time": 0, "groups": groups}
+    else:
+        values = {"throttle_time": 0, **_fetch(services, context, request, stable=stable)}
+    return values
+
+
+def _fetch(
+    services: KafkaServices, context: RequestContext, group_request: Message, *, stable: bool
+) -> Message:
+    """Return the committed offsets of one group, for the named topics. If no topics are given
+    (None), return all offsets that the client may see.
+
+    With ``stable``, offsets that an open transaction may change are refused (KIP-447).
+    """
+    group_id, topics = group_request["group_id"], group_request["topics"]
+    rights = services.authorizer.rights_of(context)
+    code: int = errors_pb2.NONE
+    committed = CommittedOffsets()
+    try:
+        require_group(services, context, AclOperation.DESCRIBE, group_id)
+        committed = services.groups.shard_of(group_id).offsets(group_id)
+    except KafkaError as error:
+        code = error.code
+    if topics is None:
+        topics = _all_topics(committed)
+        visible = rights.topics(
+            AclOperation.DESCRIBE, (each["name"] for each in topics), log_denied=False
+        )
+        topics = [each for each in topics if each["name"] in visible]
+    else:
+        visible = rights.topics(AclOperation.DESCRIBE, (each["name"] for each in topics))
+    unstable = frozenset(committed.pending) if stable else frozenset()
+
+    def code_of(tp: TopicPartition) -> int:
+        if code:
+            return code
+        if tp.topic not in visible:
+            return errors_pb2.TOPIC_AUTHORIZATION_FAILED
+        return errors_pb2.UNSTABLE_OFFSET_COMMIT if tp in unstable else errors_pb2.NONE
+
+    def fetched(tp: TopicPartition) -> Message:
+        return _fetched(committed.get(tp), tp.partition, code_of(tp))
+
+    return {
+        "error_code": code,
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    fetched(TopicPartition(topic["name"], partition))
+                    for partition in topic["partition_indexes"]
+                ],
+            }
+            for topic in topics
+        ],
+    }
+
+
+def _all_topics(committed: CommittedOffsets) -> list[Message]:
+    partitions: dict[str, list[int]] = {}
+    for tp in committed:
+        partitions.setdefault(tp.topic, []).append(tp.partition)
+    return [{"name": name, "partition_indexes": indexes} for name, indexes in partitions.items()]
+
+
+def _fetched(found: CommittedOffset | None, partition: int, error_code: int) -> Message:
+    commit = _NOTHING if found is None or error_code else found
+    return {
+        "partition_index": partition,
+        "committed_offset": commit.offset,
+        "committed_leader_epoch": commit.leader_epoch,
+        "metadata": commit.metadata,
+        "error_code": error_code,
+    }
+
+
+async def offset_delete(
+    services: KafkaServices, context: RequestContext, request: Message
+) -> Message:
+    """OffsetDelete (47): delete committed offsets. Offsets of topics that members consume are
+    not deleted (KIP-496).
+    """
+    group_id, topics = request["group_id"], request["topics"]
+    tps = [
+        TopicPartition(topic["name"], partition["partition_index"])
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
+    values: Message = {"throttle_time": 0, "error_code": errors_pb2.NONE, "topics": []}
+    try:
+        require_group(services, context, AclOperation.DELETE, group_id)
+        shard = services.groups.shard_of(group_id)
+        codes = _refused_deletions(services, context, tps)
+        group = shard.group(group_id)
+        consumed = frozenset[str]() if group is None else consumed_topics(group)
+        if group is not None and len(group.members) and consumed is None:
+            raise KafkaError(
+                errors_pb2.NON_EMPTY_GROUP,
+                f"group {group_id!r} has members, and what they consume is not known here",
+            )
+        codes |= {
+            tp: errors_pb2.GROUP_SUBSCRIBED_TO_TOPIC
+            for tp in tps
+            if tp.topic in (consumed or ()) and tp not in codes
+        }
+        allowed = [tp for tp in tps if tp not in codes]
+        code = await shard.forget_offsets(group_id, allowed) if allowed else errors_pb2.NONE
+        if code:
+            raise KafkaError(code, f"offsets of group {group_id!r} were not deleted")
+        values["topics"] = _by_topic(topics, dict.fromkeys(tps, errors_pb2.NONE) | codes)
+    except KafkaError as error:
+        values["error_code"] = error.code
+    return values
+
+
+def _refused_deletions(
+    services: KafkaServices, context: RequestContext, tps: Iterable[TopicPartition]
+) -> Codes:
+    tps = list(tps)
+    readable = services.authorizer.rights_of(context).topics(
+        AclOperation.READ, (tp.topic for tp in tps)
+    )
+    return {tp: errors_pb2.TOPIC_AUTHORIZATION_FAILED for tp in tps if tp.topic not in readable}
+
+
+def _by_topic(topics: Iterable[Message], codes: Mapping[TopicPartition, int]) -> list[Message]:
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {
+                    "partition_index": each["partition_index"],
+                    "error_code": codes[TopicPartition(topic["name"], each["partition_index"])],
+                }
+                for each in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,187 @@
+"""Metadata (3) on the wire: a response in any version, built from the metadata cache.
+
+The partitions are encoded by hand, because there may be very many of them. A cluster has few
+distinct replica lists, so each list is encoded once per response and looked up afterwards.
+"""
+
+import struct
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from quorate.broker.config.internal_topics import INTERNAL_TOPICS
+from quorate.broker.kafka.services import KafkaServices
+from quorate.broker.kafka.wire import codec
+from quorate.broker.kafka.wire.codec import Encoded, Message
+from quorate.broker.kafka.wire.primitives import append_length
+from quorate.broker.metadata.metadata_cache import CachedPartition, endpoints_at
+from quorate.common.types import NO_BROKER, BrokerId, TopicId
+from quorate_proto.v1 import errors_pb2
+
+_FIRST_VERSION_WITH_NULLABLE_NAME: Final = 12
+
+
+class AuthorizedOperations(NamedTuple):
+    """The operations that the client may perform (KIP-430). A field is None if the client did
+    not request it.
+    """
+
+    of_topic: Callable[[str], int] | None = None
+    of_cluster: int | None = None
+
+
+class MetadataResponseBuilder:
+    """Builds the response to one Metadata request. Topics are described one by one, then encoded
+    together.
+    """
+
+    def __init__(
+        self,
+        services: KafkaServices,
+        version: int,
+        listener: str,
+        operations: AuthorizedOperations | None = None,
+    ) -> None:
+        """``listener`` is the listener that the client used."""
+        self._cluster_id = services.cluster_id
+        self._metadata = services.metadata
+        self._version = version
+        self._operations = operations or AuthorizedOperations()
+        self._endpoints = endpoints_at(services.metadata.brokers, listener)
+        self._partitions = PartitionEncoder(version, self._endpoints)
+
+    def by_name(self, name: str, errors: Mapping[str, int] = {}) -> Message:
+        """Describe a topic by name. ``errors`` contains error codes for topics that do not
+        exist.
+        """
+        topic = self._metadata.topics.get(name)
+        if topic is None:
+            code = errors.get(name, errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
+            return {"error_code": code, "name": name, "topic_id": None, "partitions": ()}
+        described: Message = {
+            "error_code": errors_pb2.NONE,
+            "name": name,
+            "topic_id": UUID(bytes=topic.topic_id),
+            "is_internal": name in INTERNAL_TOPICS,
+            "partitions": self._partitions.encode(topic.partitions),
+        }
+        if self._operations.of_topic is not None:
+            described["topic_authorized_operations"] = self._operations.of_topic(name)
+        return described
+
+    def by_id(self, topic_id: UUID, may_see: Callable[[str], bool] = lambda _: True) -> Message:
+        """Describe a topic by id. ``may_see`` returns whether the client may see the name; the
+        id itself is not secret.
+        """
+        name = self._metadata.topic_name(TopicId(topic_id.bytes))
+        if name is not None and may_see(name):
+            return self.by_name(name)
+        return {
+            "error_code": errors_pb2.UNKNOWN_TOPIC_ID
+            if name is None
+            else errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+            "name": None if self._version >= _FIRST_VERSION_WITH_NULLABLE_NAME else "",
+            "topic_id": topic_id,
+            "partitions": (),
+        }
+
+    def hidden(self, name: str) -> Message:
+        """Describe a topic that the client may not see. The description does not reveal whether
+        the topic exists.
+        """
+        return {
+            "error_code": errors_pb2.TOPIC_AUTHORIZATION_FAILED,
+            "name": name,
+            "topic_id": None,
+            "partitions": (),
+        }
+
+    def encode(self, topics: list[Message]) -> bytes:
+        brokers = self._metadata.brokers
+        controller_id = self._metadata.controller_id
+        cluster_operations: Message = {}
+        if self._operations.of_cluster is not None:
+            cluster_operations["cluster_authorized_operations"] = self._operations.of_cluster
+        return codec.encode_response(
+            "metadata",
+            self._version,
+            {
+                "throttle_time": 0,
+                "brokers": [
+                    {
+                        "node_id": broker_id,
+                        "host": endpoint.host,
+                        "port": endpoint.port,
+                        "rack": brokers[broker_id].rack or None,
+                    }
+                    for broker_id, endpoint in self._endpoints.items()
+                ],
+                "cluster_id": self._cluster_id,
+                "controller_id": controller_id if controller_id in self._endpoints else NO_BROKER,
+                "topics": topics,
+                "error_code": errors_pb2.NONE,
+                **cluster_operations,
+            },
+        )
+
+
+_FIRST_FLEXIBLE_VERSION: Final = 9
+_FIRST_VERSION_WITH_LEADER_EPOCH: Final = 7
+_FIRST_VERSION_WITH_OFFLINE_REPLICAS: Final = 5
+
+_CODE_INDEX_LEADER: Final = struct.Struct(">hii")
+_CODE_INDEX_LEADER_EPOCH: Final = struct.Struct(">hiii")
+_INT32: Final = struct.Struct(">i")
+
+
+class PartitionEncoder:
+    """Encodes partitions for one response, which has one version of Metadata and one set of live
+    brokers.
+    """
+
+    def __init__(self, version: int, live: Container[BrokerId]) -> None:
+        self._live = live
+        self._flexible = version >= _FIRST_FLEXIBLE_VERSION
+        self._with_epoch = version >= _FIRST_VERSION_WITH_LEADER_EPOCH
+        self._with_offline = version >= _FIRST_VERSION_WITH_OFFLINE_REPLICAS
+        self._tags = b"\0" if self._flexible else b""
+        self._ids: dict[tuple[BrokerId, ...], bytes] = {}
+        self._offline: dict[tuple[BrokerId, ...], bytes] = {}
+
+    def encode(self, partitions: Sequence[CachedPartition]) -> Encoded:
+        """Encode the array of a topic's partitions, in the order of their numbers."""
+        out = bytearray(self._length(len(partitions)))
+        for index, partition in enumerate(partitions):
+            self._append(out, index, partition)
+        return Encoded(out)
+
+    def _append(self, out: bytearray, index: int, partition: CachedPartition) -> None:
+        leader = partition.leader
+        code = errors_pb2.NONE
+        if leader not in self._live:
+            leader, code = NO_BROKER, errors_pb2.LEADER_NOT_AVAILABLE
+        if self._with_epoch:
+            out += _CODE_INDEX_LEADER_EPOCH.pack(code, index, leader, partition.leader_epoch)
+        else:
+            out += _CODE_INDEX_LEADER.pack(code, index, leader)
+        replicas = partition.replicas
+        out += self._ids.get(replicas) or self._encode_ids(replicas)
+        out += self._ids.get(partition.isr) or self._encode_ids(partition.isr)
+        if self._with_offline:
+            out += self._offline.get(replicas) or self._encode_offline(replicas)
+        out += self._tags
+
+    def _encode_ids(self, ids: tuple[BrokerId, ...]) -> bytes:
+        encoded = self._length(len(ids)) + b"".join(map(_INT32.pack, ids))
+        self._ids[ids] = encoded
+        return encoded
+
+    def _encode_offline(self, replicas: tuple[BrokerId, ...]) -> bytes:
+        encoded = self._encode_ids(tuple(one for one in replicas if one not in self._live))
+        self._offline[replicas] = encoded
+        return encoded
+
+    def _length(self, length: int) -> bytes:
+        out = bytearray()
+        append_length(out, length, self._flexible)
+        return bytes(out)

@@ -1,0 +1,205 @@
+"""Fetch (1) on the wire: its request and its response, in every version."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from quorate.broker.kafka.wire.primitives import Buffers, Cursor, append_length, append_string
+from quorate.broker.log.state.aborted_transactions import AbortedTransaction
+from quorate.broker.replication.api import FetchOutcome, FetchPartition
+from quorate.common.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+FIRST_FLEXIBLE_VERSION: Final = 12
+
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+"""The session epoch of a request that does not want a session, and ends the one that it names."""
+
+_FIRST_VERSION_WITH_SESSIONS: Final = 7
+_FIRST_VERSION_WITH_RACK: Final = 11
+_REQUEST: Final = struct.Struct(">iiiib")
+_SESSION: Final = struct.Struct(">ii")
+_PARTITION_4: Final = struct.Struct(">iqi")
+_PARTITION_5: Final = struct.Struct(">iq8xi")
+_PARTITION_9: Final = struct.Struct(">iiq8xi")
+_PARTITION_12: Final = struct.Struct(">iiq4x8xi")
+"""Partition, current leader epoch (from version 9 on), offset, maximum of bytes. The skipped
+bytes contain fields that only Kafka's followers use: the last fetched epoch and the start of
+their log.
+"""
+_NOT_CHECKED: Final = -1
+_NO_LENGTH: Final = -1
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_PARTITION: Final = struct.Struct(">ihqq")
+_THROTTLE_CODE_SESSION: Final = struct.Struct(">ihi")
+_PRODUCER_FIRST_OFFSET: Final = struct.Struct(">qq")
+_READ_COMMITTED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """A decoded Fetch request.
+
+    ``topics`` contains the name of each topic with the positions to fetch from. ``forgotten`` are
+    the partitions that the client removes from its session.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[str, list[FetchPartition]]]
+    forgotten: list[TopicPartition]
+    rack: str
+
+
+def decode(version: int, cursor: Cursor) -> FetchRequest:
+    """Decode a request.
+
+    Raises:
+        MalformedRequest: the bytes are not such a request.
+    """
+    flexible = version >= FIRST_FLEXIBLE_VERSION
+    _, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    session_id, session_epoch = NO_SESSION, FINAL_EPOCH
+    if version >= _FIRST_VERSION_WITH_SESSIONS:
+        session_id, session_epoch = cursor.unpack(_SESSION)
+    topics = []
+    for _ in range(cursor.array_length(flexible=flexible) or 0):
+        name = cursor.text(flexible=flexible) or ""
+        count = cursor.array_length(flexible=flexible) or 0
+        topics.append((name, [_decode_partition(version, name, cursor) for _ in range(count)]))
+        if flexible:
+            cursor.skip_tagged_fields()
+    forgotten: list[TopicPartition] = []
+    if version >= _FIRST_VERSION_WITH_SESSIONS:
+        forgotten = _decode_forgotten(cursor, flexible)
+    rack = ""
+    if version >= _FIRST_VERSION_WITH_RACK:
+        rack = cursor.text(flexible=flexible) or ""
+    if flexible:
+        cursor.skip_tagged_fields()
+    return FetchRequest(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack,
+    )
+
+
+def _decode_partition(version: int, topic: str, cursor: Cursor) -> FetchPartition:
+    leader_epoch = _NOT_CHECKED
+    if version >= FIRST_FLEXIBLE_VERSION:
+        partition, leader_epoch, offset, max_bytes = cursor.unpack(_PARTITION_12)
+        cursor.skip_tagged_fields()
+    elif version >= 9:
+        partition, leader_epoch, offset, max_bytes = cursor.unpack(_PARTITION_9)
+    else:
+        layout = _PARTITION_5 if version >= 5 else _PARTITION_4
+        partition, offset, max_bytes = cursor.unpack(layout)
+    return FetchPartition(TopicPartition(topic, partition), offset, max_bytes, leader_epoch)
+
+
+def _decode_forgotten(cursor: Cursor, flexible: bool) -> list[TopicPartition]:
+    forgotten: list[TopicPartition] = []
+    for _ in range(cursor.array_length(flexible=flexible) or 0):
+        name = cursor.text(flexible=flexible) or ""
+        count = cursor.array_length(flexible=flexible) or 0
+        forgotten += [TopicPartition(name, cursor.int32()) for _ in range(count)]
+        if flexible:
+            cursor.skip_tagged_fields()
+    return forgotten
+
+
+TopicOutcomes: TypeAlias = Iterable[tuple[str, Sequence[tuple[int, FetchOutcome]]]]
+"""The name of each topic, with the outcomes of its partitions."""
+
+
+class FetchResponse(NamedTuple):
+    """The response to a Fetch request, or its refusal."""
+
+    isolation_level: int
+    topics: TopicOutcomes = ()
+    error_code: int = errors_pb2.NONE
+    session_id: int = NO_SESSION
+
+
+def encode(version: int, response: FetchResponse) -> Buffers:
+    """Encode a response. It consists of headers, with the log's own buffers between them, which
+    are not copied.
+    """
+    isolation_level, topics, error_code, session_id = response
+    flexible = version >= FIRST_FLEXIBLE_VERSION
+    listed = tuple(topics)
+    out = _ResponseBuffers()
+    if version >= _FIRST_VERSION_WITH_SESSIONS:
+        out.small += _THROTTLE_CODE_SESSION.pack(0, error_code, session_id)
+    else:
+        out.small += _INT32.pack(0)
+    append_length(out.small, len(listed), flexible)
+    for topic, partitions in listed:
+        append_string(out.small, topic, flexible)
+        append_length(out.small, len(partitions), flexible)
+        for partition, outcome in partitions:
+            _append_partition(out, version, isolation_level, partition, outcome)
+        if flexible:
+            out.small.append(0)
+    if flexible:
+        out.small.append(0)
+    return out.buffers()
+
+
+class _ResponseBuffers:
+    """Collects a response: header bytes in ``small``, and between them references to records."""
+
+    def __init__(self) -> None:
+        self.small = bytearray()
+        self._buffers: Buffers = []
+
+    def append_records(self, outcome: FetchOutcome) -> None:
+        if outcome.chunks:
+            self._buffers.append(bytes(self.small))
+            self._buffers.extend(outcome.chunks)
+            self.small.clear()
+
+    def buffers(self) -> Buffers:
+        return [*self._buffers, bytes(self.small)] if self.small else self._buffers
+
+
+def _append_partition(
+    out: _ResponseBuffers, version: int, isolation_level: int, partition: int, outcome: FetchOutcome
+) -> None:
+    flexible = version >= FIRST_FLEXIBLE_VERSION
+    out.small += _PARTITION.pack(
+        partition, outcome.error_code, outcome.high_watermark, outcome.last_stable_offset
+    )
+    if version >= 5:
+        out.small += _INT64.pack(outcome.log_start_offset)
+    if isolation_level == _READ_COMMITTED:
+        _append_aborted(out.small, outcome.aborted_transactions, flexible)
+    else:
+        append_length(out.small, _NO_LENGTH, flexible)
+    if version >= 11:
+        out.small += _INT32.pack(outcome.preferred_read_replica)
+    append_length(out.small, outcome.size, flexible)
+    out.append_records(outcome)
+    if flexible:
+        out.small.append(0)
+
+
+def _append_aborted(out: bytearray, aborted: Sequence[AbortedTransaction], flexible: bool) -> None:
+    append_length(out, len(aborted), flexible)
+    for each in aborted:
+        out += _PRODUCER_FIRST_OFFSET.pack(each.producer_id, each.first_offset)
+        if flexible:
+            out.append(0)

@@ -1,0 +1,179 @@
+"""A fetch session: the positions of a consumer, and what the last response said about each
+(KIP-227).
+
+A request names only the partitions that change. A response contains only partitions with news:
+records, a changed offset of the partition, or an error, which is repeated each time. Between two
+requests the positions of the session stay registered with their partitions, so partitions without
+news cost nothing, however many there are.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from quorate.broker.kafka.records.fetch_messages import FetchRequest
+from quorate.broker.kafka.wire.primitives import MAX_ELEMENTS
+from quorate.broker.replication.api import (
+    FetchOutcome,
+    FetchPartition,
+    Isolation,
+    isolation_of,
+)
+from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
+from quorate.broker.security.authorizer import Authorizer, Rights
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.common.acl_types import AclOperation
+from quorate.common.types import TopicPartition
+from quorate_proto.v1 import errors_pb2
+
+FIRST_EPOCH: Final = 0
+"""The session epoch of a request that begins a new session."""
+_LAST_EPOCH: Final = 2**31 - 1
+_NOT_CHECKED: Final = object()
+
+PartitionOutcomes: TypeAlias = list[tuple[FetchPosition, FetchOutcome]]
+
+
+class SessionOwner(NamedTuple):
+    """The client that began a session. No other client may continue or end it."""
+
+    principal: KafkaPrincipal
+    client_host: str
+
+
+class FetchSession:
+    """A fetch session. ``turn`` is held while a request is being carried out, so requests of a
+    session run one at a time, in their order.
+    """
+
+    def __init__(self, session_id: int, owner: SessionOwner, now_ms: int) -> None:
+        self.id = session_id
+        self.owner = owner
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.turn = asyncio.Lock()
+        self.poll = DelayedFetch()
+        self._positions: dict[TopicPartition, FetchPosition] = {}
+        self._partitions_of: Counter[str] = Counter()
+        self._refused: dict[FetchPosition, None] = {}
+        self._checked_against: object = _NOT_CHECKED
+        self._epoch = FIRST_EPOCH
+        self._isolation_level = 0
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @property
+    def may_read_something(self) -> bool:
+        return len(self._refused) < len(self._positions)
+
+    def update(self, request: FetchRequest) -> int:
+        """Apply the changes of a request to the session, and return an error code. If it is not
+        NONE, the session cannot be used for this request.
+
+        A session ends if it is empty, or if it would have more partitions than one request may
+        name.
+        """
+        if self.poll.is_closed:
+            return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
+        if request.session_epoch != self._epoch:
+            return errors_pb2.INVALID_FETCH_SESSION_EPOCH
+        self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+        for _, wants in request.topics:
+            for want in wants:
+                self._put(want)
+        for tp in request.forgotten:
+            self._forget(tp)
+        if request.isolation_level != self._isolation_level:
+            self._isolation_level = request.isolation_level
+            self.poll.keep((), self._positions.values())
+        if len(self) > MAX_ELEMENTS:
+            return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
+        return errors_pb2.NONE
+
+    def check_read_rights(self, authorizer: Authorizer, rights: Rights) -> None:
+        """Set aside the partitions that the owner may not read."""
+        if self._checked_against is _NOT_CHECKED or self._checked_against is not authorizer.basis:
+            self._checked_against = authorizer.basis
+            readable = rights.topics(AclOperation.READ, self._partitions_of)
+            self.poll.keep((), self._refused)
+            self._refused = {}
+            if len(readable) < len(self._partitions_of):
+                positions = self._positions.items()
+                self._refused = {p: None for tp, p in positions if tp.topic not in readable}
+        for position in self._refused:
+            self.poll.remove(position)
+
+    def response_outcomes(
+        self, found: Mapping[FetchPosition, FetchOutcome], refusal: FetchOutcome
+    ) -> PartitionOutcomes:
+        """Return the outcomes of ``found`` that are news, and ``refusal`` for partitions that the
+        owner may not read.
+
+        Partitions that had no turn come first in the next response. Those that had one come last.
+        """
+        reported: PartitionOutcomes = []
+        waiting: list[FetchPosition] = []
+        served: list[FetchPosition] = []
+        for position, outcome in found.items():
+            offsets = (
+                outcome.high_watermark,
+                outcome.last_stable_offset,
+                outcome.log_start_offset,
+            )
+            is_news = position.reported != offsets
+            position.reported = offsets
+            if outcome.size:
+                served.append(position)
+                is_news = True
+            elif outcome.error_code != errors_pb2.NONE or outcome.preferred_read_replica >= 0:
+                waiting.append(position)
+                position.reported = None
+                is_news = True
+            elif position.want.fetch_offset < self._end_of_reads(outcome):
+                waiting.append(position)
+            if is_news:
+                reported.append((position, outcome))
+        self.poll.keep(waiting, served)
+        reported += [(position, refusal) for position in self._refused]
+        return reported
+
+    def close(self) -> None:
+        """End the session. A request that waits for news gets its response."""
+        self.poll.close(self._positions.values())
+
+    def _end_of_reads(self, outcome: FetchOutcome) -> int:
+        if isolation_of(self._isolation_level) is Isolation.READ_COMMITTED:
+            return outcome.last_stable_offset
+        return outcome.high_watermark
+
+    def _put(self, want: FetchPartition) -> None:
+        position = self._positions.get(want.tp)
+        if position is not None:
+            self.poll.move(position, want)
+            return
+        self._positions[want.tp] = self.poll.add(want)
+        topic = want.tp.topic
+        if not self._partitions_of[topic]:
+            self._checked_against = _NOT_CHECKED
+        self._partitions_of[topic] += 1
+
+    def _forget(self, tp: TopicPartition) -> None:
+        position = self._positions.pop(tp, None)
+        if position is None:
+            return
+        self.poll.remove(position)
+        self._refused.pop(position, None)
+        self._partitions_of[tp.topic] -= 1
+        if not self._partitions_of[tp.topic]:
+            del self._partitions_of[tp.topic]
+
+
+def by_topic(outcomes: PartitionOutcomes) -> Iterable[tuple[str, list[tuple[int, FetchOutcome]]]]:
+    """Return the name of each topic, with the outcomes of its partitions."""
+    topics: dict[str, list[tuple[int, FetchOutcome]]] = {}
+    for position, outcome in outcomes:
+        tp = position.want.tp
+        topics.setdefault(tp.topic, []).append((tp.partition, outcome))
+    return topics.items()

@@ -1,0 +1,199 @@
+"""Kafka's primitive types. They are read with every length checked, and appended to responses.
+
+Nothing here allocates memory by a number from the wire. An array may not announce more elements
+than the frame has bytes left, and one request may not have more than ``MAX_ELEMENTS`` in all.
+"""
+
+import struct
+from typing import Final, TypeAlias
+from uuid import UUID
+
+MAX_ELEMENTS: Final = 1 << 20
+"""The most array elements of one request. A frame of empty strings must not become gigabytes of
+objects.
+"""
+
+TEXT_BYTES_MAX: Final = 0x7FFF
+"""The most bytes of a string, as in Kafka, whatever the encoding of its length. Operations on
+names take time and memory in proportion to their length.
+"""
+
+_INT8: Final = struct.Struct(">b")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_UINT16: Final = struct.Struct(">H")
+_UINT32: Final = struct.Struct(">I")
+_FLOAT64: Final = struct.Struct(">d")
+_UUID_BYTES: Final = 16
+_NULL: Final = -1
+_VARINT_MAX_BYTES: Final = 5
+
+
+Buffers: TypeAlias = list[bytes | memoryview]
+"""An encoded response in pieces, which are written without being joined.
+
+The list is empty if the client expects no response (acks=0).
+"""
+
+
+class MalformedRequest(Exception):
+    """The bytes from a client are not a Kafka request. The message says what is wrong, with the
+    value.
+    """
+
+
+class Cursor:
+    """Reads forward through one frame.
+
+    Raises:
+        MalformedRequest: from every method, if the frame ends early or a length is invalid.
+    """
+
+    __slots__ = ("_elements", "_end", "_view", "offset")
+
+    def __init__(self, view: memoryview, offset: int = 0) -> None:
+        self._view = view
+        self._end = len(view)
+        self._elements = 0
+        self.offset = offset
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Read several fixed-width fields at once, for hot paths."""
+        start = self._advance(layout.size)
+        return layout.unpack_from(self._view, start)
+
+    def int8(self) -> int:
+        return int(_INT8.unpack_from(self._view, self._advance(1))[0])
+
+    def int16(self) -> int:
+        return int(_INT16.unpack_from(self._view, self._advance(2))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack_from(self._view, self._advance(4))[0])
+
+    def int64(self) -> int:
+        return int(_INT64.unpack_from(self._view, self._advance(8))[0])
+
+    def uint16(self) -> int:
+        return int(_UINT16.unpack_from(self._view, self._advance(2))[0])
+
+    def uint32(self) -> int:
+        return int(_UINT32.unpack_from(self._view, self._advance(4))[0])
+
+    def float64(self) -> float:
+        return float(_FLOAT64.unpack_from(self._view, self._advance(8))[0])
+
+    def boolean(self) -> bool:
+        return self._view[self._advance(1)] != 0
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=bytes(self.slice(_UUID_BYTES)))
+
+    def uvarint(self) -> int:
+        start = self.offset
+        if start < self._end and self._view[start] < 0x80:
+            self.offset = start + 1
+            return self._view[start]
+        value = 0
+        for shift in range(0, 7 * _VARINT_MAX_BYTES, 7):
+            byte = self._view[self._advance(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MalformedRequest(f"varint at byte {self.offset} is longer than 5 bytes")
+
+    def slice(self, length: int) -> memoryview:
+        """Return the next ``length`` bytes, without copying them."""
+        start = self.offset
+        end = start + length
+        if length < 0:
+            raise MalformedRequest(f"negative length {length} at byte {start}")
+        if end > self._end:
+            raise self._too_short(length)
+        self.offset = end
+        return self._view[start:end]
+
+    def text(self, *, flexible: bool) -> str | None:
+        """Read a string. The result is None for null."""
+        length = self.uvarint() - 1 if flexible else self.int16()
+        if length == -1:
+            return None
+        if length > TEXT_BYTES_MAX:
+            raise MalformedRequest(
+                f"string of {length} bytes at byte {self.offset}: at most {TEXT_BYTES_MAX}"
+            )
+        start = self.offset
+        try:
+            return str(self.slice(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequest(f"string at byte {start} is not UTF-8: {error.reason}") from None
+
+    def data(self, *, flexible: bool) -> memoryview | None:
+        """Read bytes or records, without copying them. The result is None for null."""
+        length = self.uvarint() - 1 if flexible else self.int32()
+        return None if length == -1 else self.slice(length)
+
+    def array_length(self, *, flexible: bool) -> int | None:
+        """Read the number of elements that follow. The result is None for a null array."""
+        length = self.uvarint() - 1 if flexible else self.int32()
+        if length == -1:
+            return None
+        if not 0 <= length <= self._end - self.offset:
+            raise MalformedRequest(
+                f"array of {length} elements at byte {self.offset}, but only "
+                f"{self._end - self.offset} bytes follow"
+            )
+        self._elements += length
+        if self._elements > MAX_ELEMENTS:
+            raise MalformedRequest(f"more than {MAX_ELEMENTS} array elements in one request")
+        return length
+
+    def skip_tagged_fields(self) -> None:
+        offset = self.offset
+        if offset < self._end and not self._view[offset]:
+            self.offset = offset + 1
+            return
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self.slice(self.uvarint())
+
+    def _advance(self, length: int) -> int:
+        start = self.offset
+        end = start + length
+        if end > self._end:
+            raise self._too_short(length)
+        self.offset = end
+        return start
+
+    def _too_short(self, length: int) -> MalformedRequest:
+        return MalformedRequest(
+            f"{length} bytes wanted at byte {self.offset}, but the request has {self._end}"
+        )
+
+
+def append_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned variable-length integer."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def append_length(out: bytearray, length: int, flexible: bool) -> None:
+    """Append the length of an array or of bytes. -1 stands for null."""
+    if flexible:
+        append_uvarint(out, length + 1)
+    else:
+        out += _INT32.pack(length)
+
+
+def append_string(out: bytearray, text: str | None, flexible: bool) -> None:
+    """Append a string. None stands for null."""
+    raw = b"" if text is None else text.encode()
+    length = _NULL if text is None else len(raw)
+    if flexible:
+        append_uvarint(out, length + 1)
+    else:
+        out += _INT16.pack(length)
+    out += raw

@@ -1,0 +1,347 @@
+"""All partition logs of a broker: one folder of segments, one writer, one memory tail.
+
+``LogManager`` opens and closes the folder and knows which logs there are. What the logs have
+written goes through ``writing.log_writer``; which segments live and which go is in
+``writing.live_segments``. See ``segments.segment`` for the layout on disk, ``writing.group_commit``
+for durability.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from quorate.broker.log.checkpoints.log_checkpoints import LogCheckpoints
+from quorate.broker.log.checkpoints.partition_row import PartitionRow
+from quorate.broker.log.checkpoints.store_table import StoreRun
+from quorate.broker.log.options import LogOptions
+from quorate.broker.log.partition_log import PartitionLog
+from quorate.broker.log.recovery.recovery import RecoveredLogDirectory, current_boot_id, recover
+from quorate.broker.log.rewriting.relocator import Relocator
+from quorate.broker.log.rewriting.rewriter import Rewrite, Rewriter
+from quorate.broker.log.segments.batch_index import MemoryTail
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.stored.log_state import LogState, empty_log
+from quorate.broker.log.stored.retention import SegmentTimes, segment_times
+from quorate.broker.log.stored.stored_log import LogReads, OnDamaged, StoredLog
+from quorate.broker.log.writing.disk_space import DiskReserve, DiskSpace, OnRoom
+from quorate.broker.log.writing.group_commit import InlineCommit, ThreadedCommit
+from quorate.broker.log.writing.housekeeping import Housekeeping
+from quorate.broker.log.writing.journal import CreateSegment, Journal, create_segment
+from quorate.broker.log.writing.live_segments import LiveSegments
+from quorate.broker.log.writing.log_writer import (
+    CommitKind,
+    LogManagerListener,
+    LogWriter,
+    OnFailed,
+    OnFlushed,
+)
+from quorate.common.types import TopicIdPartition
+
+log = logging.getLogger(__name__)
+
+_PRODUCERS_PER_BREATH = 10_000
+"""The number of producers that are examined before other tasks get their turn: some milliseconds of
+work."""
+
+
+def _ignore_room(has_room: bool) -> None:
+    """Do nothing. This is the callback of an owner that need not know whether the disk has room."""
+
+
+def _log_damaged(damaged_log: StoredLog, damaged: DamagedBatch) -> None:
+    log.error("%r: %s", damaged_log, damaged.message)
+
+
+class LogCallbacks(NamedTuple):
+    """The functions by which the log manager informs its owner, on the event loop."""
+
+    flushed: OnFlushed
+    failed: OnFailed
+    room: OnRoom = _ignore_room
+    damaged: OnDamaged = _log_damaged
+    """Called with every damaged batch each time it is read."""
+
+    @classmethod
+    def to(cls, listener: LogManagerListener) -> "LogCallbacks":
+        """Return callbacks that all go to one listener."""
+        return cls(
+            listener.on_flushed, listener.on_log_failed, listener.on_room, listener.on_damaged
+        )
+
+
+class LogManager:
+    """The partition logs of one broker, in one folder. It is used on the event-loop thread only.
+
+    ``log_may_be_lost`` is True if acknowledged batches may be missing: because of a power loss
+    under ``log.flush=os``, a missing file, or an empty folder. The broker must then say so when it
+    registers (rule 8). The flag survives restarts until ``loss_handled`` is called.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        callbacks: LogCallbacks,
+        housekeeping: Housekeeping,
+        recovered: RecoveredLogDirectory,
+        create_segment: CreateSegment,
+        reserve: DiskReserve,
+        commit: CommitKind,
+    ) -> None:
+        self.directory = directory
+        self.log_may_be_lost = recovered.log_may_be_lost
+        self.housekeeping = housekeeping
+        self._options = options
+        self._reserve = reserve
+        self._table = recovered.table
+        self._next_number = recovered.next_number
+        self._logs: dict[TopicIdPartition, PartitionLog] = {}
+        table, active = recovered.table, recovered.active
+        self._journal = Journal(
+            options, table, housekeeping, create_segment, active, recovered.following
+        )
+        self.segments = LiveSegments(
+            recovered.segments, active, table, housekeeping, reserve, self._wake_relocator
+        )
+        self.reads = LogReads(
+            MemoryTail(options.tail_bytes), housekeeping.reading, callbacks.damaged
+        )
+        self.writer = LogWriter(
+            directory,
+            options,
+            self._journal,
+            commit,
+            reserve,
+            self.reads.tail,
+            self.segments,
+            DiskSpace(directory, reserve, callbacks.room),
+            callbacks.flushed,
+            callbacks.failed,
+        )
+        self._checkpoints = LogCheckpoints(table, housekeeping.ahead, self._checkpoint_failed)
+        for found in recovered.logs:
+            number = found.row.number
+            high_watermark = self._checkpoints.high_watermarks.get(number)
+            self._add(found.row, found.state(high_watermark, self._checkpoints.cleaned.get(number)))
+        self._rewriter = Rewriter(self.writer)
+        self.relocator = Relocator(
+            self._logs, self.writer, self._rewriter, self.reads, housekeeping.reading
+        )
+        self.segments.keep_until_durable(
+            active,
+            [*recovered.superseded, *((each, 0, 0) for each in self.segments.by_id.values())],
+        )
+
+    @classmethod
+    async def open(
+        cls, directory: Path, options: LogOptions, callbacks: LogCallbacks
+    ) -> "LogManager":
+        """Recover the logs in ``directory``, which is created if it is missing.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR if the folder is damaged or of another format; the
+                message says which.
+            OSError: The folder cannot be used.
+        """
+        housekeeping = Housekeeping()
+        reserve = DiskReserve(directory, options.reserve_bytes)
+        try:
+            recovered = await asyncio.get_running_loop().run_in_executor(
+                housekeeping.ahead, _recover_with, reserve, options
+            )
+        except BaseException:
+            housekeeping.shutdown()
+            raise
+        store = cls(
+            directory,
+            options,
+            callbacks,
+            housekeeping,
+            recovered,
+            partial(create_segment, directory, options, recovered.table),
+            reserve,
+            ThreadedCommit if options.flush == "sync" else InlineCommit,
+        )
+        log.info(
+            "log directory %s: %d logs in %d segments%s",
+            directory,
+            len(store.logs),
+            len(recovered.segments),
+            "; batches may be lost" if store.log_may_be_lost else "",
+        )
+        if store.is_full:
+            log.error("%s", store.writer.space.message())
+        return store
+
+    @property
+    def is_full(self) -> bool:
+        """Whether appends and creations are refused because the disk is full. Reads and deletions
+        continue."""
+        return self.writer.space.is_full
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error with which the disk has failed, or None."""
+        return self.writer.failure
+
+    @property
+    def logs(self) -> Mapping[TopicIdPartition, PartitionLog]:
+        """All logs by topic id and partition."""
+        return self._logs
+
+    def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> PartitionLog:
+        """Return the log of ``tip``. It is created empty if there is none.
+
+        ``assigned_at`` is the metadata offset at which this broker was assigned the partition. It
+        is stored with a new log.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        existing = self._logs.get(tip)
+        if existing is not None:
+            return existing
+        self.writer.check_writable()
+        row = PartitionRow(
+            self._next_number, tip.topic_id, tip.partition, topic, assigned_at=assigned_at
+        )
+        self._next_number += 1
+        self.writer.submit_creation(row)
+        return self._add(row, empty_log(row))
+
+    async def delete(self, *tips: TopicIdPartition) -> None:
+        """Delete the logs of ``tips`` that exist, durably and in one step (C5, C8).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        found = [self._logs[tip] for tip in dict.fromkeys(tips) if tip in self._logs]
+        if not found:
+            return
+        self.writer.check_works()
+        forgotten: list[tuple[Segment, int, int]] = []
+        for each in found:
+            del self._logs[each.tip]
+            self._checkpoints.forget(each.number)
+            forgotten += each.note_deleted()
+        await self.writer.delete([each.number for each in found], forgotten)
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
+        """Store high watermarks for the next start. They are written soon, in the background."""
+        known: dict[int, int] = {}
+        for tip, offset in offsets.items():
+            found = self._logs.get(tip)
+            if found is not None:
+                found.note_checkpointed(offset)
+                known[found.number] = offset
+        if self.failure is None:
+            self._checkpoints.high_watermarks.update(known)
+
+    def note_cleaned(self, partition_log: PartitionLog, offset: int) -> None:
+        """Record, also for the next start, that the log was compacted up to ``offset``."""
+        partition_log.note_cleaned(offset)
+        is_known = self._logs.get(partition_log.tip) is partition_log
+        if self.failure is None and is_known:
+            self._checkpoints.cleaned.update({partition_log.number: partition_log.cleaned_offset})
+
+    def segment_times(self) -> SegmentTimes:
+        """Return the times of the last writes to segments, as ``PartitionLog.retained_from`` needs
+        them."""
+        return segment_times(self.segments.by_id)
+
+    async def rewrite(self, rewrites: Sequence[Rewrite]) -> list[bool]:
+        """Replace batches of logs by others that span the same offsets, see ``Rewrite``.
+
+        Return False for each rewrite whose log no longer has the batches to replace; the caller
+        must look them up again. Completed rewrites are durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+            ValueError: The new batches do not span the same offsets as the old ones.
+        """
+        self.writer.check_writable()
+        return await self._rewriter.rewrite(rewrites)
+
+    def loss_handled(self) -> None:
+        """Record that a possible loss was handled: the broker was removed from every ISR (rule 8).
+
+        Nothing is recorded once the disk has failed.
+        """
+        if not self.log_may_be_lost or self.failure is not None:
+            return
+        self.log_may_be_lost = False
+        self.housekeeping.ahead.submit(self._table.record_loss, unhandled=False)
+
+    async def expire_producers(self, now_ms: int) -> None:
+        """Forget the producers that have been idle for long. ``now_ms`` is as for
+        ``ProducerStateManager.expire``."""
+        looked_at = 0
+        for each in tuple(self._logs.values()):
+            looked_at += 1 + len(each.producers)
+            each.producers.expire(
+                now_ms, self._options.producer_expiration_ms, each.transactions.ongoing
+            )
+            if looked_at >= _PRODUCERS_PER_BREATH:
+                looked_at = 0
+                await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Flush everything and close. After a failure, or on a full disk, only close."""
+        await self.relocator.close()
+        await self.writer.close()
+        await self._checkpoints.drain()
+        await self.housekeeping.idle()
+        await asyncio.to_thread(self._close_files)
+        self.housekeeping.shutdown()
+
+    def _add(self, row: PartitionRow, state: LogState) -> PartitionLog:
+        added = PartitionLog(row, state, self.reads, self.writer, self._options.max_batch_bytes)
+        self._logs[added.tip] = added
+        self.writer.attach(added)
+        return added
+
+    def _wake_relocator(self) -> None:
+        self.relocator.wake()
+
+    def _checkpoint_failed(self, error: Exception) -> None:
+        """Handle a checkpoint that could not be written. On a full disk the older checkpoint
+        serves, and the next one follows some seconds later."""
+        if not self._reserve.explains(error):
+            self.writer.fail(error)
+
+    def _close_files(self) -> None:
+        """Close the files that nobody uses any more."""
+        if self.failure is None:
+            try:
+                self._record_end()
+            except Exception as error:
+                if not self._reserve.explains(error):
+                    raise
+                message = self.writer.space.message()
+                log.warning("%s: closed as after a crash, nothing is lost", message)
+        self._journal.close()
+        for segment in {*self.segments.by_id.values(), self._journal.active}:
+            segment.close()
+        self._table.close()
+
+    def _record_end(self) -> None:
+        """Record that a power loss can no longer lose anything of this run."""
+        if self._options.flush == "os":
+            self._journal.active.sync()
+        self._checkpoints.write_now()
+        self._table.record_run(StoreRun(current_boot_id(), closed=True))
+
+
+def _recover_with(reserve: DiskReserve, options: LogOptions) -> RecoveredLogDirectory:
+    """Open the folder. If there is no room for the reserve either, the store starts in the full
+    state."""
+    reserve.make_way()
+    now_ms = time.time_ns() // 1_000_000
+    recovered = recover(reserve.directory, options, current_boot_id(), now_ms)
+    reserve.hold()
+    return recovered

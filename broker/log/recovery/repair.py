@@ -1,0 +1,106 @@
+"""Repairs a damaged log folder so that a broker can start with it, at the price of the damaged
+data.
+
+A segment that cannot be read is set aside, and a partition is truncated at its first damaged batch.
+Both are recorded as a loss, so that the broker says so when it registers, leaves every ISR, and
+fetches what it lacks from the leaders (rule 8). Nothing is deleted: a segment that is set aside
+keeps its bytes.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from quorate.broker.log.checkpoints.partition_row import Truncation
+from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.options import LogOptions
+from quorate.broker.log.recovery.examination import LogExamination, LogProblem
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.segments.segment_names import SET_ASIDE, segment_name, set_aside
+from quorate.common.files.durable_files import sync_folder
+from quorate.common.types import TopicPartition
+
+
+class SetAside(msgspec.Struct, frozen=True, tag=True):
+    """Remove a segment from the log, but keep its file."""
+
+    segment_id: int
+    why: str
+
+    def __str__(self) -> str:
+        name = segment_name(self.segment_id)
+        return f"set {name} aside as {name}{SET_ASIDE} ({self.why})"
+
+
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """Truncate a partition's log to an offset."""
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+    def __str__(self) -> str:
+        where = TopicPartition(self.topic, self.partition)
+        return f"cut {where} at offset {self.offset} ({self.why})"
+
+
+Action = SetAside | Cut
+
+
+def plan(examined: LogExamination) -> list[Action]:
+    """Return the actions after which the folder is valid, or an empty list if it is valid
+    already."""
+    actions: list[Action] = [
+        SetAside(segment.segment_id, segment.problem)
+        for segment in examined.segments
+        if segment.problem and Path(segment.path).exists()
+    ]
+    first: dict[tuple[str, int], LogProblem] = {}
+    for problem in examined.problems:
+        if problem.topic:
+            first.setdefault((problem.topic, problem.partition), problem)
+    for report in examined.partitions:
+        found = first.get((report.topic, report.partition))
+        if found is not None:
+            actions.append(
+                Cut(
+                    number=report.number,
+                    topic=report.topic,
+                    partition=report.partition,
+                    offset=report.end_offset,
+                    why=str(found),
+                )
+            )
+    return actions
+
+
+def carry_out(directory: Path, actions: list[Action]) -> None:
+    """Carry the actions out, durably. The loss is recorded first, so that a crash in between cannot
+    hide it."""
+    table = StoreTable.open(directory)
+    try:
+        table.record_loss(unhandled=True)
+        for action in actions:
+            if isinstance(action, SetAside):
+                set_aside(directory / segment_name(action.segment_id))
+        sync_folder(directory)
+        _cut(directory, table, [action for action in actions if isinstance(action, Cut)])
+    finally:
+        table.close()
+
+
+def _cut(directory: Path, table: StoreTable, cuts: list[Cut]) -> None:
+    """Truncate logs: in the newest segment by deleting batches, because it may be appended to; in
+    the others by a truncation rule."""
+    if not cuts:
+        return
+    newest_id = table.last_segment_id()
+    path = directory / segment_name(newest_id)
+    if path.exists():
+        newest = Segment.open(path)
+        newest.begin_writing("sync", LogOptions().segment_bytes)
+        newest.delete_from([(cut.number, cut.offset) for cut in cuts])
+        newest.close()
+    table.record_truncations([Truncation(cut.number, cut.offset, 0) for cut in cuts], newest_id - 1)

@@ -1,0 +1,69 @@
+"""Verifies that a batch on disk is the one that was written there. This is done on every read.
+
+The checksum begins after base offset and leader epoch, which a broker sets. The base offset is
+therefore compared with the key that the batch was found by. This module is pure.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from crc32c import crc32c
+
+from quorate.broker.log.batches.record_batch import (
+    CRC_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    read_crc,
+    read_header,
+)
+from quorate.broker.log.options import Records
+from quorate.broker.log.segments.damage import DamagedBatch
+
+
+def header_problem(start: Records, base_offset: int, size: int) -> str:
+    """Return what is wrong with the header of a batch of ``size`` bytes, or an empty string."""
+    if len(start) < HEADER_BYTES:
+        return f"{len(start)} bytes are stored, a batch header has {HEADER_BYTES}"
+    header = read_header(start)
+    if (header.magic, header.size, header.base_offset) != (MAGIC, size, base_offset):
+        return (
+            f"its header says offset {header.base_offset}, {header.size} bytes, magic "
+            f"{header.magic}; stored are {size} bytes"
+        )
+    return ""
+
+
+def batch_problem(chunks: Sequence[Records], base_offset: int, size: int) -> str:
+    """Return what is wrong with a batch of ``size`` bytes in ``chunks``, or an empty string."""
+    problem = header_problem(chunks[0], base_offset, size)
+    if problem:
+        return problem
+    if (stored := sum(map(len, chunks))) != size:
+        return f"{stored} of {size} bytes are stored"
+    found = crc32c(memoryview(chunks[0])[CRC_FROM:])
+    for chunk in chunks[1:]:
+        found = crc32c(chunk, found)
+    if found != (stored_crc := read_crc(chunks[0])):
+        return f"its checksum is {found:#010x}, its header says {stored_crc:#010x}"
+    return ""
+
+
+def verify(
+    path: Path,
+    number: int,
+    wanted: Sequence[tuple[int, int]],
+    chunks: Sequence[Records],
+    chunk_bytes: int,
+) -> None:
+    """Verify the batches ``wanted``, given as (base offset, size). ``chunks`` are their pieces.
+
+    Raises:
+        DamagedBatch: A batch is not what was written.
+    """
+    first = 0
+    for base_offset, size in wanted:
+        end = first + -(-size // chunk_bytes)
+        problem = batch_problem(chunks[first:end], base_offset, size)
+        if problem:
+            raise DamagedBatch(path, number, base_offset, problem)
+        first = end

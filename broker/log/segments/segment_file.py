@@ -1,0 +1,346 @@
+"""A segment file that is read by ``pread`` without mapping it: scans its contents, and reads its
+batches.
+
+Damage appears as an error and never as a signal, reads of uncached pages run at the disk's speed,
+and nothing that was read stays in memory. Several threads use the file. ``close`` does not wait for
+them: the descriptor is closed after the last read that uses it.
+"""
+
+import errno
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.control_batches import decode_marker
+from quorate.broker.log.batches.record_batch import HEADER_BYTES, read_header
+from quorate.broker.log.segments.batch_places import CHUNK_BYTES, BatchPlaces
+from quorate.broker.log.segments.batch_verification import header_problem, verify
+from quorate.broker.log.segments.damage import DamagedBatch, DamagedSegment
+from quorate.broker.log.segments.read_plan import FileRange, cut, joined
+from quorate.broker.log.segments.segment_contents import (
+    FooterPlace,
+    SegmentContents,
+    StoredBatch,
+    StoredEpoch,
+)
+from quorate.broker.log.segments.segment_keys import (
+    EPOCHS,
+    FORMAT,
+    IDENTITY_KEY,
+    IDENTITY_VALUE,
+    KEY,
+    LAST_NUMBER,
+    OFFSET,
+)
+from quorate.broker.log.segments.segment_pages import (
+    DatabaseRoot,
+    PagesDamaged,
+    StoredValue,
+    read_root,
+    walk,
+)
+from quorate_proto.v1 import errors_pb2
+
+_BATCHES_PER_BREATH: Final = 200
+_ADVISED_BYTES: Final = 512 << 10
+"""The size of one read-ahead request. Of a larger request Linux reads only the beginning."""
+_AHEAD_BYTES: Final = 8 << 20
+"""The number of bytes that are read ahead for a reader of old data."""
+
+Stored = tuple[int, int, list[StoredValue]]
+"""Partition number, base offset and pieces of a batch."""
+OnDamaged = Callable[[DamagedBatch], None]
+
+
+def _go_on() -> None:
+    """Do nothing. This is used where no other thread needs the processor."""
+
+
+class NotCached(Exception):
+    """Raised when the requested batches are not in the page cache. ``load`` reads them, on another
+    thread."""
+
+    def __init__(self, load: Callable[[], None]) -> None:
+        super().__init__("not in the page cache")
+        self.load = load
+
+
+class SegmentFile:
+    """A segment file, open for reading."""
+
+    _tells_what_is_cached = hasattr(os, "RWF_NOWAIT")
+    """Whether kernel and file system can tell that data is not in the page cache."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._users = 1
+        """The number of users: the one that opened the file, and every read in progress."""
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Refuse further reads. Reads in progress continue."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            self._release()
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    @property
+    def modified_at_ms(self) -> int:
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes. Fewer are returned only at the end of the file."""
+        with self._used() as descriptor:
+            data = os.pread(descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        return data
+
+    def _read_at_once(self, position: int, size: int) -> bytes:
+        """Read as ``read_at`` does. The caller makes sure that the file is not closed meanwhile."""
+        return os.pread(self._descriptor, size, position)
+
+    def sync(self) -> None:
+        """Make the whole file durable, including what others wrote."""
+        with self._used() as descriptor:
+            os.fsync(descriptor)
+
+    def read_soon(self, position: int, size: int) -> None:
+        """Ask the system to read this part of the file ahead."""
+        with self._used() as descriptor:
+            for done in range(0, size, _ADVISED_BYTES):
+                piece = min(_ADVISED_BYTES, size - done)
+                os.posix_fadvise(descriptor, position + done, piece, os.POSIX_FADV_WILLNEED)
+
+    def root(self) -> DatabaseRoot:
+        """Return LMDB's newest commit.
+
+        Raises:
+            DamagedSegment: The file has none.
+        """
+        try:
+            return read_root(self.read_at, self.size_bytes)
+        except PagesDamaged as error:
+            raise DamagedSegment(self.path, str(error)) from error
+
+    def footer(self, place: FooterPlace, segment_id: int) -> SegmentContents:
+        """Return the contents in the footer.
+
+        Raises:
+            FooterDamaged: The footer is missing, or not what was written.
+        """
+        return SegmentContents.unpack(
+            self.read_at(place.position, place.size), segment_id, place.crc
+        )
+
+    def scan(
+        self, segment_id: int, on_damaged: OnDamaged, breathe: Callable[[], None] = _go_on
+    ) -> SegmentContents:
+        """Return the contents by reading LMDB's pages and each batch's header. Damaged batches are
+        left out.
+
+        ``breathe`` is called after about every millisecond of work.
+
+        Raises:
+            DamagedSegment: The pages are damaged, or the file is no segment.
+            KafkaError: KAFKA_STORAGE_ERROR if the file is of another format, or another segment.
+        """
+        stored, epochs = self._walk(segment_id, breathe)
+        batches: list[StoredBatch] = []
+        for number, base_offset, values in stored:
+            if not len(batches) % _BATCHES_PER_BREATH:
+                breathe()
+            try:
+                batches.append(self._stored_batch(number, base_offset, values))
+            except DamagedBatch as damaged:
+                on_damaged(damaged)
+        return SegmentContents.of(segment_id, self.modified_at_ms, batches, epochs)
+
+    def stored(self, segment_id: int) -> list[Stored]:
+        """Return partition number, base offset and pieces of every batch, by LMDB's pages alone.
+
+        Raises:
+            DamagedSegment, KafkaError: what ``scan`` raises.
+        """
+        return self._walk(segment_id)[0]
+
+    def value(self, value: StoredValue) -> bytes:
+        """Return the bytes of a value."""
+        return self.read_at(value.position, value.size)
+
+    def read_batches(
+        self,
+        places: BatchPlaces,
+        number: int,
+        wanted: Sequence[tuple[int, int]],
+        *,
+        wait: bool = True,
+    ) -> list[memoryview]:
+        """Return the batches ``wanted``, given as (base offset, size), as verified chunks.
+
+        Raises:
+            DamagedBatch: A batch is missing, or not what was written.
+            NotCached: The disk would have to be waited for, and ``wait`` is False.
+        """
+        chunks: list[tuple[int, int]] = []
+        place = -1
+        for base_offset, size in wanted:
+            place = places.place_of(number, base_offset, place + 1)
+            if place < 0 or places.sizes[place] != size:
+                raise DamagedBatch(self.path, number, base_offset, "it is not there")
+            chunks += places.chunks(place)
+        ranges = joined(chunks)
+        try:
+            parts = self._read_cached(ranges, places, place) if not wait else None
+            parts = parts or [memoryview(self.read_at(at, size)) for at, size, _ in ranges]
+        except OSError as error:
+            raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
+        pieces = cut(chunks, ranges, parts)
+        verify(self.path, number, wanted, pieces, CHUNK_BYTES)
+        return pieces
+
+    def _read_cached(
+        self, ranges: Sequence[FileRange], places: BatchPlaces, last: int
+    ) -> list[memoryview] | None:
+        """Return parts of the file from the page cache, or None if the system cannot tell what it
+        holds.
+
+        Raises:
+            NotCached: Some of it is not in the page cache. ``last`` is the place of the last
+                requested batch.
+        """
+        if not SegmentFile._tells_what_is_cached:
+            return None
+        parts = []
+        with self._used() as descriptor:
+            for position, size, _ in ranges:
+                part = memoryview(bytearray(size))
+                try:
+                    found = os.preadv(descriptor, [part], position, os.RWF_NOWAIT)
+                except BlockingIOError:
+                    found = 0
+                except OSError as error:
+                    if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                        raise
+                    SegmentFile._tells_what_is_cached = False
+                    return None
+                if found < size:
+                    raise NotCached(partial(self._load, ranges, places, last))
+                parts.append(part)
+        return parts
+
+    def _load(self, ranges: Sequence[FileRange], places: BatchPlaces, last: int) -> None:
+        """Read parts of the file into the page cache, and start to read the next batches ahead.
+
+        Errors are ignored here, because the next read of the data reports them.
+        """
+        with suppress(OSError):
+            for position, size, _ in [*ranges, *joined(places.chunks_after(last, _AHEAD_BYTES))]:
+                self.read_soon(position, size)
+            for position, size, _ in ranges:
+                self.read_at(position, size)
+
+    def _walk(
+        self, segment_id: int, breathe: Callable[[], None] = _go_on
+    ) -> tuple[list[Stored], list[StoredEpoch]]:
+        """Read all keys: the batches and the epochs. First check that the file is this segment."""
+        root = self.root()
+        batches: list[Stored] = []
+        epochs: list[StoredEpoch] = []
+        is_identified = False
+        try:
+            for number, base_offset, values in _grouped(
+                walk(self._read_at_once, root, HEADER_BYTES)
+            ):
+                if number <= LAST_NUMBER:
+                    if not len(batches) % _BATCHES_PER_BREATH:
+                        breathe()
+                    batches.append((number, base_offset, values))
+                elif number == EPOCHS:
+                    (start,) = OFFSET.unpack(self.value(values[0]))
+                    epochs.append(StoredEpoch(base_offset >> 32, base_offset & 0xFFFF_FFFF, start))
+                elif values[0].key == IDENTITY_KEY:
+                    self._check_identity(self.value(values[0]), segment_id)
+                    is_identified = True
+        except (PagesDamaged, struct.error) as error:
+            raise DamagedSegment(self.path, str(error)) from error
+        if not is_identified:
+            raise DamagedSegment(self.path, "it does not say which segment it is")
+        return batches, epochs
+
+    def _stored_batch(
+        self, number: int, base_offset: int, values: Sequence[StoredValue]
+    ) -> StoredBatch:
+        """Return the fields of a batch's header, after checking them against its key and its pages.
+
+        Raises:
+            DamagedBatch: They do not agree.
+        """
+        size = sum([value.size for value in values])
+        start = values[0].start
+        problem = header_problem(start, base_offset, size)
+        if problem or not all([value.start for value in values]):
+            problem = problem or "a part of it is not there"
+            raise DamagedBatch(self.path, number, base_offset, problem)
+        chunks = [value.position for value in values]
+        header = read_header(start)
+        marker = decode_marker(header, self.value(values[0])) if header.is_control else None
+        return StoredBatch(number, base_offset, size, header, chunks, marker)
+
+    def _check_identity(self, stored: bytes, segment_id: int) -> None:
+        version, stored_id = IDENTITY_VALUE.unpack(stored)
+        if (version, stored_id) != (FORMAT, segment_id):
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"log segment {self.path}: format {version}, segment {stored_id}; expected "
+                f"{FORMAT}, {segment_id}: put the right file there, or start the release that "
+                "wrote it",
+            )
+
+    @contextmanager
+    def _used(self) -> Iterator[int]:
+        with self._lock:
+            if self._is_closed:
+                raise OSError(f"log segment {self.path} is closed")
+            self._users += 1
+        try:
+            yield self._descriptor
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
+            os.close(self._descriptor)
+
+
+def _grouped(values: Iterator[StoredValue]) -> Iterator[Stored]:
+    """Yield (partition number, base offset, pieces) of each batch, by key."""
+    of = (-1, -1)
+    pieces: list[StoredValue] = []
+    for value in values:
+        number, base_offset, _ = KEY.unpack(value.key)
+        if of != (number, base_offset):
+            if pieces:
+                yield (*of, pieces)
+            of, pieces = (number, base_offset), []
+        pieces.append(value)
+    if pieces:
+        yield (*of, pieces)

@@ -1,0 +1,311 @@
+"""Passes write operations from the logs to the disk, and their results back to the logs.
+
+The event loop owns every log, and the writer thread owns the disk. Write operations pass between
+them, in order. The submitter of an operation may wait for it: it is durable then, or it has failed.
+While the disk is full (``disk_space``), batches that were appended before wait in order and are
+written once there is space, unless their log is deleted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.checkpoints.partition_row import NO_SEGMENT, PartitionRow, Truncation
+from quorate.broker.log.options import LogOptions
+from quorate.broker.log.segments.batch_index import Forgotten, MemoryTail
+from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.pending_batch import PendingBatch
+from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.stored.relocation import Relocation
+from quorate.broker.log.stored.stored_log import StoredLog
+from quorate.broker.log.writing.disk_space import DiskReserve, DiskSpace
+from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit
+from quorate.broker.log.writing.journal import Journal
+from quorate.broker.log.writing.live_segments import LiveSegments
+from quorate.broker.log.writing.write_operations import (
+    PartitionCreation,
+    PartitionDeletion,
+    SegmentRoll,
+    WriteOperation,
+)
+from quorate.common.metrics.family import Timings
+from quorate_proto.v1 import errors_pb2
+
+log = logging.getLogger(__name__)
+
+OnFlushed = Callable[[Sequence[StoredLog]], None]
+"""Called with logs whose ``flushed_offset`` has moved. It is never called from inside an append."""
+OnFailed = Callable[[Exception], None]
+"""Called once, when the disk has failed. Nothing can be appended any more."""
+
+
+class LogManagerListener:
+    """Hears what a log store reports. A subclass overrides what it cares for."""
+
+    def on_flushed(self, logs: Sequence[StoredLog]) -> None:
+        """Note that a group of appends is durable in these logs."""
+
+    def on_log_failed(self, error: Exception) -> None:
+        """Note that the disk has failed: nothing can be written any more."""
+
+    def on_room(self, has_room: bool) -> None:
+        """Note that the disk is full from now on, or no longer."""
+
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
+        """Note that a batch was read and is not what was written."""
+
+
+class LogManagerEvents(LogManagerListener):
+    """Passes on what a log store reports to listeners that are made after the store.
+
+    Nothing is lost in between: nobody appends before the listeners are there.
+    """
+
+    def __init__(self) -> None:
+        self.has_failed = asyncio.Event()
+        """Set once nothing can be written any more."""
+        self._listeners: list[LogManagerListener] = []
+
+    def subscribe(self, listener: LogManagerListener) -> None:
+        """Tell ``listener`` too, after those that came before it."""
+        self._listeners.append(listener)
+
+    def on_flushed(self, logs: Sequence[StoredLog]) -> None:
+        for listener in self._listeners:
+            listener.on_flushed(logs)
+
+    def on_log_failed(self, error: Exception) -> None:
+        for listener in self._listeners:
+            listener.on_log_failed(error)
+        self.has_failed.set()
+
+    def on_room(self, has_room: bool) -> None:
+        for listener in self._listeners:
+            listener.on_room(has_room)
+
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
+        for listener in self._listeners:
+            listener.on_damaged(damaged_log, damaged)
+
+
+CommitKind = Callable[[Journal, int, DiskReserve, CommitCallbacks], GroupCommit]
+"""Makes the commit that calls the journal. The number is ``LogOptions.group_bytes``."""
+
+
+class LogWriter:
+    """Takes the write operations of all logs of a store, and passes the results to the logs and the
+    waiters.
+
+    Every method runs on the event-loop thread.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        journal: Journal,
+        commit: CommitKind,
+        reserve: DiskReserve,
+        tail: MemoryTail,
+        segments: LiveSegments,
+        space: DiskSpace,
+        on_flushed: OnFlushed,
+        on_failed: OnFailed,
+    ) -> None:
+        self.tail = tail
+        self.segments = segments
+        self.space = space
+        self.pending_bytes = 0
+        """The bytes of batches that wait to be flushed."""
+        self.deleted_bytes = 0
+        """The bytes of batches that logs have deleted at their start since the store was opened."""
+        self.failure: Exception | None = None
+        """The error with which the disk has failed, or None."""
+        self._directory = directory
+        self._max_pending_bytes = options.max_pending_bytes
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._logs: dict[int, StoredLog] = {}
+        """The logs by local partition number."""
+        self._waiting: dict[int, tuple[asyncio.Future[None], Forgotten]] = {}
+        """The waiters for a work to be durable, by its identity, and what the work empties."""
+        self._wait_for_room: deque[asyncio.Future[None]] = deque()
+        """The waiters until fewer bytes are pending."""
+        self._commit = commit(
+            journal,
+            options.group_bytes,
+            reserve,
+            CommitCallbacks(self._done, self.fail, self._note_full, self._note_room),
+        )
+
+    @property
+    def commit_times(self) -> Timings:
+        """The time that each group of operations took on disk."""
+        return self._commit.times
+
+    def attach(self, stored_log: StoredLog) -> None:
+        """Inform ``stored_log`` from now on which of its batches were flushed or rewritten."""
+        self._logs[stored_log.number] = stored_log
+
+    def check_writable(self) -> None:
+        """Refuse operations that need space, once the disk is full or has failed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            self.check_works()
+        if self.space.is_full:
+            raise self.space.refusal()
+
+    def check_works(self) -> None:
+        """Refuse every operation, once the disk has failed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise KafkaError(
+                errors_pb2.KAFKA_STORAGE_ERROR,
+                f"log directory {self._directory} failed ({self.failure}) and takes no more "
+                "batches; repair the disk, then restart this broker",
+            )
+
+    def submit_batch(self, batch: PendingBatch) -> None:
+        """Queue a batch for writing. It is readable at once."""
+        self.tail.add(batch)
+        self.pending_bytes += batch.size
+        self._commit.submit(batch)
+
+    def submit_creation(self, row: PartitionRow) -> None:
+        """Queue a new partition for the table. It is added before any of its batches is written."""
+        self._commit.submit(PartitionCreation(row))
+
+    async def delete(self, numbers: Iterable[int], forgotten: Forgotten) -> None:
+        """Delete the logs with these numbers, durably and in one step."""
+        gone = tuple(numbers)
+        for number in gone:
+            del self._logs[number]
+        await self.submit(PartitionDeletion(gone), forgotten)
+
+    async def truncate(self, truncation: Truncation, forgotten: Forgotten) -> None:
+        """Wait until the truncation is durable. The segments that it empties are released only
+        then."""
+        if truncation.lowest_segment_id == NO_SEGMENT:
+            self.deleted_bytes += sum(size for _, _, size in forgotten)
+        await self.submit(truncation, forgotten)
+
+    async def roll(self) -> None:
+        """Seal the active segment, if it holds anything.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.check_writable()
+        await self.submit(SegmentRoll())
+
+    def submit(self, work: WriteOperation, forgotten: Forgotten = ()) -> "asyncio.Future[None]":
+        """Queue ``work``. The returned future is done when the operation is durable.
+
+        ``forgotten`` are the batches that the operation removes from logs. A segment that has no
+        other live batches is deleted only when the operation is durable.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[id(work)] = done, forgotten
+        self._commit.submit(work)
+        return done
+
+    async def wait_for_room(self) -> None:
+        """Wait until less than ``max_pending_bytes`` wait to be flushed, or the disk is full. On a
+        full disk any append is refused.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        while self.pending_bytes >= self._max_pending_bytes and not self.space.is_full:
+            self.check_works()
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._wait_for_room.append(room)
+            await room
+        self.check_works()
+
+    def fail(self, error: Exception) -> None:
+        """Refuse everything from now on, because the disk has failed. Unflushed batches are never
+        acknowledged."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        log.error("log directory %s failed, no more batches are taken: %s", self._directory, error)
+        self._refuse_waiting(f"log directory {self._directory} failed: {error}")
+        self._on_failed(error)
+
+    async def close(self) -> None:
+        """Write what was submitted, as far as there is space, and then fail the operations that
+        still wait."""
+        await self._commit.close()
+        full = self.space.is_full
+        self._refuse_waiting(self.space.message() if full else "the log store closes")
+
+    def _done(self, group: Sequence[WriteOperation], segment: Segment) -> None:
+        """Process a group that is on disk."""
+        segments = self.segments
+        if segment is not segments.newest:
+            segments.roll(segment)
+        flushed: dict[int, StoredLog] = {}
+        for work in group:
+            if isinstance(work, PendingBatch):
+                self.pending_bytes -= work.size
+                work.flushed = True
+                owner = self._logs.get(work.number)
+                if owner is not None and not work.dropped:
+                    owner.note_flushed(work, segment)
+                    flushed[work.number] = owner
+            elif not isinstance(work, PartitionCreation):
+                if isinstance(work, Relocation):
+                    self._note_rewritten(work, segment)
+                done, forgotten = self._waiting.pop(id(work))
+                segments.release(forgotten)
+                _resolve(done)
+        self.tail.evict()
+        if segments.kept:
+            segments.release_durable()
+        if self._wait_for_room and self.pending_bytes < self._max_pending_bytes:
+            self._resume_waiting()
+        if flushed:
+            self._on_flushed(list(flushed.values()))
+
+    def _note_rewritten(self, work: Relocation, segment: Segment) -> None:
+        owner = self._logs.get(work.number)
+        if owner is not None:
+            self.segments.keep_until_durable(segment, owner.note_rewritten(work, segment))
+
+    def _note_full(self, error: Exception) -> None:
+        """Refuse operations that need space from now on, and resume the callers that waited to
+        append."""
+        self._resume_waiting()
+        self.space.note_full(error)
+
+    def _note_room(self) -> None:
+        self.segments.unlink_what_found_no_room()
+        self.space.note_room()
+
+    def _resume_waiting(self) -> None:
+        while self._wait_for_room:
+            _resolve(self._wait_for_room.popleft())
+
+    def _refuse_waiting(self, message: str) -> None:
+        refusal = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, message)
+        waiting = [done for done, _ in self._waiting.values()]
+        for each in [*waiting, *self._wait_for_room]:
+            if not each.done():
+                each.set_exception(refusal)
+        self._waiting.clear()
+        self._wait_for_room.clear()
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

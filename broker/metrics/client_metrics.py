@@ -1,0 +1,102 @@
+"""Metrics of clients that use the Kafka protocol."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from quorate.broker.quota.client_memory import ClientMemory
+from quorate.common.metrics.family import Family, MetricKind, Sample, Timings
+
+REQUEST_TIMES: Final = Family(
+    "quorate_request_seconds",
+    MetricKind.HISTOGRAM,
+    "RequestMetrics",
+    "TotalTimeMs",
+    "From a request's start to its answer, with what it waited for (Fetch: data, Produce: acks).",
+    ("request",),
+)
+CONNECTIONS: Final = Family(
+    "quorate_connections",
+    MetricKind.GAUGE,
+    "socket-server-metrics",
+    "connection-count",
+    "Open connections of Kafka clients.",
+)
+CONNECTIONS_ACCEPTED: Final = Family(
+    "quorate_connections_accepted_total",
+    MetricKind.COUNTER,
+    "socket-server-metrics",
+    "connection-creation-total",
+    "Connections of Kafka clients that were accepted.",
+)
+CONNECTIONS_CLOSED: Final = Family(
+    "quorate_connections_closed_total",
+    MetricKind.COUNTER,
+    "socket-server-metrics",
+    "connection-close-total",
+    "Connections of Kafka clients that the broker closed: idle for connections.max.idle.ms, over "
+    "the limit of connections, or keeping memory that others waited for.",
+    ("reason",),
+)
+REQUEST_BYTES: Final = Family(
+    "quorate_request_memory_bytes",
+    MetricKind.GAUGE,
+    "SocketServer",
+    "MemoryPoolUsed",
+    "Memory held by requests of Kafka clients; bounded by queued.max.request.bytes.",
+)
+RESPONSE_BYTES: Final = Family(
+    "quorate_response_memory_bytes",
+    MetricKind.GAUGE,
+    "SocketServer",
+    "ResponseMemoryUsed",
+    "Memory held by answers to clients: to Kafka's and to readers of ranges, each bounded by "
+    "queued.max.response.bytes.",
+)
+MEMORY_WAITS: Final = Family(
+    "quorate_memory_waits_total",
+    MetricKind.COUNTER,
+    "SocketServer",
+    "MemoryPoolDepletedCount",
+    "Times that a client had to wait, because requests or answers held all their memory.",
+)
+IDLE: Final = "idle"
+LIMIT: Final = "limit"
+MEMORY: Final = "memory"
+
+
+class ClientFigures:
+    """Counters of the listeners of one broker."""
+
+    def __init__(self, memory: ClientMemory | None = None) -> None:
+        self._memory = memory or ClientMemory()
+        self._closed: dict[str, int] = dict.fromkeys((IDLE, LIMIT, MEMORY), 0)
+        self.connections = 0
+        self.connections_accepted = 0
+        self.request_times: defaultdict[str, Timings] = defaultdict(Timings)
+        """The times of requests that were answered or refused, by the name of their API."""
+
+    def accepted(self) -> None:
+        """Count a connection that was opened."""
+        self.connections += 1
+        self.connections_accepted += 1
+
+    def closed(self) -> None:
+        """Count a connection that was closed."""
+        self.connections -= 1
+
+    def closed_for(self, reason: str) -> None:
+        """Count a connection that the broker closes for IDLE, LIMIT or MEMORY."""
+        self._closed[reason] += 1
+
+    def samples(self) -> Iterator[Sample]:
+        yield Sample(CONNECTIONS, self.connections)
+        yield Sample(CONNECTIONS_ACCEPTED, self.connections_accepted)
+        for reason, count in self._closed.items():
+            yield Sample(CONNECTIONS_CLOSED, count, (reason,))
+        requests, responses = self._memory.requests, self._memory.responses
+        yield Sample(REQUEST_BYTES, requests.held_bytes)
+        yield Sample(RESPONSE_BYTES, responses.held_bytes + self._memory.ranges.held_bytes)
+        yield Sample(MEMORY_WAITS, requests.waits + responses.waits)
+        for api, timings in tuple(self.request_times.items()):
+            yield Sample(REQUEST_TIMES, timings.distribution, (api,))

@@ -1,0 +1,65 @@
+"""The credentials by which clients authenticate: users with SCRAM credentials, and delegation
+tokens.
+"""
+
+from collections.abc import Callable
+
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.broker.security.plain_passwords import verify_password
+from quorate.broker.security.principal import RESERVED_NAMES, KafkaPrincipal
+from quorate.broker.security.scram import MECHANISMS, ScramLogin, unknown_user_login
+from quorate.broker.security.token_secrets import TokenLogin
+from quorate.metadata_log.image import ScramKey
+
+FindToken = Callable[[str, str, int], TokenLogin | None]
+"""Takes a token id, a mechanism and the wall clock in ms. Returns the token, or None if the token
+is unknown or has expired, or if delegation tokens are disabled.
+"""
+
+
+def no_tokens(_token_id: str, _mechanism: str, _now_ms: int) -> TokenLogin | None:
+    """Find no token, as if delegation tokens were disabled."""
+    return None
+
+
+class CredentialProvider:
+    """Looks credentials up in the newest image, so a change by the controller applies to the next
+    exchange.
+    """
+
+    def __init__(
+        self,
+        images: MetadataFollower,
+        *,
+        pepper: bytes,
+        wall_clock_ms: Callable[[], int],
+        find_token: FindToken = no_tokens,
+    ) -> None:
+        """``pepper`` is random bytes, a secret of this process."""
+        self._images = images
+        self._pepper = pepper
+        self._wall_clock_ms = wall_clock_ms
+        self._find_token = find_token
+
+    def now_ms(self) -> int:
+        """Return the time on the clock that ``expiry_ms`` uses."""
+        return self._wall_clock_ms()
+
+    def scram(self, user: str, mechanism: str, as_token: bool) -> ScramLogin:
+        """Return the credentials of a user or of a token, as ``scram.FindLogin`` describes."""
+        if as_token:
+            token = self._find_token(user, mechanism, self.now_ms())
+            if token is not None:
+                return ScramLogin(
+                    token.principal, token.salt, token.iterations, token.secrets, token.expiry_ms
+                )
+            return unknown_user_login(MECHANISMS[mechanism], user, self._pepper)
+        stored = self._images.image.scram.get(ScramKey(user, MECHANISMS[mechanism].number))
+        if stored is None or user in RESERVED_NAMES:
+            return unknown_user_login(MECHANISMS[mechanism], user, self._pepper)
+        return ScramLogin(KafkaPrincipal(user), stored.salt, stored.iterations, (stored,))
+
+    def password(self, user: str, password: str) -> KafkaPrincipal | None:
+        """Check a password, as ``plain_passwords.CheckPassword`` describes."""
+        principal = verify_password(self._images.image, user, password)
+        return None if user in RESERVED_NAMES else principal

@@ -1,0 +1,77 @@
+"""SASL PLAIN (RFC 4616), and clear-text passwords that are checked against SCRAM credentials.
+
+There is no other store of passwords. A user who may log in by SCRAM may also log in by PLAIN, if
+the listener offers it. PLAIN should be used on TLS listeners only. Clients of the gRPC listener
+also send their passwords in clear text, over TLS.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from quorate.broker.security.principal import KafkaPrincipal
+from quorate.broker.security.sasl_exchange import (
+    AuthenticatedClient,
+    DeferredVerification,
+    SaslAuthenticationFailed,
+)
+from quorate.broker.security.scram import BY_NUMBER, DEFAULT_ITERATIONS, password_fits
+from quorate.metadata_log.image import Image, ScramKey
+from quorate.metadata_log.records import ScramCredential
+
+CheckPassword: TypeAlias = Callable[[str, str], KafkaPrincipal | None]
+"""Takes a user and a password. Returns the principal, or None if the user is unknown or the
+password is wrong.
+"""
+
+HASHING: Final = ThreadPoolExecutor(2, thread_name_prefix="password")
+"""The threads that hash passwords. A clear-text password costs milliseconds. A client that has not
+authenticated and sends many of them keeps these threads busy, but neither the event loop nor the
+threads that other work waits for.
+"""
+
+_UNKNOWN_USER_CREDENTIAL: Final = ScramCredential(
+    salt=bytes(16), stored_key=bytes(64), server_key=bytes(64), iterations=DEFAULT_ITERATIONS
+)
+
+
+def verify_password(image: Image, user: str, password: str) -> KafkaPrincipal | None:
+    """Return the principal, or None if there is no such user or the password is wrong.
+
+    This computes for milliseconds, without the interpreter lock, so it must not run on the event
+    loop. An unknown user costs as much time as a known one.
+    """
+    # The strongest credential of the user is checked. Normally all of them have the same password.
+    for number in sorted(BY_NUMBER, reverse=True):
+        stored = image.scram.get(ScramKey(user, number))
+        if stored is not None:
+            fits = password_fits(BY_NUMBER[number], stored, password)
+            return KafkaPrincipal(user) if fits else None
+    password_fits(BY_NUMBER[max(BY_NUMBER)], _UNKNOWN_USER_CREDENTIAL, password)
+    return None
+
+
+class PlainSaslServer:
+    """The server's side of one PLAIN exchange, which consists of a single message."""
+
+    def __init__(self, check: CheckPassword) -> None:
+        self._check = check
+
+    def step(self, message: bytes) -> DeferredVerification:
+        """Handle the message, as ``SaslExchange.step`` describes."""
+        try:
+            authzid, user, password = message.decode().split("\0")
+        except ValueError:  # UnicodeDecodeError is one
+            raise SaslAuthenticationFailed("the PLAIN message is malformed") from None
+        if not user or not password:
+            raise SaslAuthenticationFailed("the PLAIN message lacks a user or a password")
+        if authzid not in ("", user):
+            raise SaslAuthenticationFailed("acting for another user is not supported")
+
+        def verify() -> AuthenticatedClient:
+            principal = self._check(user, password)
+            if principal is None:
+                raise SaslAuthenticationFailed("the password does not fit")
+            return AuthenticatedClient(b"", principal)
+
+        return DeferredVerification(verify)

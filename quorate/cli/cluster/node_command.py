@@ -1,0 +1,114 @@
+"""``quorate node``: runs one voter or broker in the foreground, for a service manager."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quorate.cli.shared_options import Command, key_values
+
+
+@click.group()
+def node() -> None:
+    """Run one voter or broker in the foreground.
+
+    \b
+    Example:
+      quorate node quorum --config quorum-1.toml
+      quorate node broker --config broker-1.toml --set log.level=DEBUG
+    """
+
+
+def _node_options(command: Command) -> Command:
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A configuration value that overrides the file.",
+    )(command)
+    command = click.option("--exit-with-parent", is_flag=True, hidden=True)(command)
+    return click.option(
+        "--config",
+        required=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="TOML file with Kafka's configuration keys at the top level.",
+    )(command)
+
+
+def _run(
+    run: Callable[[Path, dict[str, Any]], int],
+    config: Path,
+    settings: tuple[str, ...],
+    *,
+    exit_with_parent: bool,
+) -> int:
+    if exit_with_parent:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True, name="parent-watch").start()
+    return run(config, key_values(settings, "--set"))
+
+
+def _stop_at_end_of_input() -> None:
+    """Stop the node when its standard input ends.
+
+    Standard input is a pipe from the parent process. It ends when the parent ends, even by kill -9.
+    """
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@node.command("quorum")
+@_node_options
+def quorum_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool) -> int:
+    """Run one voter of the metadata quorum.
+
+    \b
+    Example (quorum-1.toml):
+      "node.id" = 1
+      "cluster.id" = "my-cluster"
+      "data.dir" = "/var/lib/quorate/quorum-1"
+      "quorum.voters" = "1@host1:7001/7101,2@host2:7001/7101,3@host3:7001/7101"
+      "ssl.keystore.location" = "/etc/quorate/voter-1.pem"
+      "ssl.truststore.location" = "/etc/quorate/truststore.pem"
+    """
+    from quorate.common.grpc_support.grpc_log import trace_handshakes
+
+    trace_handshakes()
+    from quorate.quorum.process import run
+
+    return _run(run, config, settings, exit_with_parent=exit_with_parent)
+
+
+@node.command("broker")
+@_node_options
+def broker_node(config: Path, settings: tuple[str, ...], exit_with_parent: bool) -> int:
+    """Run one broker.
+
+    \b
+    Example (broker-1.toml):
+      "broker.id" = 1
+      "log.dir" = "/var/lib/quorate/broker-1"
+      "quorum.bootstrap.servers" = "host1:7101,host2:7101,host3:7101"
+      "quorum.ssl.keystore.location" = "/etc/quorate/broker-1.pem"
+      "quorum.ssl.truststore.location" = "/etc/quorate/truststore.pem"
+      "listeners" = "PLAINTEXT://host1:9092"
+      "grpc.listener" = "host1:9192"
+      "inter.broker.listener" = "host1:9193"
+    """
+    # kio imports hypothesis wherever it is installed, which doubles the time to start a broker.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    from quorate.broker.rpc.grpc_polling import read_in_the_polling_thread
+    from quorate.common.grpc_support.grpc_log import trace_handshakes
+
+    read_in_the_polling_thread()
+    trace_handshakes()
+    from quorate.broker.process import run
+
+    return _run(run, config, settings, exit_with_parent=exit_with_parent)

@@ -1,0 +1,94 @@
+"""``quorate status``: the state of a cluster as its brokers report it."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.admin_session import open_admin
+from quorate.cli.shared_options import admin_options, json_option, print_json, timeout_option
+
+if TYPE_CHECKING:
+    from quorate.client.results import ClusterStatus, Metric, PartitionName
+
+
+@click.command()
+@admin_options
+@click.option("--metrics", is_flag=True, help="Show the metrics of the brokers instead.")
+@timeout_option(10_000)
+@json_option
+def status(
+    bootstrap_server: str | None, data: Path | None, metrics: bool, timeout_ms: int, as_json: bool
+) -> None:
+    """Show the controller, the brokers, and partitions that need attention.
+
+    \b
+    Example:
+      quorate status --bootstrap-server 127.0.0.1:9092
+      quorate status --data ./quorate-data --json
+      quorate status --metrics
+    """
+    with open_admin(bootstrap_server, data, timeout_ms) as admin:
+        if metrics:
+            _show_metrics(admin.metrics(), as_json=as_json)
+            return
+        found = replace(admin.cluster_status(), alerts=tuple(admin.cluster_alerts()))
+    if as_json:
+        print_json(as_document(found))
+    else:
+        _show(found)
+
+
+def _show_metrics(metrics: "list[Metric]", *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(metric) for metric in metrics])
+        return
+    for one in metrics:
+        tags = ", ".join(f"{key}={value}" for key, value in sorted(one.tags.items()) if value)
+        whose = f"{{{tags}}}" if tags else ""
+        click.echo(f"broker {one.broker_id:<4} {one.group} {one.name}{whose} {one.value:g}")
+
+
+def as_document(status: "ClusterStatus") -> dict[str, Any]:
+    """Return the status as the JSON document that scripts read."""
+    return asdict(status)
+
+
+def _show(status: "ClusterStatus") -> None:
+    controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
+    click.echo(f"cluster     {status.cluster_id}")
+    if not status.features:
+        # Every cluster has features. None are told to a client without DESCRIBE on the cluster,
+        # and neither is the rest.
+        click.echo(f"controller  {controller}")
+        _show_brokers(status)
+        click.echo("the rest is told to those only who are allowed to DESCRIBE the cluster")
+        return
+    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
+    click.echo(f"controller  {controller} (epoch {status.controller_epoch})")
+    click.echo(f"quorum      leader {leader}, metadata offset {status.metadata_offset}")
+    _show_brokers(status)
+    click.echo(f"topics      {status.topics}, with {status.partitions} partitions")
+    levels = ", ".join(f"{feature.name} {feature.level}" for feature in status.features)
+    click.echo(f"features    {levels}")
+    click.echo(f"offline     {_names(status.offline_partitions)}")
+    click.echo(f"under-replicated  {_names(status.under_replicated_partitions)}")
+    click.echo(f"under-min-ISR     {_names(status.under_min_isr_partitions)}")
+    click.echo(f"at-min-ISR        {_names(status.at_min_isr_partitions)}")
+    for alert in status.alerts:
+        click.echo(f"alert       {alert}")
+
+
+def _show_brokers(status: "ClusterStatus") -> None:
+    for broker in status.brokers:
+        rack = f", rack {broker.rack}" if broker.rack else ""
+        click.echo(
+            f"broker {broker.id:<4} {broker.kafka} (gRPC {broker.grpc}), epoch {broker.epoch}{rack}"
+        )
+
+
+def _names(partitions: "tuple[PartitionName, ...]") -> str:
+    shown = ", ".join(f"{name.topic}-{name.partition}" for name in partitions[:20])
+    more = f" and {len(partitions) - 20} more" if len(partitions) > 20 else ""
+    return f"{len(partitions)} ({shown}{more})" if partitions else "none"

@@ -1,0 +1,200 @@
+"""``quorate up``: starts a local cluster of real processes."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from quorate.cli.shared_options import DEFAULT_DATA, json_option, print_json
+
+if TYPE_CHECKING:
+    from quorate.cluster.local import LocalCluster
+    from quorate.cluster.settings import Settings
+
+DEFAULT_VOTERS: Final = 3
+DEFAULT_BROKERS: Final = 3
+DEFAULT_PORT: Final = 9092
+WATCH_INTERVAL_S: Final = 0.3
+
+
+@click.command()
+@click.option(
+    "--quorum", type=click.IntRange(1, 9), metavar="N", help="Number of voters. Default: 3."
+)
+@click.option(
+    "--brokers", type=click.IntRange(1, 100), metavar="N", help="Number of brokers. Default: 3."
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DATA,
+    show_default=True,
+    metavar="DIR",
+    help="Folder for everything that the cluster writes. A later start in the same folder "
+    "continues the same cluster.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Kafka port of the first broker; the others use the ports after it. 0 chooses free "
+    "ports. Default: 9092.",
+)
+@click.option(
+    "--detach", is_flag=True, help="Return once the cluster is up. Use quorate down to stop it."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A configuration value for the voters and brokers that have this key. It is kept in the "
+    "folder.",
+)
+@json_option
+def up(
+    quorum: int | None,
+    brokers: int | None,
+    data: Path,
+    port: int | None,
+    detach: bool,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Start a local cluster of real processes.
+
+    With --detach, the command returns once every broker is registered and a controller is active.
+    Without --detach it stays in the foreground, and Ctrl-C stops the cluster.
+
+    \b
+    Example:
+      quorate up --quorum 3 --brokers 3 --data ./quorate-data --detach
+      quorate up --brokers 1 --quorum 1 --port 0 --set log.flush=os
+    """
+    from quorate.cluster.settings import parse_settings
+
+    cluster = _cluster(data, quorum, brokers, port, parse_settings(settings), attached=not detach)
+    begin = time.monotonic()
+    with _stop_signals_interrupt():
+        cluster.start()
+        seconds = time.monotonic() - begin
+        if detach:
+            _report(cluster, data, seconds, detach=True, as_json=as_json)
+            return 0
+        try:
+            _report(cluster, data, seconds, detach=False, as_json=as_json)
+            _watch(cluster)
+        except KeyboardInterrupt:
+            _stop(cluster)
+            raise
+        _stop(cluster)
+        return 1
+
+
+def _cluster(
+    data: Path,
+    voters: int | None,
+    brokers: int | None,
+    port: int | None,
+    settings: "Settings",
+    *,
+    attached: bool,
+) -> "LocalCluster":
+    """Return the cluster of the folder with the settings applied, or create a new one."""
+    from quorate.cluster.local import LocalCluster
+
+    found = LocalCluster.find(data, _say, attached=attached)
+    if found is None:
+        return LocalCluster.create(
+            data,
+            voters=DEFAULT_VOTERS if voters is None else voters,
+            brokers=DEFAULT_BROKERS if brokers is None else brokers,
+            port=DEFAULT_PORT if port is None else port,
+            settings=settings,
+            progress=_say,
+            attached=attached,
+        )
+    _refuse_other_shape(found, data, voters, brokers, port)
+    if settings.quorum or settings.broker:
+        found.change_settings(settings)
+    return found
+
+
+def _refuse_other_shape(
+    found: "LocalCluster", data: Path, voters: int | None, brokers: int | None, port: int | None
+) -> None:
+    from quorate.cluster.local_cluster_errors import LocalClusterError
+
+    first_port = found.brokers[0].ports["Kafka"]
+    for option, wanted, actual in (
+        ("--quorum", voters, len(found.voters)),
+        ("--brokers", brokers, len(found.brokers)),
+        ("--port", port or None, first_port),
+    ):
+        if wanted is not None and wanted != actual:
+            raise LocalClusterError(
+                f"{data} holds a cluster made with {option} {actual}, not {wanted}: "
+                f"leave {option} out, or give another folder with --data"
+            )
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+def _report(
+    cluster: "LocalCluster", data: Path, seconds: float, *, detach: bool, as_json: bool
+) -> None:
+    from quorate.cluster.state_file import read_state
+
+    if as_json:
+        print_json(read_state(cluster.folder))
+        return
+    click.echo(f"up in {seconds:.1f} s. Kafka clients connect to {cluster.bootstrap}")
+    click.echo(f"stop it with: quorate down --data {data}" if detach else "Ctrl-C stops it.")
+
+
+def _watch(cluster: "LocalCluster") -> None:
+    """Report each process that ends, until none is left."""
+    gone: set[str] = set()
+    while running := set(map(str, cluster.running())):
+        for node in sorted(set(map(str, cluster.nodes)) - running - gone):
+            _say(f"{node} is gone; see {cluster.folder / 'logs'}")
+        gone = set(map(str, cluster.nodes)) - running
+        time.sleep(WATCH_INTERVAL_S)
+    _say("every process is gone")
+
+
+def _stop(cluster: "LocalCluster") -> None:
+    """Stop the cluster in order; a second Ctrl-C kills its processes."""
+    try:
+        cluster.stop()
+    except KeyboardInterrupt:
+        cluster.stop(graceful=False)
+
+
+@contextmanager
+def _stop_signals_interrupt() -> Iterator[None]:
+    """Make SIGTERM and a closed terminal stop the cluster in the same way as Ctrl-C.
+
+    The handler for Ctrl-C is also set again, because a shell script starts its background jobs with
+    that signal ignored.
+    """
+
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

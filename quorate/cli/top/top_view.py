@@ -1,0 +1,207 @@
+"""The figures of ``quorate top`` from two measurements of a cluster; pure functions."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quorate.cli.top import top_groups
+from quorate.cli.top.top_groups import GroupRates, GroupSnapshot
+from quorate.client.results import ClusterStatus, Metric
+
+Key = tuple[int, str, tuple[tuple[str, str], ...]]
+"""The key of a figure: (broker, name, tags)."""
+
+_HEAD = ("broker", "leaders", "replicas", "under-repl", "in", "out", "records", "requests", "p.avg")
+_TOPIC_HEAD = ("topic", "in", "out", "records")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All figures at one time, in seconds of any clock."""
+
+    at_s: float
+    figures: Mapping[Key, float]
+
+    @classmethod
+    def of(cls, at_s: float, metrics: Iterable[Metric]) -> "Look":
+        return cls(
+            at_s, {(m.broker_id, m.name, tuple(sorted(m.tags.items()))): m.value for m in metrics}
+        )
+
+    def value(self, broker_id: int, name: str) -> float:
+        """Return a figure without tags; 0 if the broker does not report it."""
+        return self.figures.get((broker_id, name, ()), 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRates:
+    """The rates of a broker between two measurements, per second; sizes are in bytes."""
+
+    id: int
+    leaders: int
+    replicas: int
+    under_replicated: int
+    bytes_in: float
+    bytes_out: float
+    records_in: float
+    requests: float
+    produce_ms: float
+    """Mean time of a Produce request in ms since the broker started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRates:
+    """The rates of a topic between two measurements over all brokers, per second; sizes are in
+    bytes."""
+
+    topic: str
+    bytes_in: float
+    bytes_out: float
+    records_in: float
+
+
+def broker_rates(status: ClusterStatus, before: Look, after: Look) -> list[BrokerRates]:
+    """Return the rates of each live broker."""
+    rates = _Rates(before, after)
+    produce = (("request", "Produce"),)
+    return [
+        BrokerRates(
+            id=broker.id,
+            leaders=int(after.value(broker.id, "LeaderCount")),
+            replicas=int(after.value(broker.id, "PartitionCount")),
+            under_replicated=int(after.value(broker.id, "UnderReplicatedPartitions")),
+            bytes_in=rates.of_broker(broker.id, "BytesInPerSec"),
+            bytes_out=rates.of_broker(broker.id, "BytesOutPerSec"),
+            records_in=rates.of_broker(broker.id, "MessagesInPerSec"),
+            requests=rates.of_broker(broker.id, "TotalTimeMs.Count"),
+            produce_ms=1000 * after.figures.get((broker.id, "TotalTimeMs.Mean", produce), 0.0),
+        )
+        for broker in status.brokers
+    ]
+
+
+def topic_rates(before: Look, after: Look, limit: int) -> list[TopicRates]:
+    """Return at most ``limit`` topics, the busiest first; topics without traffic are left out."""
+    rates = _Rates(before, after)
+    found = [
+        TopicRates(
+            topic=topic,
+            bytes_in=rates.of_topic(topic, "BytesInPerSec"),
+            bytes_out=rates.of_topic(topic, "BytesOutPerSec"),
+            records_in=rates.of_topic(topic, "MessagesInPerSec"),
+        )
+        for topic in rates.topics
+    ]
+    busy = [one for one in found if one.bytes_in or one.bytes_out]
+    return sorted(busy, key=lambda one: (-one.bytes_in - one.bytes_out, one.topic))[:limit]
+
+
+class _Rates:
+    """The rates per second, by broker and by topic."""
+
+    def __init__(self, before: Look, after: Look) -> None:
+        seconds = max(after.at_s - before.at_s, 1e-9)
+        self._by_broker: defaultdict[tuple[int, str], float] = defaultdict(float)
+        self._by_topic: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.topics: set[str] = set()
+        for key, value in after.figures.items():
+            broker_id, name, tags = key
+            # A figure that became smaller has started again from zero: its broker was restarted.
+            earlier = before.figures.get(key, 0.0)
+            rate = (value - earlier if value >= earlier else value) / seconds
+            self._by_broker[broker_id, name] += rate
+            if (topic := dict(tags).get("topic")) is not None:
+                self.topics.add(topic)
+                self._by_topic[topic, name] += rate
+
+    def of_broker(self, broker_id: int, name: str) -> float:
+        return self._by_broker[broker_id, name]
+
+    def of_topic(self, topic: str, name: str) -> float:
+        return self._by_topic[topic, name]
+
+
+def as_document(
+    status: ClusterStatus,
+    brokers: Sequence[BrokerRates],
+    topics: Sequence[TopicRates],
+    groups: Sequence[GroupRates],
+) -> dict[str, Any]:
+    """Return the measurement as the JSON document that scripts read."""
+    return {
+        "controller_id": status.controller_id,
+        "quorum_leader": status.quorum_leader,
+        "offline_partitions": len(status.offline_partitions),
+        "under_replicated_partitions": len(status.under_replicated_partitions),
+        "brokers": [asdict(one) for one in brokers],
+        "topics": [asdict(one) for one in topics],
+        "groups": [asdict(one) for one in groups],
+    }
+
+
+def lines(
+    status: ClusterStatus,
+    brokers: Sequence[BrokerRates],
+    topics: Sequence[TopicRates],
+    groups: Sequence[GroupRates],
+    seen: GroupSnapshot,
+) -> list[str]:
+    """Return the lines that are printed for people."""
+    controller = "none" if status.controller_id < 0 else f"broker {status.controller_id}"
+    leader = f"voter {status.quorum_leader}" if status.quorum_leader else "unknown"
+    return [
+        f"controller {controller} (epoch {status.controller_epoch})   quorum leader {leader}   "
+        f"{status.topics} topics, {status.partitions} partitions",
+        f"offline {len(status.offline_partitions)}   "
+        f"under-replicated {len(status.under_replicated_partitions)}   "
+        f"under min ISR {len(status.under_min_isr_partitions)}",
+        "",
+        *_table(_HEAD, [_broker_row(one) for one in brokers]),
+        "",
+        *_table(_TOPIC_HEAD, [_topic_row(one) for one in topics]),
+        "",
+        *_table(top_groups.HEAD, [top_groups.row(one) for one in groups], words=2),
+        *([f"groups: {seen.trouble}"] if seen.trouble else []),
+        *(f"alert: {alert}" for alert in status.alerts),
+    ]
+
+
+def _broker_row(one: BrokerRates) -> tuple[str, ...]:
+    return (
+        str(one.id),
+        str(one.leaders),
+        str(one.replicas),
+        str(one.under_replicated),
+        f"{size(one.bytes_in)}/s",
+        f"{size(one.bytes_out)}/s",
+        f"{one.records_in:,.0f}/s",
+        f"{one.requests:,.0f}/s",
+        f"{one.produce_ms:.1f} ms",
+    )
+
+
+def _topic_row(one: TopicRates) -> tuple[str, ...]:
+    rates = (f"{size(one.bytes_in)}/s", f"{size(one.bytes_out)}/s", f"{one.records_in:,.0f}/s")
+    return (one.topic, *rates)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
+    """Format a table: the first ``words`` columns are aligned left, the figures right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if column < words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (head, *rows)
+    ]
+
+
+def size(count: float) -> str:
+    """Format a number of bytes, as in 12.3 MB."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"

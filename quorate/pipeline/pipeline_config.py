@@ -1,0 +1,203 @@
+"""The file that describes a pipeline, in TOML. Each key is declared once, here.
+
+name = "orders-lake"
+
+[source]                                  # the options of Spark's format "quorate"
+kafka.bootstrap.servers = "broker1:9092"
+subscribe = "orders,payments"
+
+[transform]
+sql = "SELECT *, length(value) AS size FROM records WHERE value IS NOT NULL"
+
+[sink]
+path = "s3a://lake/orders"
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from quorate.client.security import is_security_option
+from quorate.common.configuration import ConfigError, ConfigKey, ConfigSpec, read_toml
+from quorate.spark.errors import OptionError
+from quorate.spark.options.client_settings import PREFIX
+from quorate.spark.options.given_options import GivenOptions
+from quorate.spark.options.option_declaration import Option, Scope
+from quorate.spark.options.option_table import ASSIGN as ASSIGN_OPTION
+from quorate.spark.options.option_table import (
+    COMMIT_GROUP,
+    COMMIT_GROUP_MAY_GO_BACK,
+    FAIL_ON_DATA_LOSS,
+    INCLUDE_HEADERS,
+    MAX_OFFSETS_PER_TRIGGER,
+    MAX_RECORDS_PER_PARTITION,
+    MIN_OFFSETS_PER_TRIGGER,
+    STARTING_OFFSETS,
+    STARTING_OFFSETS_BY_TIMESTAMP,
+    STARTING_STRATEGY,
+    STARTING_TIMESTAMP,
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+)
+from quorate.spark.options.read_options import StreamOptions, parse_stream_options
+
+NAME: Final = ConfigKey(
+    name="name",
+    type=str,
+    pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}",
+    form="letters, digits, dots, dashes and underscores, the first a letter or a digit",
+    doc="The cluster keeps the offsets of the pipeline under this name.",
+)
+SQL: Final = ConfigKey(
+    name="transform.sql",
+    type=str,
+    default="",
+    doc="The query over the view records that transforms the records. It leaves topic, partition, "
+    "offset and timestamp as they are. If it is empty, the records are stored as they are.",
+)
+PATH: Final = ConfigKey(
+    name="sink.path",
+    type=str,
+    doc="The folder for the Parquet files: any path that Spark understands.",
+)
+FORMAT: Final = ConfigKey(
+    name="sink.format",
+    type=str,
+    default="parquet",
+    one_of=("parquet",),
+    doc="The format of the files.",
+)
+COMPRESSION: Final = ConfigKey(
+    name="sink.compression",
+    type=str,
+    default="zstd",
+    one_of=("zstd", "snappy", "gzip", "lz4", "none"),
+    doc="The compression of the Parquet files.",
+)
+LEASE_MS: Final = ConfigKey(
+    name="run.lease.ms",
+    type=int,
+    default=30_000,
+    at_least=1_000,
+    at_most=3_600_000,
+    doc="How long a run may be silent. After that it counts as dead, and another one may begin.",
+)
+
+SPEC: Final = ConfigSpec("pipeline", (NAME, SQL, PATH, FORMAT, COMPRESSION, LEASE_MS))
+SOURCE: Final = "source."
+
+SOURCE_DEFAULTS: Final[Mapping[str, str]] = {
+    STARTING_OFFSETS.name: "earliest",
+    MAX_OFFSETS_PER_TRIGGER.name: "5000000",
+    MAX_RECORDS_PER_PARTITION.name: "1000000",
+}
+"""The defaults of a pipeline that differ from those of a stream: it reads everything, a batch is
+one commit, and several tasks make several files of a large partition."""
+
+_PIPELINE_ONLY: Final[tuple[Option[Any], ...]] = (
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+    ASSIGN_OPTION,
+    STARTING_OFFSETS,
+    STARTING_OFFSETS_BY_TIMESTAMP,
+    STARTING_TIMESTAMP,
+    STARTING_STRATEGY,
+    MAX_OFFSETS_PER_TRIGGER,
+    MIN_OFFSETS_PER_TRIGGER,
+    COMMIT_GROUP,
+    COMMIT_GROUP_MAY_GO_BACK,
+)
+"""Options that only the pipeline as a whole applies. The Spark query of a single batch must not
+see them: they choose offsets, or the consumer group that the offsets are committed to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """The checked content of a pipeline's file."""
+
+    name: str
+    source: StreamOptions
+    reading: Mapping[str, str]
+    """The options that the query of every batch has."""
+    include_headers: bool
+    sql: str
+    path: str
+    compression: str
+    lease_ms: int
+
+
+def read_config(path: Path) -> PipelineConfig:
+    """Read and check a pipeline's file.
+
+    Raises:
+        ConfigError: the file cannot be read, or a key in it is unknown, missing or wrong.
+    """
+    try:
+        return parse_config(read_toml(path))
+    except ConfigError as error:
+        if str(path) in str(error):
+            raise
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse_config(values: Mapping[str, object]) -> PipelineConfig:
+    """Check the keys and values of a pipeline's file.
+
+    Raises:
+        ConfigError: a key is unknown, missing or wrong; the message names the nearest known key.
+    """
+    source = {
+        key.removeprefix(SOURCE): _as_option(key, value)
+        for key, value in values.items()
+        if key.startswith(SOURCE)
+    }
+    own = SPEC.parse({key: value for key, value in values.items() if not key.startswith(SOURCE)})
+    options = {**SOURCE_DEFAULTS, **source}
+    if not {name.lower() for name in source}.isdisjoint(
+        {STARTING_TIMESTAMP.name.lower(), STARTING_OFFSETS_BY_TIMESTAMP.name.lower()}
+    ):
+        del options[STARTING_OFFSETS.name]
+    options = _without_repetitions(options)
+    try:
+        given = GivenOptions(options, Scope.STREAM)
+        streaming = parse_stream_options(options)
+        include_headers, fails = given[INCLUDE_HEADERS], given[FAIL_ON_DATA_LOSS]
+    except OptionError as error:
+        raise ConfigError(f"[source] {error}") from error
+    assert streaming.reading.fail_on_data_loss is fails
+    unread = {name.lower() for option in _PIPELINE_ONLY for name in option.names}
+    return PipelineConfig(
+        name=own[NAME],
+        source=replace(streaming, limits=replace(streaming.limits, at_least=None)),
+        reading={name: text for name, text in options.items() if name.lower() not in unread},
+        include_headers=include_headers,
+        sql=own[SQL].strip().rstrip(";"),
+        path=own[PATH],
+        compression=own[COMPRESSION],
+        lease_ms=own[LEASE_MS],
+    )
+
+
+def _as_option(key: str, value: object) -> str:
+    """Return a TOML value as the text of a Spark option."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float | str):
+        return str(value)
+    raise ConfigError(f"{key}={value}: must be text or a number, as Spark's options are")
+
+
+def _without_repetitions(options: Mapping[str, str]) -> dict[str, str]:
+    """Keep the last of several options whose names differ only in case."""
+    by_name = {name.lower(): (name, text) for name, text in options.items()}
+    return dict(by_name.values())
+
+
+def security_options(config: PipelineConfig) -> dict[str, str]:
+    """Return the security options of the source, as the admin client takes them."""
+    return {
+        name.lower().removeprefix(PREFIX): text
+        for name, text in config.reading.items()
+        if is_security_option(name.lower().removeprefix(PREFIX))
+    }

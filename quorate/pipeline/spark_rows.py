@@ -1,0 +1,176 @@
+"""The rows of a batch: Spark reads them by ranges of offsets, runs the SQL, and stages Parquet."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from quorate.pipeline.pipeline_errors import PipelineError, TransformError
+from quorate.pipeline.sink_layout import PARTITION_COLUMNS
+from quorate.spark.offset_ranges import OffsetRange
+from quorate.spark.schema import source_schema
+
+VIEW: Final = "records"
+NEEDED: Final = ("topic", "partition", "offset", "timestamp")
+"""Columns that the SQL must leave as they are, because folders and files are named by them."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Rows arrive partition by partition, nearly in order of time, so sorting them gains nothing.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.sources.partitionOverwriteMode": "STATIC",
+}
+
+_logger = logging.getLogger(__name__)
+
+
+class SparkRows:
+    """Reads, transforms and stages the rows of batches, in one Spark session."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        root: str,
+        *,
+        source: Mapping[str, str],
+        include_headers: bool,
+        sql: str,
+        compression: str,
+    ) -> None:
+        """
+        Args:
+            session: where Spark runs.
+            root: the sink's folder, with its scheme.
+            source: the options of the format ``quorate``, without those that choose offsets.
+            include_headers: True if the records have the column ``headers``.
+            sql: the query over the view ``records``; empty keeps all columns.
+            compression: the codec of the Parquet files.
+        """
+        self._session = session
+        self._root = root
+        self._source = source
+        self._include_headers = include_headers
+        self._sql = sql
+        self._compression = compression
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+
+    def check(self) -> None:
+        """Try the SQL without any rows.
+
+        Raises:
+            TransformError: the SQL cannot be run, or its result cannot be stored.
+        """
+        nothing = self._session.createDataFrame(
+            [], source_schema(include_headers=self._include_headers)
+        )
+        check_columns(self._transformed(nothing).schema, nothing.schema)
+
+    def write(self, ranges: Sequence[OffsetRange], path: str) -> None:
+        """Write all rows of the ranges as Parquet files into a folder of the sink.
+
+        Raises:
+            PipelineError: the rows could not be read, transformed or written.
+        """
+        records = self._session.read.format("quorate").options(
+            **{**self._source, **options_of(ranges)}
+        )
+        try:
+            rows = self._transformed(records.load())
+            dated = rows.withColumn("date", F.to_date("timestamp"))
+            dated.write.mode("overwrite").partitionBy(*PARTITION_COLUMNS).option(
+                "compression", self._compression
+            ).parquet(f"{self._root}/{path}")
+        except (PySparkException, Py4JJavaError) as error:
+            raise PipelineError(f"a batch could not be written: {_cause(error)}") from error
+
+    def cancel(self) -> None:
+        """Cancel all work of Spark; another thread may call this."""
+        self._session.sparkContext.cancelAllJobs()
+
+    def fraction_done(self) -> float:
+        """Return the fraction of Spark's present tasks that is done."""
+        tracker = self._session.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        tasks = sum(stage.numTasks for stage in stages if stage is not None)
+        return done / tasks if tasks else 0.0
+
+    def _transformed(self, records: DataFrame) -> DataFrame:
+        if not self._sql:
+            return records
+        records.createOrReplaceTempView(VIEW)
+        try:
+            return self._session.sql(self._sql)
+        except AnalysisException as error:
+            raise TransformError(f"transform.sql: {_first_lines(str(error))}") from error
+
+
+def options_of(ranges: Sequence[OffsetRange]) -> dict[str, str]:
+    """Return the options that read exactly these ranges."""
+    assigned: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for one in ranges:
+        topic, number = one.topic_partition
+        assigned.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[str(number)] = one.start
+        ends.setdefault(topic, {})[str(number)] = one.end
+    return {
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }
+
+
+def check_columns(result: StructType, source: StructType) -> None:
+    """Check that the result of the SQL can be stored.
+
+    Raises:
+        TransformError: the SQL drops or changes a column that folders and files are named by, or
+            has a column that the pipeline makes itself.
+    """
+    names = [name.lower() for name in result.names]
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        raise TransformError(
+            f"transform.sql drops {', '.join(missing)}: select {', '.join(NEEDED)} as they are, "
+            f"beside whatever else (SELECT *, … FROM {VIEW})"
+        )
+    if "date" in names:
+        raise TransformError(
+            "transform.sql has a column named date: that one is made of timestamp, as folders are "
+            "named by it; name yours otherwise"
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TransformError(f"transform.sql has more than one column {', '.join(twice)}")
+    for name in NEEDED:
+        found, wanted = result[names.index(name)].dataType, source[name].dataType
+        if found != wanted:
+            raise TransformError(
+                f"transform.sql makes {name} {found.simpleString()}: it must stay "
+                f"{wanted.simpleString()}"
+            )
+
+
+def _cause(error: Exception) -> str:
+    """Return the line that says what to do. The text that Spark puts around it is only logged."""
+    text = str(error)
+    _logger.debug("%s", text)
+    for line in reversed(text.splitlines()):
+        _, found, message = line.partition("quorate.spark.errors.")
+        if found:
+            return message
+    return _first_lines(text)
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines()[:4] if line.strip())

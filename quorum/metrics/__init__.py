@@ -1,1 +1,0 @@
-"""Figures of a running process: declared once, read when asked, served to Prometheus."""

@@ -1,0 +1,271 @@
+"""The journal's store in LMDB: one transaction and one fsync per change (P2, P10).
+
+On disk the key is the index of a run's first entry (u64), and the value the run (``journal_runs``).
+The meta record is checksummed as well.
+
+LMDB does not check its own pages. The next start finds what damage to them could make of the log:
+the meta record names the last entry and the LMDB transaction that wrote it, and LMDB's two root
+pages are compared (``lmdb_roots``). So neither a shorter nor an older log is taken for ours.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import lmdb
+from crc32c import crc32c
+
+from quorate.common.files.data_folder import REPLACE
+from quorate.common.files.durable_files import sync_folder
+from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
+from quorate.quorum.raft.storage.journal import (
+    JournalCorrupt,
+    JournalError,
+    JournalWrite,
+    Meta,
+    RaftEntry,
+    RaftJournal,
+    Stored,
+)
+from quorate.quorum.raft.storage.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
+from quorate.quorum.raft.storage.lmdb_roots import MAP_BYTES, check_roots, why_not_opened
+
+JOURNAL_FILE: Final = "journal.lmdb"
+FORMAT: Final = 4
+
+_KEY = struct.Struct(">Q")
+_META = struct.Struct(">IHQQQQQ")
+_META_LEAST: Final = 6
+_ENTRIES: Final = b"entries"
+_META_DB: Final = b"meta"
+_META_KEY: Final = b"meta"
+
+
+class LmdbJournal(RaftJournal):
+    """The journal in the file ``path``, created if it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the journal as ``LmdbStore`` does."""
+        super().__init__(LmdbStore(path))
+
+
+class LmdbStore:
+    """Implements ``JournalStore``."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file ``path``, creating it if it is missing.
+
+        Raises:
+            JournalCorrupt: LMDB's roots are not what it writes.
+            JournalError: the file cannot be opened.
+        """
+        self._path = path
+        self._clean_below = 0
+        """No run that ends below this entry is left."""
+        self._last = 0
+        """The index of the last entry in the file, or 0 if there is none."""
+        try:
+            if not path.exists():
+                _create(path)
+            check_roots(path)
+            self._env = _open(path)
+            # A voter that was killed inside a commit may have left it in memory alone; what is
+            # read here is answered for.
+            self._env.sync(True)
+            self._entries_db = self._env.open_db(_ENTRIES, create=False)
+            self._meta_db = self._env.open_db(_META_DB, create=False)
+        except (lmdb.Error, OSError) as error:
+            raise JournalError(why_not_opened(path, error)) from error
+
+    def load(self) -> Stored | None:
+        """Return the contents, as ``JournalStore.load`` says."""
+        try:
+            with self._env.begin() as txn:
+                return self._load(txn)
+        except (lmdb.Error, struct.error) as error:
+            raise JournalCorrupt(f"journal {self._path} is damaged ({error}). {REPLACE}") from error
+
+    def write(self, change: JournalWrite) -> None:
+        """Write the change, as ``JournalStore.write`` says."""
+        last = self._last
+        if change.truncate_from is not None:
+            last = min(last, change.truncate_from - 1)
+        if change.appended:
+            last = change.appended[-1][1]
+        try:
+            with self._env.begin(write=True) as txn:
+                with txn.cursor(self._entries_db) as cursor:
+                    self._write_entries(cursor, change)
+                txn.put(_META_KEY, _encode_meta(change.meta, last, txn.id()), db=self._meta_db)
+        except (lmdb.Error, OSError) as error:
+            raise JournalError(
+                f"cannot write journal {self._path}: {error}. Free space or repair the disk, then "
+                "start this voter again: what it acknowledged is in the journal"
+            ) from error
+        self._last = last
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _write_entries(self, cursor: lmdb.Cursor, change: JournalWrite) -> None:
+        if change.truncate_from is not None:
+            self._truncate(cursor, change.truncate_from)
+        for run in runs_of(change.appended):
+            self._append(cursor, run)
+        if change.garbage_below > self._clean_below:
+            _remove_garbage(cursor, change.garbage_below)
+            self._clean_below = change.garbage_below
+
+    def _append(self, cursor: lmdb.Cursor, run: Sequence[RaftEntry]) -> None:
+        if not cursor.put(_KEY.pack(run[0][1]), encode_run(run), append=True):
+            raise JournalError(f"journal {self._path} refused entry {run[0][1]}")
+
+    def _truncate(self, cursor: lmdb.Cursor, start: int) -> None:
+        if cursor.set_range(_KEY.pack(start)):
+            while cursor.delete():
+                pass
+        if not cursor.last():
+            return
+        run = self._run_at(cursor)
+        kept = run[: start - run[0][1]]
+        if len(kept) < len(run):
+            cursor.delete()
+            self._append(cursor, kept)
+
+    def _load(self, txn: lmdb.Transaction) -> Stored | None:
+        raw = txn.get(_META_KEY, db=self._meta_db)
+        if raw is None:
+            raise JournalCorrupt(f"journal {self._path} has no meta record. {REPLACE}")
+        meta, last, written_by = _decode_meta(self._path, bytes(raw))
+        entries = list(self._read_entries(txn, meta.first))
+        self._check_entries(entries, meta.first, last)
+        if written_by != txn.id():
+            raise JournalCorrupt(
+                f"journal {self._path} has the state of write {written_by}, but write {txn.id()} "
+                f"was the last. {REPLACE}"
+            )
+        self._last = last
+        if not entries:
+            return None
+        with txn.cursor(self._entries_db) as cursor:
+            cursor.first()
+            return Stored(meta, entries, _KEY.unpack(cursor.key())[0])
+
+    def _check_entries(self, entries: list[RaftEntry], first: int, last: int) -> None:
+        """Check that the entries begin and end where the meta record says, and that their terms
+        never fall.
+        """
+        ends = (entries[0][1], entries[-1][1]) if entries else (1, 0)
+        if ends != (first, last):
+            raise JournalCorrupt(
+                f"journal {self._path} has entries {ends[0]} to {ends[1]}, not {first} to {last}. "
+                f"{REPLACE}"
+            )
+        terms = [term for _, _, term in entries]
+        if terms != sorted(terms):
+            raise JournalCorrupt(
+                f"journal {self._path} has entries of a later term before those of an earlier one. "
+                f"{REPLACE}"
+            )
+
+    def _read_entries(self, txn: lmdb.Transaction, first: int) -> Iterator[RaftEntry]:
+        expected: int | None = None
+        with txn.cursor(self._entries_db) as cursor:
+            is_there = _find_run(cursor, first)
+            while is_there:
+                run = self._run_at(cursor)
+                if expected is not None and expected != run[0][1]:
+                    raise JournalCorrupt(
+                        f"journal {self._path} goes from entry {expected - 1} to {run[0][1]}. "
+                        f"{REPLACE}"
+                    )
+                yield from (entry for entry in run if entry[1] >= first)
+                expected = run[-1][1] + 1
+                is_there = cursor.next()
+
+    def _run_at(self, cursor: lmdb.Cursor) -> list[RaftEntry]:
+        (index,) = _KEY.unpack(cursor.key())
+        try:
+            return decode_run(index, bytes(cursor.value()))
+        except RunCorrupt as error:
+            raise JournalCorrupt(
+                f"journal {self._path}: entries from {index} on: {error}. {REPLACE}"
+            ) from error
+
+
+def _find_run(cursor: lmdb.Cursor, index: int) -> bool:
+    """Move to the run that holds entry ``index``, or would hold it; return False if
+    there is none.
+    """
+    if not cursor.set_range(_KEY.pack(index)):
+        return bool(cursor.last())
+    return _KEY.unpack(cursor.key())[0] == index or bool(cursor.prev())
+
+
+def _remove_garbage(cursor: lmdb.Cursor, below: int) -> None:
+    """Remove runs that end below entry ``below``: all but the last of those that begin by then."""
+    if not cursor.first():
+        return
+    begun = []
+    for key in cursor.iternext(values=False):
+        if _KEY.unpack(key)[0] > below:
+            break
+        begun.append(bytes(key))
+    for key in begun[:-1]:
+        cursor.set_key(key)
+        cursor.delete()
+
+
+def _encode_meta(meta: Meta, last: int, written_by: int) -> bytes:
+    fields = (meta.term, meta.first, last, meta.commit_index, written_by)
+    body = _META.pack(0, FORMAT, *fields)[4:] + (meta.voted_for or "").encode()
+    return crc32c(body).to_bytes(4, "big") + body
+
+
+def _decode_meta(path: Path, raw: bytes) -> tuple[Meta, int, int]:
+    """Return the meta record, the index of the last entry, and the LMDB transaction that wrote
+    them.
+    """
+    if len(raw) < _META_LEAST or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
+        raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong. {REPLACE}")
+    version = int.from_bytes(raw[4:6], "big")
+    if version != FORMAT:
+        raise JournalCorrupt(f"journal {path} has format {version}, this version reads {FORMAT}")
+    _, _, term, first, last, commit_index, written_by = _META.unpack_from(raw)
+    meta = Meta(term, raw[_META.size :].decode() or None, first, commit_index)
+    return meta, last, written_by
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _open(path: Path) -> lmdb.Environment:
+    allocate_lock_file(path)
+    return lmdb.open(
+        str(path),
+        subdir=False,
+        map_size=MAP_BYTES,
+        max_dbs=2,
+        sync=True,
+        metasync=True,
+        writemap=False,
+    )
+
+
+def _create(path: Path) -> None:
+    """Create the file completely or not at all: a journal without its record of term and vote is
+    damaged.
+    """
+    scratch = path.with_name(f"{path.name}.new")
+    scratch.unlink(missing_ok=True)
+    env = _open(scratch)
+    with env.begin(write=True) as txn:
+        env.open_db(_ENTRIES, txn=txn)
+        meta_db = env.open_db(_META_DB, txn=txn)
+        nothing = Meta(0, None, first=1, commit_index=1)
+        txn.put(_META_KEY, _encode_meta(nothing, last=0, written_by=txn.id()), db=meta_db)
+    env.close()
+    lock_file(scratch).unlink()
+    scratch.replace(path)
+    sync_folder(path.parent)

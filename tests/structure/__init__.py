@@ -1,0 +1,1 @@
+"""What is checked about the structure of the code, as it shows while real processes run."""
