@@ -50,7 +50,7 @@ test: setup ## The test suite in under 10 minutes, and the demands that no test 
 	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) $(PYTEST_ARGS)
 
 soak: setup ## The slow tests alone.
-	@$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m slow --timeout=1800 -o faulthandler_timeout=4000 $(PYTEST_ARGS)
 
 sim: setup ## Replay a run of the quorum's simulator (CLUSTER=1: of the cluster's): SEED=63, WITHOUT=a guard.
 	@$(BIN)/python -m tests.sim$(if $(CLUSTER),.cluster) --seeds $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(WITHOUT),--without $(WITHOUT)) $(SIM_ARGS)

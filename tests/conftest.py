@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.dead_workers import watch_for_dead_workers
 from tests.support.demands import DemandReport, is_full_run, load_demands
 from tests.support.processes import MARK, kill_all, wait_until_gone
 from tests.support.work_units import WorkUnits, in_order
@@ -26,6 +27,8 @@ settings.load_profile("default")
 def pytest_configure(config: pytest.Config) -> None:
     _let_ctrl_c_reach_children()
     is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        watch_for_dead_workers()
     if not is_worker and is_full_run(config, TESTS_ROOT):
         config.pluginmanager.register(
             DemandReport(load_demands(TESTS_ROOT / "demands.toml")), "demand-report"
