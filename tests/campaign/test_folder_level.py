@@ -48,5 +48,5 @@ def test_no_damage_of_a_folder_is_silent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(MUTANTS))
 def test_a_missing_check_is_noticed(tmp_path: Path, name: str) -> None:
     node = MUTANTS[name].node
-    _, cases = run_campaign(tmp_path, "--cases", 60, "--node", node, "--without", name)
+    _, cases = run_campaign(tmp_path, "--cases", 30, "--node", node, "--without", name)
     assert outcomes(cases)[Outcome.DIFFERENT.value] > 0
