@@ -12,6 +12,15 @@ REPLICA_LAG_TIME_MAX_MS: Final = ConfigKey(
     doc="A follower that has not caught up for this long leaves the ISR (C13).",
     update=Update.CLUSTER_WIDE,
 )
+REPLICA_SILENCE_MAX_MS: Final = ConfigKey(
+    name="replica.silence.max.ms",
+    type=int,
+    default=5_000,
+    at_least=100,
+    doc="A follower or leader of which nothing was heard for this long counts as cut off: "
+    "the leader goes on without it, or the controller moves the leadership.",
+    update=Update.CLUSTER_WIDE,
+)
 REPLICA_FETCH_WAIT_MAX_MS: Final = ConfigKey(
     name="replica.fetch.wait.max.ms",
     type=int,

@@ -34,6 +34,7 @@ class FixedLimits(PartitionLimits):
     """The same for all topics, until somebody says otherwise."""
 
     lag_time: int = 30_000
+    silence: int = 5_000
     min_insync: int = 1
     batch_bytes: int = 8 << 20
     kept: Retention = KEEP_ALL
@@ -54,6 +55,9 @@ class FixedLimits(PartitionLimits):
 
     def lag_time_max_ms(self) -> int:
         return self.lag_time
+
+    def silence_max_ms(self) -> int:
+        return self.silence
 
     def min_insync_replicas(self, topic: str) -> int:
         return self.min_insync

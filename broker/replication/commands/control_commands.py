@@ -176,6 +176,8 @@ class ControlCommands:
             return errors_pb2.NONE
         if hosted.replica.continues(told):
             self._table.run(hosted, hosted.replica.learn(told, self._table.clock.now_ms()))
+            if told.leader == own:
+                self._table.expect_followers(hosted)
             return errors_pb2.NONE
         self._fetchers.unfollow(hosted)
         async with hosted.truncation:
@@ -203,6 +205,7 @@ class ControlCommands:
             resumes=resumes,
         )
         self._table.run(hosted, effects)
+        self._table.expect_followers(hosted)
 
     def _follow(self, hosted: HostedPartition, told: LeaderAndIsr) -> None:
         """Follow the leader. A damaged log is fetched again in an epoch whose ISR leaves it out."""

@@ -19,7 +19,7 @@ from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.broker.rpc.peer_channels import Peer, PeerNetwork
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
-from quorate_proto.v1 import replication_pb2_grpc
+from quorate_proto.v1 import replication_pb2, replication_pb2_grpc
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class ReplicaFetcher:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._table.silence.hear_leader(self.session.leader)
         await self.session.close()
 
     def move_to(self, endpoint: Endpoint) -> None:
@@ -90,6 +91,7 @@ class ReplicaFetcher:
                 await self._reconnect.wait(RECONNECT_FIRST_S)
                 continue
             started_ms = self._table.clock.now_ms()
+            self._table.silence.ask_leader(self.session.leader, started_ms)
             try:
                 await self._stream(endpoint, broker_epoch)
             except (grpc.aio.AioRpcError, MalformedFrame, KafkaError, TimeoutError) as error:
@@ -106,6 +108,10 @@ class ReplicaFetcher:
             await self._reconnect.wait(wait_s)
             wait_s = min(2 * wait_s, RECONNECT_MAX_S)
 
+    def _asks(self) -> None:
+        """Note that the leader owes an answer from now on."""
+        self._table.silence.ask_leader(self.session.leader, self._table.clock.now_ms())
+
     def _known_epoch(self) -> BrokerEpoch | None:
         """Return the epoch of this broker's registration, or None without one."""
         epoch = self._identity.epoch
@@ -120,11 +126,20 @@ class ReplicaFetcher:
         self.session.start_afresh(broker_epoch)
         async with self._network.open_channel(Peer(self.session.leader, endpoint)) as channel:
             stub = replication_pb2_grpc.ReplicationStub(channel)
+
+            async def ask(
+                request: replication_pb2.OffsetsForLeaderEpochRequest, /
+            ) -> replication_pb2.OffsetsForLeaderEpochResponse:
+                self._asks()
+                response = await stub.OffsetsForLeaderEpoch(request)
+                self._table.silence.hear_leader(self.session.leader)
+                return response
+
             call: FetchCall = channel.stream_stream(FETCH_METHOD)()
             tasks = [
                 asyncio.create_task(self._read_frames(call)),
                 asyncio.create_task(self._write_frames(call)),
-                asyncio.create_task(self.session.truncator.run(stub.OffsetsForLeaderEpoch)),
+                asyncio.create_task(self.session.truncator.run(ask)),
             ]
             try:
                 await self._watch(tasks, endpoint, broker_epoch)
@@ -155,6 +170,8 @@ class ReplicaFetcher:
             await self._writer_wakeup.wait()
             frame = self.session.next_frame()
             if frame is not None:
+                if self.session.asked_at_ms is not None:
+                    self._asks()
                 await call.write(frame)
 
     async def _read_frames(self, call: FetchCall) -> None:
@@ -164,6 +181,7 @@ class ReplicaFetcher:
             if not isinstance(frame, bytes):
                 log.info("broker %d closed the stream", self.session.leader)
                 return
+            self._table.silence.hear_leader(self.session.leader)
             self.session.on_frame(frame)
             await store.writer.wait_for_room()
             self.session.ask_for_more(len(frame))

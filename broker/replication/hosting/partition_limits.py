@@ -10,7 +10,7 @@ from quorate.broker.config.compaction import (
 )
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.producers import TRANSACTION_PARTITION_VERIFICATION_ENABLE
-from quorate.broker.config.replication import REPLICA_LAG_TIME_MAX_MS
+from quorate.broker.config.replication import REPLICA_LAG_TIME_MAX_MS, REPLICA_SILENCE_MAX_MS
 from quorate.broker.config.topic_keys import (
     TOPIC_CLEANUP_POLICY,
     TOPIC_COMPRESSION_TYPE,
@@ -53,6 +53,10 @@ class PartitionLimits:
     def lag_time_max_ms(self) -> int:
         """Return ``replica.lag.time.max.ms`` (C13)."""
         return self._live[REPLICA_LAG_TIME_MAX_MS]
+
+    def silence_max_ms(self) -> int:
+        """Return ``replica.silence.max.ms``."""
+        return self._live[REPLICA_SILENCE_MAX_MS]
 
     def min_insync_replicas(self, topic: str) -> int:
         """Return ``min.insync.replicas`` of the topic."""

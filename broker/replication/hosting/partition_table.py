@@ -2,12 +2,13 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from quorate.broker.log import LogManager, PartitionLog, StoredLog
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition, LeadershipListener
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
+from quorate.broker.replication.hosting.peer_silence import PeerSilence
 from quorate.broker.replication.hosting.replication_throttle import ReplicationThrottles
 from quorate.broker.replication.hosting.traffic import ReplicaTraffic
 from quorate.broker.replication.partition.effects import (
@@ -18,6 +19,7 @@ from quorate.broker.replication.partition.effects import (
     SteppedDown,
 )
 from quorate.broker.replication.partition.partition_replica import PartitionReplica
+from quorate.broker.replication.partition.silent_followers import ALONE_DELAY_MS, SETTLE_MS
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.common.clock import Clock
 from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
@@ -74,6 +76,8 @@ class PartitionTable:
         self.clock: Final = clock
         self.traffic = ReplicaTraffic()
         self.isr_proposals = IsrProposals()
+        self.silence = PeerSilence()
+        self._tick_often_until_ms = 0
         self._limits = limits
         self._listeners: dict[str, LeadershipListener] = {}
         self._by_id: dict[TopicIdPartition, HostedPartition] = {}
@@ -151,7 +155,7 @@ class PartitionTable:
                 self._mark_for_tick(hosted)
 
     def tick(self) -> None:
-        """Let leaders look at the clock: lagging followers leave the ISR (C13).
+        """Let leaders look at the clock: silent and lagging followers leave the ISR (C13).
 
         Only leaders to whom something has happened do: an idle partition at rest costs nothing.
         """
@@ -161,6 +165,49 @@ class PartitionTable:
                 self._carry_out(hosted, hosted.replica.tick(now_ms))
             hosted.clear_if_idle(now_ms)
         self._needing_tick = [hosted for hosted in self._needing_tick if hosted.needs_tick]
+
+    def follower_heard(self, follower: BrokerId) -> None:
+        """Note that a follower has sent something: its stream works."""
+        if self.silence.hear_follower(follower, self.clock.now_ms()):
+            log.info("broker %d is heard again", follower)
+            for hosted in self._by_id.values():
+                if hosted.leads:
+                    hosted.replica.follower_heard(follower)
+
+    def expect_followers(self, hosted: HostedPartition) -> None:
+        """Expect the followers of a partition that is led here to fetch it."""
+        now_ms = self.clock.now_ms()
+        for follower in hosted.replica.followers:
+            self.silence.expect_follower(follower, now_ms)
+            if follower in self.silence.silent_followers:
+                hosted.replica.follower_silent(follower, now_ms)
+                self._mark_for_tick(hosted)
+
+    def notice_silence(self) -> None:
+        """Let leaders know of followers that have become silent, and act on it in time."""
+        now_ms = self.clock.now_ms()
+        silence_max_ms = self._limits.silence_max_ms()
+        for follower in self.silence.check(now_ms, silence_max_ms, self._followers_here):
+            log.warning("nothing was heard of broker %d for %d ms", follower, silence_max_ms)
+            for hosted in self._by_id.values():
+                if hosted.leads and follower in hosted.replica.followers:
+                    hosted.replica.follower_silent(follower, now_ms)
+                    self._mark_for_tick(hosted)
+            self._tick_often_until_ms = now_ms + ALONE_DELAY_MS + SETTLE_MS
+        if now_ms < self._tick_often_until_ms:
+            self.tick()
+
+    def silent_peers(self) -> Mapping[BrokerId, int]:
+        """Return the brokers that nothing is heard of, and since when."""
+        return self.silence.silent_peers(self.clock.now_ms(), self._limits.silence_max_ms())
+
+    def _followers_here(self) -> Set[BrokerId]:
+        return {
+            follower
+            for hosted in self._by_id.values()
+            if hosted.leads
+            for follower in hosted.replica.followers
+        }
 
     def _mark_for_tick(self, hosted: HostedPartition) -> None:
         """Let the next tick look at the partition."""

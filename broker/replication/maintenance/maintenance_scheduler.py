@@ -13,6 +13,7 @@ from quorate.common.background_tasks import BackgroundTasks
 log = logging.getLogger(__name__)
 
 TICK_MAX_MS: Final = 1_000
+SILENCE_CHECK_INTERVAL_MS: Final = 250
 _LEAST_BACKOFF_MS: Final = 100
 """The least time between two searches for logs to compact, whatever is configured."""
 
@@ -42,6 +43,7 @@ class MaintenanceScheduler:
     def start(self, tasks: BackgroundTasks) -> None:
         """Begin, and go on until ``tasks`` are closed."""
         tasks.start(self._tick_for_ever(), "isr-tick")
+        tasks.start(self._notice_silence_for_ever(), "peer-silence")
         tasks.start(self._checkpoint_for_ever(), "high-watermark-checkpoint")
         tasks.start(self._expire_producers_for_ever(), "producer-expiration")
         tasks.start(self._retain_for_ever(), "retention")
@@ -61,6 +63,14 @@ class MaintenanceScheduler:
                 self._table.tick()
             except Exception:
                 log.exception("a tick failed; the next one tries again")
+
+    async def _notice_silence_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(SILENCE_CHECK_INTERVAL_MS / 1000)
+            try:
+                self._table.notice_silence()
+            except Exception:
+                log.exception("a check of the streams failed; the next one tries again")
 
     async def _checkpoint_for_ever(self) -> None:
         while True:

@@ -16,12 +16,21 @@ from quorate.metadata_log.records import IsrMember
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
+HEARD_MS: Final = 1 << 62
+"""In place of the time when a follower was found to be silent: it is heard."""
 
 
 class FollowerProgress:
     """The progress of one follower. It is mutable, because it changes with every fetch."""
 
-    __slots__ = ("_mark_ms", "_mark_offset", "broker_epoch", "caught_up_ms", "flushed_offset")
+    __slots__ = (
+        "_mark_ms",
+        "_mark_offset",
+        "broker_epoch",
+        "caught_up_ms",
+        "flushed_offset",
+        "silent_ms",
+    )
 
     def __init__(self, leader_end: int, now_ms: int, *, in_sync: bool) -> None:
         """Begin to observe a follower.
@@ -32,6 +41,8 @@ class FollowerProgress:
         self.broker_epoch = BrokerEpoch(-1)
         self.flushed_offset = UNKNOWN_OFFSET
         self.caught_up_ms = now_ms if in_sync else NEVER_MS
+        self.silent_ms = HEARD_MS
+        """When it was found to be silent, or ``HEARD_MS``."""
         self._mark_offset = leader_end
         self._mark_ms = now_ms
 
@@ -59,6 +70,11 @@ class FollowerProgress:
             self.caught_up_ms = now_ms
             self._mark_offset = leader_end
             self._mark_ms = now_ms
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is heard of it (``hosting.peer_silence``)."""
+        return self.silent_ms != HEARD_MS
 
     def is_lagging(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Say whether it has not caught up for longer than ``replica.lag.time.max.ms``."""

@@ -9,7 +9,8 @@ These rules hold in whatever order events come in:
   not known counts until a newer version of the record settles it (rule 5, C1).
 - A follower joins the ISR only when it has reached the high watermark *and* the log end with which
   its leader began to lead: the start of the epoch, or where a restarted leader resumed it. The
-  follower leaves after replica.lag.time.max.ms without having caught up (C13).
+  follower leaves after replica.lag.time.max.ms without having caught up (C13), and sooner if
+  nothing is heard of it and enough others are left (``silent_followers``).
 - A command is obeyed only if (leader epoch, record version) is newer than what is known (C17).
 - A leader that sees a newer epoch leads no longer, but the produce requests that wait are answered
   only when a command says who does lead: it may be this broker itself (rule 6, C15).
@@ -24,6 +25,7 @@ from quorate.broker.replication.partition.effects import (
     SteppedDown,
 )
 from quorate.broker.replication.partition.follower_progress import (
+    HEARD_MS,
     FollowerProgress,
     IsrMembershipRule,
     isr_member,
@@ -31,6 +33,7 @@ from quorate.broker.replication.partition.follower_progress import (
 from quorate.broker.replication.partition.isr import IsrState
 from quorate.broker.replication.partition.leader_and_isr import LeaderAndIsr
 from quorate.broker.replication.partition.replica_state import ReplicaState
+from quorate.broker.replication.partition.silent_followers import silent_members_to_keep
 from quorate.common.types import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -151,8 +154,20 @@ class PartitionReplica(ReplicaState):
             effects += self._maybe_propose(now_ms)
         return effects
 
+    def follower_silent(self, broker_id: BrokerId, now_ms: int) -> None:
+        """Note that nothing is heard of a follower. A later tick may remove it from the ISR."""
+        follower = self.followers.get(broker_id)
+        if follower is not None and not follower.is_silent:
+            follower.silent_ms = now_ms
+
+    def follower_heard(self, broker_id: BrokerId) -> None:
+        """Note that a follower is heard again. Its next position may let it join the ISR."""
+        follower = self.followers.get(broker_id)
+        if follower is not None:
+            follower.silent_ms = HEARD_MS
+
     def tick(self, now_ms: int) -> tuple[Effect, ...]:
-        """Remove lagging followers from the ISR, also while nobody fetches or produces (C13)."""
+        """Remove silent and lagging followers from the ISR, also in an idle partition (C13)."""
         if self.role is not ReplicaRole.LEADER:
             return NOTHING
         return self._advance() + self._maybe_propose(now_ms)
@@ -224,12 +239,17 @@ class PartitionReplica(ReplicaState):
             self.lag_time_max_ms,
         )
         committed = self.isr.committed
+        kept = silent_members_to_keep(
+            self.followers, committed, self.effective_min_insync_replicas, now_ms
+        )
         return tuple(
             broker_id
             for broker_id in self.replicas
             if broker_id == self.broker_id
+            or broker_id in kept
             or (
                 (follower := self.followers.get(broker_id)) is not None
+                and not follower.is_silent
                 and admission.belongs_in_isr(follower, is_member=broker_id in committed)
             )
         )

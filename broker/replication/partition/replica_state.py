@@ -100,14 +100,17 @@ class ReplicaState:
     def is_at_rest(self, now_ms: int) -> bool:
         """Say whether time alone changes nothing here, once ``tick`` has looked at the clock.
 
-        Only a member that has not reached the leader's end can begin to lag, and only an ISR
-        change whose outcome is awaited, unknown or refused makes the leader try again.
+        Only a member that has not reached the leader's end can begin to lag, only a silent one may
+        have to leave later, and only an ISR change whose outcome is awaited, unknown or refused
+        makes the leader try again.
         """
         if self.isr.in_flight is not None or self.isr.unsettled or now_ms < self._retry_isr_at_ms:
             return False
         for broker_id in self._maximal_others:
             follower = self.followers.get(broker_id)
             if follower is None or follower.flushed_offset < self.flushed_offset:
+                return False
+            if follower.is_silent:
                 return False
         return True
 

@@ -76,6 +76,7 @@ class ReplicationService:
         self, request: replication_pb2.OffsetsForLeaderEpochRequest, context: Context
     ) -> replication_pb2.OffsetsForLeaderEpochResponse:
         """Answer ``Replication.OffsetsForLeaderEpoch``: where epochs end in this leader's logs."""
+        self._table.follower_heard(BrokerId(request.replica_id))
         response = replication_pb2.OffsetsForLeaderEpochResponse()
         for query in request.queries:
             response.answers.append(self._answer(query, BrokerId(request.replica_id)))

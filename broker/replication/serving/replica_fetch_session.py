@@ -103,6 +103,7 @@ class ReplicaFetchSession:
             raise WrongSender(f"broker {self._follower} asks as broker {request.replica_id}")
         now_ms = self._table.clock.now_ms()
         self._replica_id = replica_id = BrokerId(request.replica_id)
+        self._table.follower_heard(replica_id)
         broker_epoch = BrokerEpoch(request.broker_epoch)
         for told in request.positions:
             tip = TopicIdPartition(TopicId(told.topic_id), told.partition)
@@ -110,6 +111,8 @@ class ReplicaFetchSession:
                 self._drop(tip)
             else:
                 self._on_position(tip, told, replica_id, broker_epoch, now_ms)
+        if not self._positions:
+            self._table.silence.excuse_follower(replica_id)
         waits_otherwise = False
         if not request.ack_only:
             waits_otherwise = request.max_wait_ms != self.max_wait_ms

@@ -1,0 +1,59 @@
+"""Whether a leader removes followers from the ISR that are silent: their links or they are broken.
+
+Silence is noticed within seconds, lag only after ``replica.lag.time.max.ms``. But a leader that
+hears nobody cannot know whether the others or itself are cut off. So it removes silent followers
+only where what is left is worth acknowledging for: a majority of the ISR, and
+min.insync.replicas. It waits a moment for the silence of the others to be noticed, too: they are
+not heard last at the same time. With less than a majority it first gives the controller time to
+move the leadership to a broker that the others hear. Below min.insync.replicas it removes nobody:
+nothing could be acknowledged with the rest, and those that are removed could not lead in its place.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from quorate.broker.replication.partition.follower_progress import FollowerProgress
+from quorate.common.types import BrokerId
+
+SETTLE_MS: Final = 1_000
+"""The time in which the silence of all members that are cut off together is noticed."""
+
+ALONE_DELAY_MS: Final = 3_000
+"""The time that a leader which hears only a minority of its ISR gives the controller first."""
+
+
+def may_go_on_without(
+    *,
+    remaining_count: int,
+    isr_count: int,
+    min_insync_replicas: int,
+    silent_for_ms: int,
+) -> bool:
+    """Return whether the leader goes on with ``remaining_count`` members of its ISR, itself
+    included.
+
+    ``silent_for_ms`` is the time since the last of the others was found to be silent.
+    """
+    if remaining_count < min_insync_replicas:
+        return False
+    is_majority = 2 * remaining_count > isr_count
+    return silent_for_ms >= (SETTLE_MS if is_majority else ALONE_DELAY_MS)
+
+
+def silent_members_to_keep(
+    followers: Mapping[BrokerId, FollowerProgress],
+    isr: tuple[BrokerId, ...],
+    min_insync_replicas: int,
+    now_ms: int,
+) -> tuple[BrokerId, ...]:
+    """Return the silent members of the ISR that stay in it all the same."""
+    silent = [one for one in isr if one in followers and followers[one].is_silent]
+    if not silent:
+        return ()
+    goes_on = may_go_on_without(
+        remaining_count=len(isr) - len(silent),
+        isr_count=len(isr),
+        min_insync_replicas=min_insync_replicas,
+        silent_for_ms=now_ms - max(followers[one].silent_ms for one in silent),
+    )
+    return () if goes_on else tuple(silent)
