@@ -26,6 +26,7 @@ from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal, Princip
 from quorate.common.configuration import Configuration
 from quorate.common.grpc_support.checked_calls import CheckedCalls, Context
 from quorate.common.grpc_support.refusal_log import RefusalLog, peer_host
+from quorate_proto.v1 import admin_pb2
 
 AUTHORIZATION: Final = "authorization"
 _BASIC: Final = "Basic "
@@ -155,18 +156,23 @@ class ClientGuard(CheckedCalls):
 
 
 def stamp(request: Any, principal: KafkaPrincipal, host: str) -> None:  # noqa: ANN401 - any message
-    """Overwrite the sender in the context of the request with the identity that the client has
-    proved.
+    """Put the identity that the client has proved into the context of the request.
 
-    A gRPC client never counts as an old client that may exceed its quota. Such clients are muted
-    instead, and no client is muted over gRPC (Q14).
+    The context is made anew. Of what the client sent it keeps only what a client may say: its
+    client id and its timeout. So a client speaks for nobody else, deposes no controller by an epoch
+    that only brokers know (E3, F5), and never counts as an old client that may exceed its quota.
+    Such clients are muted instead, and no client is muted over gRPC (Q14).
     """
     descriptor = getattr(request, "DESCRIPTOR", None)
     if descriptor is None or "context" not in descriptor.fields_by_name:
         return
-    request.context.principal_name = str(principal)
-    request.context.token_authenticated = principal.token_authenticated
-    request.context.client_host = host
-    request.context.ClearField("api_name")  # The audit log names the method itself.
-    request.context.forwarded_by = NOT_FORWARDED
-    request.context.accept_over_quota = False
+    said = request.context
+    proved = admin_pb2.RequestContext(
+        principal_name=str(principal),
+        token_authenticated=principal.token_authenticated,
+        client_host=host,
+        client_id=said.client_id,
+        timeout_ms=said.timeout_ms,
+        forwarded_by=NOT_FORWARDED,
+    )
+    request.context.CopyFrom(proved)

@@ -13,6 +13,11 @@ MAX_ELEMENTS: Final = 1 << 20
 objects.
 """
 
+MAX_TAGGED_FIELDS: Final = 1 << 16
+"""The most tagged fields of one request. Clients send a handful; two bytes make one, so a frame of
+them would otherwise keep the event loop busy for seconds.
+"""
+
 TEXT_BYTES_MAX: Final = 0x7FFF
 """The most bytes of a string, as in Kafka, whatever the encoding of its length. Operations on
 names take time and memory in proportion to their length.
@@ -50,12 +55,13 @@ class Cursor:
         MalformedRequest: from every method, if the frame ends early or a length is invalid.
     """
 
-    __slots__ = ("_elements", "_end", "_view", "offset")
+    __slots__ = ("_elements", "_end", "_tagged_fields", "_view", "offset")
 
     def __init__(self, view: memoryview, offset: int = 0) -> None:
         self._view = view
         self._end = len(view)
         self._elements = 0
+        self._tagged_fields = 0
         self.offset = offset
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
@@ -154,7 +160,11 @@ class Cursor:
         if offset < self._end and not self._view[offset]:
             self.offset = offset + 1
             return
-        for _ in range(self.uvarint()):
+        count = self.uvarint()
+        self._tagged_fields += count
+        if self._tagged_fields > MAX_TAGGED_FIELDS:
+            raise MalformedRequest(f"more than {MAX_TAGGED_FIELDS} tagged fields in one request")
+        for _ in range(count):
             self.uvarint()
             self.slice(self.uvarint())
 

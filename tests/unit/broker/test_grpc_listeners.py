@@ -27,7 +27,7 @@ from quorate.broker.rpc.peer_channels import (
     PeerChannels,
     open_channel,
 )
-from quorate.broker.security.client_guard import VerifiedPasswords
+from quorate.broker.security.client_guard import VerifiedPasswords, stamp
 from quorate.broker.security.config_file import load_config
 from quorate.broker.security.grpc_caller import Caller, caller
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
@@ -273,6 +273,24 @@ async def test_f5_q14_a_client_cannot_say_who_it_is_nor_that_it_is_old(
     assert (context.principal_name, context.forwarded_by) == ("User:ANONYMOUS", -1)
     assert (context.client_host, context.token_authenticated) == ("127.0.0.1", False)
     assert served.callers == [Caller(ANONYMOUS, "127.0.0.1")]
+
+
+def test_e3_f5_only_what_a_client_may_say_is_kept() -> None:
+    """Fields that are added to the context later are covered too: the list is of what is kept."""
+    request = admin_pb2.AlterConfigsRequest()
+    for field in request.context.DESCRIPTOR.fields:
+        said = {field.CPPTYPE_STRING: "said", field.CPPTYPE_BOOL: True}.get(
+            field.cpp_type, 1_000_000
+        )
+        setattr(request.context, field.name, said)
+    stamp(request, ANONYMOUS, "10.0.0.9")
+    assert request.context == admin_pb2.RequestContext(
+        principal_name="User:ANONYMOUS",
+        client_host="10.0.0.9",
+        client_id="said",
+        timeout_ms=1_000_000,
+        forwarded_by=-1,
+    )
 
 
 async def test_a_client_cannot_fill_the_memory_before_it_is_known(

@@ -14,6 +14,7 @@ from quorate.broker.kafka.api_table import api_table
 from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.primitives import (
     MAX_ELEMENTS,
+    MAX_TAGGED_FIELDS,
     Cursor,
     MalformedRequest,
     append_uvarint,
@@ -433,6 +434,14 @@ def test_more_elements_than_any_request_needs_are_refused() -> None:
     data = struct.pack(">i", count) + b"\0\0" * count
     with pytest.raises(MalformedRequest, match="array elements"):
         body_of(3, 1, data)
+
+
+def test_more_tagged_fields_than_any_request_needs_are_refused() -> None:
+    """ApiVersions 3: two names, then the tagged fields, each a tag and no bytes."""
+    allowed = b"\2a\2a\x80\x80\4" + b"\0\0" * MAX_TAGGED_FIELDS
+    body_of(18, 3, allowed)
+    with pytest.raises(MalformedRequest, match="tagged fields"):
+        body_of(18, 3, b"\2a\2a\x81\x80\4" + b"\0\0" * (MAX_TAGGED_FIELDS + 1))
 
 
 def test_null_where_it_is_not_allowed_is_refused() -> None:
