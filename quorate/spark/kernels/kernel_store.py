@@ -15,7 +15,7 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -44,39 +44,42 @@ def load_kernel(declaration: KernelDeclaration) -> KernelFunction:
     return load_kernel_from(declaration, folders(os.environ, Path(__file__).parent, os.getuid()))
 
 
-def load_kernel_from(declaration: KernelDeclaration, where: Sequence[Path]) -> KernelFunction:
+def load_kernel_from(declaration: KernelDeclaration, where: Iterable[Path]) -> KernelFunction:
     """Load the kernel from one of the folders, or compile it and store it in the first writable
-    one."""
+    one. A folder is asked for only when the kernel is in none of those before it."""
     machine = Machine.this()
     name = f"{declaration.name}-{digest(declaration, machine)}.kernel"
+    tried = []
     for folder in where:
+        tried.append(folder)
         if (found := _read(folder / name)) is not None:
             return machine.load(*found, declaration.arguments)
     from quorate.spark.kernels.kernel_compiler import make_object
 
     symbol, object_file = make_object(declaration, machine)
-    _keep(where, name, _encode(symbol, object_file))
+    _keep(tried, name, _encode(symbol, object_file))
     return machine.load(symbol, object_file, declaration.arguments)
 
 
-def folders(environment: Mapping[str, str], package: Path, user_id: int) -> list[Path]:
-    """Return the folders for kernels, the best one first.
+def folders(environment: Mapping[str, str], package: Path, user_id: int) -> Iterator[Path]:
+    """Yield the folders for kernels, the best one first.
 
     The first is beside the package, so that kernels made by an image or an installation serve every
     user. The second is the user's cache. The last is a private folder for temporary files, because
-    a container may have no other.
+    a container may have no other. It is made when it is asked for.
     """
     if chosen := environment.get(FOLDER_VARIABLE):
-        return [Path(chosen)]
+        yield Path(chosen)
+        return
+    yield package / "__pycache__"
     caches = environment.get("XDG_CACHE_HOME")
     home = environment.get("HOME")
     user_cache = Path(caches) if caches else Path(home, ".cache") if home else None
+    if user_cache is not None:
+        yield user_cache / "quorate" / "kernels"
     temporary = Path(tempfile.gettempdir(), f"quorate-kernels-{user_id}")
-    return [
-        package / "__pycache__",
-        *([user_cache / "quorate" / "kernels"] if user_cache else []),
-        *([temporary] if _make_private(temporary, user_id) else []),
-    ]
+    if _make_private(temporary, user_id):
+        yield temporary
 
 
 def digest(declaration: KernelDeclaration, machine: Machine) -> str:

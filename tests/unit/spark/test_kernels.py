@@ -139,12 +139,22 @@ def test_the_places_for_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     temporary = tmp_path / f"quorate-kernels-{user}"
     package = Path("/package")
     of_home = [package / "__pycache__", Path("/home/x/.cache/quorate/kernels"), temporary]
-    assert folders({"HOME": "/home/x"}, package, user) == of_home
+    assert list(folders({"HOME": "/home/x"}, package, user)) == of_home
     of_cache = [package / "__pycache__", Path("/cache/quorate/kernels"), temporary]
-    assert folders({"HOME": "/home/x", "XDG_CACHE_HOME": "/cache"}, package, user) == of_cache
-    assert folders({}, package, user) == [package / "__pycache__", temporary]
-    assert folders({FOLDER_VARIABLE: "/chosen"}, package, user) == [Path("/chosen")]
+    assert list(folders({"HOME": "/home/x", "XDG_CACHE_HOME": "/cache"}, package, user)) == of_cache
+    assert list(folders({}, package, user)) == [package / "__pycache__", temporary]
+    assert list(folders({FOLDER_VARIABLE: "/chosen"}, package, user)) == [Path("/chosen")]
     assert temporary.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_kernel_that_is_found_needs_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    package = tmp_path / "package"
+    load_kernel_from(SUM, [package / "__pycache__"])
+    load_kernel_from(SUM, folders({}, package, os.getuid()))
+    assert [path.name for path in tmp_path.iterdir()] == ["package"]
 
 
 def test_a_temporary_folder_that_others_may_write_to_is_not_used(
