@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from quorate.broker.log.checkpoints.log_checkpoints import LogCheckpoints
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
-from quorate.broker.log.checkpoints.store_table import StoreRun
+from quorate.broker.log.checkpoints.table_rows import StoreRun
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.partition_log import PartitionLog
 from quorate.broker.log.recovery.recovery import RecoveredLogDirectory, current_boot_id, recover

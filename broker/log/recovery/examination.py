@@ -14,7 +14,8 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.control_batches import decode_marker
 from quorate.broker.log.batches.record_batch import BatchHeader, read_header
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
-from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable, TruncationRule
+from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable
+from quorate.broker.log.checkpoints.table_rows import TruncationRule
 from quorate.broker.log.segments.batch_verification import batch_problem
 from quorate.broker.log.segments.damage import DamagedSegment
 from quorate.broker.log.segments.segment_contents import FooterDamaged, FooterPlace

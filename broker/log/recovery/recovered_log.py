@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
-from quorate.broker.log.checkpoints.store_table import TruncationRule
+from quorate.broker.log.checkpoints.table_rows import TruncationRule
 from quorate.broker.log.segments.batch_index import BatchIndex, Forgotten
 from quorate.broker.log.segments.batch_places import PartitionRun
 from quorate.broker.log.segments.segment import Segment

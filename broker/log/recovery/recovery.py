@@ -16,12 +16,8 @@ import msgspec
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.checkpoints.partition_row import Truncation
-from quorate.broker.log.checkpoints.store_table import (
-    FILE_NAME,
-    StoreRun,
-    StoreTable,
-    TruncationRule,
-)
+from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable
+from quorate.broker.log.checkpoints.table_rows import StoreRun, TruncationRule
 from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.recovered_log import RecoveredLog
 from quorate.broker.log.segments.batch_index import Forgotten

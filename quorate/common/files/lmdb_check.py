@@ -6,7 +6,7 @@ read once, so the time is bounded by the size of the file, and the memory is one
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,9 @@ from quorate.common.files.lmdb_pages import (
     read_roots,
 )
 from quorate.common.files.lmdb_tree import IS_NAMED_TREE, TreeWalk
+
+OnRow = Callable[[bytes, bytes, bytes], None]
+"""Called with the name of a database, and the key and value of a row."""
 
 _U64: Final = struct.Struct("=Q")
 
@@ -77,27 +80,22 @@ class LmdbFile(AbstractContextManager["LmdbFile"]):
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def check(self) -> None:
-        """Check what ``check_lmdb_file`` does.
+    def check(self, on_row: OnRow | None = None) -> None:
+        """Check what ``check_lmdb_file`` does. ``on_row`` gets every row of the named databases.
 
         Raises:
             LmdbDamaged: The file is not what LMDB writes.
         """
+        root, pages = self.newer, PageMap(self.newer)
         try:
-            pages = PageMap(self.newer)
-            for value in TreeWalk(
-                self._read_at,
-                self.newer,
-                self.newer.main,
-                pages,
-                start_bytes=TREE_BYTES,
-                has_named=True,
-            ).values():
-                if value.flags == IS_NAMED_TREE:
-                    tree = Tree.unpack(value.start)
-                    for _ in TreeWalk(self._read_at, self.newer, tree, pages).values():
+            for name, tree in self._trees(root, pages):
+                if on_row is None:
+                    for _ in TreeWalk(self._read_at, root, tree, pages).values():
                         pass
-            check_free_pages(self._read_at, self.newer, pages)
+                else:
+                    for key, value in self._rows(root, tree, pages):
+                        on_row(name, key, value)
+            check_free_pages(self._read_at, root, pages)
             check_free_pages(self._read_at, self.older, PageMap(self.older))
         except PagesDamaged as error:
             raise LmdbDamaged(self.path, str(error)) from error
@@ -113,14 +111,31 @@ class LmdbFile(AbstractContextManager["LmdbFile"]):
             LmdbDamaged: The pages are not what LMDB writes.
         """
         of = root or self.newer
+        pages = PageMap(of)
         try:
-            tree = of.main if name is None else self._named(name, of)
-            if tree is None:
-                return
-            for value in TreeWalk(self._read_at, of, tree, PageMap(of)).values():
-                yield value.key, self._read_at(value.position, value.size)
+            tree = of.main if name is None else dict(self._trees(of, pages)).get(name)
+            if tree is not None:
+                yield from self._rows(of, tree, PageMap(of))
         except PagesDamaged as error:
             raise LmdbDamaged(self.path, str(error)) from error
+
+    def _trees(self, root: DatabaseRoot, pages: PageMap) -> Iterator[tuple[bytes, Tree]]:
+        """Yield (name, tree) of every named database."""
+        walk = TreeWalk(
+            self._read_at, root, root.main, pages, start_bytes=TREE_BYTES, has_named=True
+        )
+        for value in walk.values():
+            if value.flags == IS_NAMED_TREE:
+                yield value.key, Tree.unpack(value.start)
+
+    def _rows(
+        self, root: DatabaseRoot, tree: Tree, pages: PageMap
+    ) -> Iterator[tuple[bytes, bytes]]:
+        walk = TreeWalk(self._read_at, root, tree, pages, start_bytes=root.file_bytes)
+        for value in walk.values():
+            if len(value.start) < value.size:
+                raise PagesDamaged(f"truncated: {len(value.start)} of {value.size} bytes are left")
+            yield value.key, value.start
 
     def free_pages(self) -> Iterator[int]:
         """Yield the number of every free page, for tools and tests."""
@@ -138,12 +153,15 @@ class LmdbFile(AbstractContextManager["LmdbFile"]):
         return None
 
     def _read_at(self, position: int, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        while len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         return data
 
 

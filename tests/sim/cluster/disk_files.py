@@ -9,7 +9,7 @@ import msgspec
 from quorate.broker.log.batches.control_batches import decode_marker
 from quorate.broker.log.batches.record_batch import read_header
 from quorate.broker.log.checkpoints.partition_row import PartitionRow, Truncation
-from quorate.broker.log.checkpoints.store_table import StoreRun, TruncationRule
+from quorate.broker.log.checkpoints.table_rows import StoreRun, TruncationRule
 from quorate.broker.log.segments.pending_batch import PendingBatch
 from quorate.broker.log.segments.segment_contents import (
     FooterPlace,

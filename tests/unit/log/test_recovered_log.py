@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.broker.log.batches.record_batch import BatchHeader
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
-from quorate.broker.log.checkpoints.store_table import TruncationRule
+from quorate.broker.log.checkpoints.table_rows import TruncationRule
 from quorate.broker.log.recovery.recovered_log import RecoveredLog
 from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.segments.segment_contents import SegmentContents, StoredBatch

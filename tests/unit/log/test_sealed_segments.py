@@ -592,9 +592,9 @@ async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
 
 def _without_footers(folder: Path) -> None:
     table = StoreTable.open(folder)
-    with table._environment.begin(table._segments, write=True) as transaction:
-        for key in list(transaction.cursor().iternext(values=False)):
-            transaction.put(key, b"\1")
+    with table._writing() as rows:
+        for key, _ in list(rows.rows(b"segments")):
+            rows.put(b"segments", key, b"\1")
     assert table.footers() == {}
     table.close()
 

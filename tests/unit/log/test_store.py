@@ -386,7 +386,7 @@ async def test_a_damaged_table_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sub_database", "key", "value"),
     [
-        ("store.mdb", b"store", b"format", struct.pack(">I", 2)),
+        ("store.mdb", b"store", b"format", struct.pack(">I", 3)),
         ("segment-0000000001.mdb", None, struct.pack(">IQH", 2**32 - 1, 0, 0), bytes(12)),
     ],
 )
