@@ -209,6 +209,14 @@ def decode_voter(message: pb.QuorumVoter) -> r.QuorumVoter:
     )
 
 
+def encode_lost_replica(lost: r.LostReplica) -> pb.LostReplica:
+    return pb.LostReplica(topic_id=lost.topic_id, partition=lost.partition)
+
+
+def decode_lost_replica(message: pb.LostReplica) -> r.LostReplica:
+    return r.LostReplica(topic_id=TopicId(message.topic_id), partition=message.partition)
+
+
 def encode_pipeline(name: str, pipeline: PipelineState) -> pb.PipelineState:
     run = pipeline.run
     return pb.PipelineState(

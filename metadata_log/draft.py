@@ -18,6 +18,7 @@ from quorate.common.types import (
     TopicId,
     TopicPartition,
 )
+from quorate.metadata_log.deleted_topics import DeletedTopics
 from quorate.metadata_log.draft_tables import UNWRITTEN, DraftResultsTable, DraftTable, UndoLog
 from quorate.metadata_log.image import (
     LEAST_LEVEL,
@@ -44,10 +45,12 @@ class Draft:
         self.next_producer_id = base.next_producer_id
         self.voter_set = base.voter_set
         self.administered = base.administered
+        self.deleted_topics = base.deleted_topics
         self._partitions: dict[TopicPartition, Partition] = {}
         self.sessions = DraftTable(base.sessions, self._undo)
         self.silences = DraftTable(base.silences, self._undo)
         self.brokers = DraftTable(base.brokers, self._undo)
+        self.histories = DraftTable(base.histories, self._undo)
         self.topics = DraftTable(base.topics, self._undo)
         self.topic_names = DraftTable(base.topic_names, self._undo)
         self.deletions = DraftTable(base.deletions, self._undo)
@@ -94,6 +97,10 @@ class Draft:
     def put_administered(self, offset: MetadataOffset) -> None:
         """Write /administration."""
         self._put_field("administered", offset)
+
+    def put_deleted_topics(self, deleted: DeletedTopics) -> None:
+        """Write which deletions are remembered."""
+        self._put_field("deleted_topics", deleted)
 
     def _put_field(self, name: str, value: object) -> None:
         """Write a field of the draft so that ``undo_to`` finds its former value."""
@@ -218,6 +225,8 @@ class Draft:
             sessions=self.sessions.folded(),
             silences=self.silences.folded(),
             brokers=self.brokers.folded(),
+            histories=self.histories.folded(),
+            deleted_topics=self.deleted_topics,
             topics=self.topics.folded(),
             topic_names=self.topic_names.folded(),
             deletions=self.deletions.folded(),

@@ -36,8 +36,13 @@ compare-and-set.
 PIPELINES: Final = 4
 """From this ``metadata_version`` on, the progress of pipelines is stored."""
 
+BROKER_HISTORY: Final = 5
+"""From this ``metadata_version`` on, the image remembers which topics were deleted, which
+incarnation of a broker came last, and which single replicas a broker has lost.
+"""
+
 NEWEST_INTER_BROKER_PROTOCOL: Final = 2
-NEWEST_METADATA_VERSION: Final = 4
+NEWEST_METADATA_VERSION: Final = 5
 
 
 class Feature(NamedTuple):
@@ -69,6 +74,7 @@ FEATURES: Final[dict[str, Feature]] = {
             "also reassignments, and partitions that are added and removed",
             "also access control, client quotas, SCRAM credentials and delegation tokens",
             "also how far pipelines are",
+            "also deleted topics, the last incarnation of each broker, and single lost replicas",
         ),
     ),
 }

@@ -23,6 +23,7 @@ from quorate.common.types import (
 )
 from quorate.metadata_log.acls import AclPattern, Acls
 from quorate.metadata_log.client_quotas import ClientQuotaEntity
+from quorate.metadata_log.deleted_topics import DeletedTopics
 from quorate.metadata_log.partitions import (
     Partition,
     PartitionAddition,
@@ -33,6 +34,7 @@ from quorate.metadata_log.partitions import (
 )
 from quorate.metadata_log.records import (
     BrokerRegistration,
+    LostReplica,
     PipelineRun,
     PipelineTopicOffsets,
     QuorumVoter,
@@ -70,6 +72,8 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
     registration: BrokerRegistration
     epoch: BrokerEpoch
     admitted: bool = False
+    lost: tuple[LostReplica, ...] = ()
+    """The replicas that leave their ISRs before the broker is admitted (rule 8)."""
 
     @property
     def broker_id(self) -> BrokerId:
@@ -88,6 +92,18 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
     def inter_broker(self) -> Endpoint:
         """The endpoint for other brokers and the controller."""
         return self.registration.inter_broker or self.registration.grpc
+
+
+class BrokerHistory(msgspec.Struct, frozen=True, gc=False):
+    """What the quorum remembers of a broker id beyond its session: the incarnation that was
+    registered last, and how far its log folder was.
+
+    A folder that does not know that incarnation, or has a lower mark, is an old copy.
+    """
+
+    incarnation_id: bytes
+    epoch: BrokerEpoch
+    mark: int = 0
 
 
 class ControllerState(msgspec.Struct, frozen=True, gc=False):
@@ -172,6 +188,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     silences: "immutables.Map[SessionId, int]" = immutables.Map()
     """For how many quarters of its timeout a session had been silent when that was last noted."""
     brokers: "immutables.Map[BrokerId, Broker]" = immutables.Map()
+    histories: "immutables.Map[BrokerId, BrokerHistory]" = immutables.Map()
+    """By broker id, also of brokers that are away."""
+    deleted_topics: DeletedTopics = DeletedTopics()
     topics: "immutables.Map[str, Topic]" = immutables.Map()
     topic_names: "immutables.Map[TopicId, str]" = immutables.Map()
     deletions: "immutables.Map[str, TopicDeletion]" = immutables.Map()

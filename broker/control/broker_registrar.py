@@ -13,15 +13,23 @@ from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.control.ports import Sessions
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.types import BrokerEpoch, Endpoint
-from quorate.metadata_log.features import NEWEST_INTER_BROKER_PROTOCOL, NEWEST_METADATA_VERSION
+from quorate.metadata_log.features import (
+    BROKER_HISTORY,
+    NEWEST_INTER_BROKER_PROTOCOL,
+    NEWEST_METADATA_VERSION,
+)
 from quorate.metadata_log.image import Changes, Image
 from quorate.metadata_log.records import (
     BrokerRegistration,
     Listener,
+    LostReplica,
     Operation,
     OperationResult,
+    Record,
+    ReplicasLost,
     ResultCode,
 )
+from quorate.metadata_log.rules.broker_history import LOST_REPLICAS_MAX
 from quorate.quorum.quorum_errors import OutcomeUnknown, QuorumUnavailable, SessionLost
 
 log = logging.getLogger(__name__)
@@ -43,7 +51,8 @@ class BrokerRegistrar:
     """Keeps this process registered.
 
     ``listeners`` are the addresses for clients, at least one. ``log_may_be_lost`` (rule 8) is
-    declared by every registration of this process until a controller has handled one of them.
+    declared by every registration of this process until a controller has handled one of them. So
+    are ``lost_replicas``, which are lost on a broker that has the rest of its log.
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class BrokerRegistrar:
         inter_broker: Endpoint | None = None,
         rack: str = "",
         log_may_be_lost: bool = False,
+        lost_replicas: Sequence[LostReplica] = (),
         inter_broker_protocol_max: int = NEWEST_INTER_BROKER_PROTOCOL,
         retry_interval_ms: int = RETRY_INTERVAL_MS,
     ) -> None:
@@ -68,6 +78,7 @@ class BrokerRegistrar:
         self._images = images
         self._rack = rack
         self._log_may_be_lost = log_may_be_lost
+        self._lost_replicas = tuple(lost_replicas)
         self._inter_broker_protocol_max = inter_broker_protocol_max
         self._retry_interval_ms = retry_interval_ms
         self._lost = asyncio.Event()
@@ -95,8 +106,9 @@ class BrokerRegistrar:
         """Stop declaring a loss once a controller has removed this broker from all ISRs (rule
         8)."""
         mine = image.brokers.get(self._identity.broker_id)
-        if self._log_may_be_lost and mine is not None and mine.epoch == self._identity.epoch:
-            self._log_may_be_lost = not mine.admitted
+        if mine is not None and mine.admitted and mine.epoch == self._identity.epoch:
+            self._log_may_be_lost = False
+            self._lost_replicas = ()
 
     def _on_session_lost(self) -> None:
         log.warning("broker %d lost its session and registers again", self._identity.broker_id)
@@ -144,9 +156,16 @@ class BrokerRegistrar:
             attempts += 1
             await asyncio.sleep(self._retry_interval_ms / 1000)
 
+    def _declares_single_replicas(self) -> bool:
+        """Return whether the lost replicas are declared one by one. An older quorum, or one that is
+        told of too many, takes the whole log for lost."""
+        is_known = self._images.image.metadata_version >= BROKER_HISTORY
+        return is_known and 0 < len(self._lost_replicas) <= LOST_REPLICAS_MAX
+
     async def _attempt(self) -> OperationResult | None:
         """Return the quorum's answer, or None if there was none and the attempt must be
         repeated."""
+        single = self._declares_single_replicas()
         record = BrokerRegistration(
             broker_id=self._identity.broker_id,
             session_id=self._quorum.session_id,
@@ -155,13 +174,22 @@ class BrokerRegistrar:
             grpc=self._grpc,
             inter_broker=self._inter_broker,
             rack=self._rack,
-            log_may_be_lost=self._log_may_be_lost,
+            log_may_be_lost=self._log_may_be_lost or bool(self._lost_replicas and not single),
             inter_broker_protocol_max=self._inter_broker_protocol_max,
             metadata_version_max=NEWEST_METADATA_VERSION,
             listeners=self._listeners,
         )
+        records: tuple[Record, ...] = (record,)
+        if single:
+            records += (
+                ReplicasLost(
+                    broker_id=record.broker_id,
+                    session_id=record.session_id,
+                    replicas=self._lost_replicas,
+                ),
+            )
         try:
-            result = await self._quorum.transact([Operation(records=(record,))])
+            result = await self._quorum.transact([Operation(records=records)])
         except (QuorumUnavailable, OutcomeUnknown) as error:
             log.debug("registration: %s", error)
             return None

@@ -35,7 +35,7 @@ from quorate.broker.replication.fetching.replica_fetcher_manager import (
     ReplicaFetchOptions,
 )
 from quorate.broker.replication.hosting.delayed_fetch import DelayedFetch, FetchPosition
-from quorate.broker.replication.hosting.hosted_partition import not_leader
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition, not_leader
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.hosting.replication_throttle import ReplicationThrottles
@@ -289,6 +289,10 @@ class ReplicaManager(LogManagerListener):
         for hosted in self.table:
             behind = hosted.replica.high_watermark - hosted.log.log_end_offset
             yield LogSize(hosted.tp, hosted.log.size_bytes, max(0, behind))
+
+    def strays(self) -> Sequence[HostedPartition]:
+        """Return the partitions that the quorum does not know, which an operator decides about."""
+        return self._commands.strays()
 
     def storage_is_troubled(self) -> bool:
         """Return whether the disk is full or a log is damaged."""

@@ -8,6 +8,7 @@ from quorate.common.types import (
     Int32,
     Int64,
     SessionId,
+    TopicId,
 )
 from quorate.metadata_log.records.value import MetadataValue
 
@@ -85,3 +86,37 @@ class BrokerAdmitted(MetadataValue, frozen=True, gc=False, kw_only=True, tag=14)
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch  # Its incarnation; must be the registered one.
+
+
+class LostReplica(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """A replica that may lack acknowledged records, though its broker has all others."""
+
+    topic_id: TopicId
+    partition: Int32
+
+
+class ReplicasLost(MetadataValue, frozen=True, gc=False, kw_only=True, tag=40):
+    """Declares single replicas as lost, with the registration of their broker (rule 8).
+
+    It stands behind the registration in one operation, and replaces what was declared before.
+    """
+
+    broker_id: BrokerId
+    session_id: SessionId  # The session of the registration.
+    replicas: tuple[LostReplica, ...]  # Each leaves its ISR before the broker is admitted.
+
+
+class FolderMark(MetadataValue, frozen=True, gc=False, kw_only=True):
+    """A mark that a broker has written to its log folder before it told the quorum."""
+
+    session_id: SessionId  # The broker's. A session that is gone, or of no broker, is skipped.
+    mark: Int64  # It grows with every write to the folder, in steps of some seconds.
+
+
+class FolderMarks(MetadataValue, frozen=True, gc=False, kw_only=True, tag=41):
+    """Notes the marks in the log folders of brokers, so that an old copy of a folder is noticed.
+
+    The leader of the quorum writes it for all brokers together.
+    """
+
+    marks: tuple[FolderMark, ...]

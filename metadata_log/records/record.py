@@ -15,6 +15,8 @@ from quorate.metadata_log.records.brokers import (
     BrokerRegistration,
     ControllerClaim,
     ControllerRemoved,
+    FolderMarks,
+    ReplicasLost,
     SessionClosed,
     SessionOpened,
     SessionSilences,
@@ -74,6 +76,8 @@ Record = (
     | DelegationTokenRemoved
     | PipelineSet
     | PipelineRemoved
+    | ReplicasLost
+    | FolderMarks
 )
 
 _KINDS: Final = {

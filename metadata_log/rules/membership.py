@@ -13,12 +13,14 @@ from quorate.metadata_log.records import (
     BrokerRegistration,
     ControllerClaim,
     ControllerRemoved,
+    LostReplica,
     OperationRefused,
     ResultCode,
     SessionClosed,
     SessionOpened,
     SessionSilences,
 )
+from quorate.metadata_log.rules.broker_history import note_incarnation
 
 SILENCE_QUARTERS_MAX: Final = 4
 """A session that was silent for its whole timeout may still be open: a new leader may have given it
@@ -86,6 +88,7 @@ def broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerRegi
     before = draft.brokers.get(record.broker_id)
     epoch = BrokerEpoch(offset)
     admitted = False
+    lost: tuple[LostReplica, ...] = ()
     if before is not None:
         if before.registration.incarnation_id != record.incarnation_id:
             raise OperationRefused(
@@ -94,11 +97,12 @@ def broker_registration(draft: Draft, offset: MetadataOffset, record: BrokerRegi
                 f"at {before.kafka} (epoch {before.epoch})",
             )
         epoch = before.epoch
-        admitted = before.admitted
+        admitted, lost = before.admitted, before.lost
     unfit = features.why_not_register(draft, record)
     if unfit is not None:
         raise OperationRefused(ResultCode.INVALID, unfit)
-    draft.brokers.put(record.broker_id, Broker(record, epoch, admitted))
+    draft.brokers.put(record.broker_id, Broker(record, epoch, admitted, lost))
+    note_incarnation(draft, record, epoch)
     return epoch
 
 

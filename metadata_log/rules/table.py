@@ -19,6 +19,7 @@ from quorate.metadata_log.records import (
     DelegationTokenRemoved,
     DelegationTokenSet,
     FeatureLevel,
+    FolderMarks,
     IsrChange,
     PartitionAdditionPending,
     PartitionChange,
@@ -30,6 +31,7 @@ from quorate.metadata_log.records import (
     PipelineSet,
     ProducerIdBlock,
     QuorumVoterSet,
+    ReplicasLost,
     ScramCredentialRemoved,
     ScramCredentialSet,
     SessionClosed,
@@ -51,6 +53,7 @@ from quorate.metadata_log.rules.administration import (
     scram_credential_removed,
     scram_credential_set,
 )
+from quorate.metadata_log.rules.broker_history import folder_marks, replicas_lost
 from quorate.metadata_log.rules.leader_and_isr import isr_change, partition_change
 from quorate.metadata_log.rules.membership import (
     broker_admitted,
@@ -98,6 +101,8 @@ RULES: Final[dict[type, Rule]] = {
     SessionSilences: Rule(session_silences),
     BrokerRegistration: Rule(broker_registration),
     BrokerAdmitted: Rule(broker_admitted, needs_controller=True),
+    ReplicasLost: Rule(replicas_lost, since=5),
+    FolderMarks: Rule(folder_marks, since=5),
     ControllerClaim: Rule(controller_claim),
     ControllerRemoved: Rule(controller_removed),
     TopicCreated: Rule(topic_created, needs_controller=True),

@@ -4,6 +4,7 @@ import msgspec
 
 from quorate.common.types import BrokerId, LeaderEpoch, MetadataOffset, TopicPartition
 from quorate.metadata_log.draft import Draft, require_id, require_isr
+from quorate.metadata_log.features import BROKER_HISTORY
 from quorate.metadata_log.image import EntityKey
 from quorate.metadata_log.partitions import (
     Partition,
@@ -78,6 +79,8 @@ def topic_removed(draft: Draft, offset: MetadataOffset, record: TopicRemoved) ->
     draft.additions.remove(record.name)
     draft.removals.remove(record.name)
     draft.configs.remove(EntityKey(("topic", record.name)))
+    if draft.metadata_version >= BROKER_HISTORY:
+        draft.put_deleted_topics(draft.deleted_topics.with_topic(record.topic_id, offset))
     return offset
 
 

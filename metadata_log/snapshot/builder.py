@@ -19,6 +19,7 @@ from quorate.metadata_log.acls import AclEntry, AclPattern
 from quorate.metadata_log.client_quotas import ClientQuotaEntity
 from quorate.metadata_log.codec import (
     brokers,
+    decode_lost_replica,
     decode_pipeline,
     decode_registration,
     decode_session,
@@ -26,8 +27,10 @@ from quorate.metadata_log.codec import (
     decode_voter,
     result_from_proto,
 )
+from quorate.metadata_log.deleted_topics import ENTRY_BYTES, PAGE_TOPICS, DeletedTopics
 from quorate.metadata_log.image import (
     Broker,
+    BrokerHistory,
     ClientResults,
     ControllerState,
     DelegationTokenState,
@@ -69,6 +72,8 @@ class SnapshotBuilder:
         self._sessions: dict[SessionId, SessionOpened] = {}
         self._silences: dict[SessionId, int] = {}
         self._brokers: dict[BrokerId, Broker] = {}
+        self._histories: dict[BrokerId, BrokerHistory] = {}
+        self._deleted_topics: list[bytes] = []
         self._columns = ColumnsDecoder()
         self._topics: dict[str, tuple[Topic, list[Partition]]] = {}
         self._deletions: dict[str, TopicDeletion] = {}
@@ -115,6 +120,8 @@ class SnapshotBuilder:
             sessions=immutables.Map(self._sessions),
             silences=immutables.Map(self._silences),
             brokers=immutables.Map(self._brokers),
+            histories=immutables.Map(self._histories),
+            deleted_topics=DeletedTopics(tuple(self._deleted_topics)),
             topics=immutables.Map(
                 {
                     name: msgspec.structs.replace(topic, partitions=tuple(partitions))
@@ -222,8 +229,20 @@ class SnapshotBuilder:
 
     def _add_broker(self, state: pb.BrokerState) -> None:
         registration = decode_registration(state.registration)
-        broker = Broker(registration, BrokerEpoch(state.broker_epoch), state.admitted)
+        lost = tuple(map(decode_lost_replica, state.lost))
+        broker = Broker(registration, BrokerEpoch(state.broker_epoch), state.admitted, lost)
         self._brokers[registration.broker_id] = broker
+
+    def _add_history(self, state: pb.BrokerHistoryState) -> None:
+        self._histories[BrokerId(state.broker_id)] = BrokerHistory(
+            state.incarnation_id, BrokerEpoch(state.broker_epoch), state.mark
+        )
+
+    def _add_deleted_topics(self, state: pb.DeletedTopicsState) -> None:
+        size = len(state.page)
+        if not size or size % ENTRY_BYTES or size > PAGE_TOPICS * ENTRY_BYTES:
+            raise InvalidSnapshot(f"{size} bytes are no page of deleted topics")
+        self._deleted_topics.append(state.page)
 
     def _add_controller(self, state: pb.ControllerState) -> None:
         self._controller = ControllerState(
@@ -297,6 +316,8 @@ _ADDERS: Final[dict[str, Callable[[SnapshotBuilder, Any], None]]] = {
     "session": SnapshotBuilder._add_session,
     "silence": SnapshotBuilder._add_silence,
     "broker": SnapshotBuilder._add_broker,
+    "history": SnapshotBuilder._add_history,
+    "deleted_topics": SnapshotBuilder._add_deleted_topics,
     "controller": SnapshotBuilder._add_controller,
     "topic": SnapshotBuilder._add_topic,
     "deletion": SnapshotBuilder._add_deletion,

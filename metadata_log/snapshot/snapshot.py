@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.acls import bindings
 from quorate.metadata_log.codec import (
+    encode_lost_replica,
     encode_pipeline,
     encode_registration,
     encode_session,
@@ -120,8 +121,20 @@ def _records(image: Image) -> Iterator[pb.SnapshotRecord]:
                 registration=encode_registration(broker.registration),
                 broker_epoch=broker.epoch,
                 admitted=broker.admitted,
+                lost=map(encode_lost_replica, broker.lost),
             )
         )
+    for broker_id, history in image.histories.items():
+        yield pb.SnapshotRecord(
+            history=pb.BrokerHistoryState(
+                broker_id=broker_id,
+                incarnation_id=history.incarnation_id,
+                broker_epoch=history.epoch,
+                mark=history.mark,
+            )
+        )
+    for page in image.deleted_topics.pages:
+        yield pb.SnapshotRecord(deleted_topics=pb.DeletedTopicsState(page=page))
     if image.controller is not None:
         yield pb.SnapshotRecord(controller=_controller_state(image.controller))
     yield from _topic_records(image)

@@ -26,6 +26,7 @@ from quorate.metadata_log.records import (
     DelegationTokenRemoved,
     DelegationTokenSet,
     FeatureLevel,
+    FolderMarks,
     IsrChange,
     PartitionAdditionPending,
     PartitionChange,
@@ -38,6 +39,7 @@ from quorate.metadata_log.records import (
     ProducerIdBlock,
     QuorumVoterSet,
     Record,
+    ReplicasLost,
     ScramCredentialRemoved,
     ScramCredentialSet,
     SessionClosed,
@@ -170,7 +172,9 @@ def _partition(draft: Draft, record: PartitionChange | IsrChange) -> list[Place]
     return [TopicPartition(record.topic, record.partition)]
 
 
-def _broker(draft: Draft, record: BrokerRegistration | BrokerAdmitted) -> list[Place]:
+def _broker(
+    draft: Draft, record: BrokerRegistration | BrokerAdmitted | ReplicasLost
+) -> list[Place]:
     return [paths.broker_path(record.broker_id)]
 
 
@@ -203,6 +207,8 @@ _TOUCHED: Final[dict[type, Callable[[Draft, Any], Iterable[Place]]]] = {
     ControllerRemoved: lambda draft, record: [paths.CONTROLLER],
     BrokerRegistration: _broker,
     BrokerAdmitted: _broker,
+    ReplicasLost: _broker,
+    FolderMarks: lambda draft, record: (),  # They have no place in the tree.
     TopicCreated: _topic_created,
     TopicRemoved: _topic_removed,
     TopicDeletionPending: lambda draft, record: [paths.deletion_path(record.name)],

@@ -70,6 +70,9 @@ def _broker(broker: Broker) -> Value:
         "session_id": registration.session_id.hex(),
         "admitted": broker.admitted,
         "log_may_be_lost": registration.log_may_be_lost,
+        "lost_replicas": [
+            {"topic_id": one.topic_id.hex(), "partition": one.partition} for one in broker.lost
+        ],
         "inter_broker_protocol_max": registration.inter_broker_protocol_max,
         "metadata_version_max": registration.metadata_version_max,
     }

@@ -1,6 +1,6 @@
 """Broker 1's replica manager over logs in memory: verbs of controller, followers and clients."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from quorate.broker.log.batches.admission import AppendOrigin
@@ -16,7 +16,7 @@ from quorate.broker.replication.api import (
     ProduceEntry,
     ProduceOutcome,
 )
-from quorate.broker.replication.commands.stray_partitions import AssignmentCheck
+from quorate.broker.replication.commands.stray_partitions import Assignment, AssignmentCheck
 from quorate.broker.replication.frames import pack_frame, unpack_frame
 from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
@@ -58,14 +58,20 @@ class ChosenAssignments(AssignmentCheck):
 
     def __init__(self) -> None:
         self.unassigned_now: set[TopicIdPartition] = set()
+        self.unknown: set[TopicIdPartition] = set()
         self.asked_about: list[int] = []
         """How many partitions the quorum was asked about, each time."""
 
-    async def unassigned(
+    async def assignments(
         self, table: PartitionTable, tips: Sequence[TopicIdPartition]
-    ) -> Set[TopicIdPartition]:
+    ) -> Mapping[TopicIdPartition, Assignment]:
         self.asked_about.append(len(tips))
-        return self.unassigned_now.intersection(tips)
+        return {tip: self._assignment(tip) for tip in tips}
+
+    def _assignment(self, tip: TopicIdPartition) -> Assignment:
+        if tip in self.unassigned_now:
+            return Assignment.ENDED
+        return Assignment.UNKNOWN if tip in self.unknown else Assignment.HOLDS
 
 
 class StandingClock:

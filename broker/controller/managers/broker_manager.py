@@ -48,18 +48,31 @@ def leadership_changes(
     topic's consent. Deciding again from an image in which the operations are applied returns none.
     """
     settled_brokers = LiveBrokers(brokers.live)
+    lost_by = _lost_replicas(image)
     operations = []
     for topic, number in _touched(image, brokers.steady):
         partition = topic.partitions[number]
-        is_settled = bool(settled) and TopicIdPartition(topic.topic_id, number) in settled
+        tip = TopicIdPartition(topic.topic_id, number)
+        is_settled = bool(settled) and tip in settled
+        here = brokers.without_log(lost_by[tip]) if tip in lost_by else brokers
         decision = partition_change.after_broker_change(
-            partition, settled_brokers if is_settled else brokers, unclean=False
+            partition, settled_brokers if is_settled else here, unclean=False
         )
         if _is_offline(decision, partition.offline) and unclean(topic.name):
-            decision = partition_change.after_broker_change(partition, brokers, unclean=True)
+            decision = partition_change.after_broker_change(partition, here, unclean=True)
         if decision is not None:
             operations.append(_operation(tenure, topic, number, decision))
     return operations
+
+
+def _lost_replicas(image: Image) -> dict[TopicIdPartition, Brokers]:
+    """Return the brokers in a new incarnation that have lost a partition, by partition (rule 8)."""
+    lost_by: dict[TopicIdPartition, Brokers] = {}
+    for broker_id, broker in image.brokers.items():
+        for one in () if broker.admitted else broker.lost:
+            tip = TopicIdPartition(one.topic_id, one.partition)
+            lost_by[tip] = lost_by.get(tip, frozenset()) | {broker_id}
+    return lost_by
 
 
 def _is_offline(decision: LeadershipChange | None, is_offline: bool) -> bool:

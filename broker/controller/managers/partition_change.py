@@ -41,6 +41,11 @@ class LiveBrokers(NamedTuple):
     def live(self) -> Brokers:
         return self.steady | self.restarted | self.lost_log
 
+    def without_log(self, lost: Brokers) -> "LiveBrokers":
+        """Return the same brokers as a partition sees them that these ones have lost."""
+        restarted, lost = self.restarted - lost, self.lost_log | (self.restarted & lost)
+        return LiveBrokers(self.steady, restarted, lost)
+
 
 class LeadershipChange(NamedTuple):
     """The leader and the ISR that a partition gets, at its next leader epoch."""

@@ -57,6 +57,10 @@ class ControlCommands:
         self._deleted: dict[TopicIdPartition, LeaderEpoch] = {}
         self._pace = Pace()
 
+    def strays(self) -> Sequence[HostedPartition]:
+        """Return the partitions that the quorum does not know, which an operator decides about."""
+        return self._strays.kept()
+
     async def close(self) -> None:
         """Stop the check of stray partitions."""
         await self._strays.close()

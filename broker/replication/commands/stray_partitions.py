@@ -1,14 +1,16 @@
 """Local partitions that a controller or an image did not mention (C7, C10, rule 7).
 
-They are set aside at once, so that they serve nobody. They are deleted only when the quorum
-confirms that this broker's assignment has ended. Otherwise an INIT made from an old image could
-destroy data by leaving something out, and so could a restored quorum, which does not know what its
-backup did not have.
+They are set aside at once, so that they serve nobody. They are deleted only when the quorum proves
+that this broker's assignment has ended. Otherwise an INIT made from an old image could destroy data
+by leaving something out, and so could a restored quorum, which does not know what its backup did
+not have, and so could one flipped bit of a topic id. What the quorum does not know is kept until an
+operator decides (``quorate log strays``).
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from itertools import islice
 from typing import Final, Protocol
 
@@ -27,26 +29,45 @@ ASKED_TOGETHER: Final = 1_000
 
 NAMED_MAX: Final = 5
 
+ADVICE: Final = (
+    "the quorum does not know these partitions, so their logs serve nobody and are kept: look at "
+    "them with `quorate log strays list`, then restore or delete them"
+)
 
-def may_be_deleted(
+
+class Assignment(Enum):
+    """What the quorum knows about the assignment of a partition to this broker."""
+
+    HOLDS = "assigned to this broker"
+    ENDED = "not assigned to this broker any more"
+    UNKNOWN = "not known to the quorum"
+
+
+def assignment(
     image: Image, broker_id: BrokerId, tip: TopicIdPartition, assigned_at: int
-) -> bool:
-    """Say whether ``image`` shows that this broker's assignment of ``tip``, made then, has ended.
+) -> Assignment:
+    """Return what ``image`` proves about the assignment of ``tip`` that was made at that offset.
 
     A deletion or removal that was accepted is never taken back, so a pending one counts. A
     partition that is there again under the same number is another one (C14).
 
     A restored quorum says nothing about what was made before its history began: the partition may
-    be younger than the backup, and this may be the only copy. It is kept for the operator (rule 7).
+    be younger than the backup, and this may be the only copy. Nor does a quorum say anything about
+    a topic id, a partition or an offset that it never had (rule 7).
     """
-    if assigned_at <= image.restored_offset and image.restored_offset:
-        return False
     topic = image.topic_by_id(tip.topic_id)
-    if topic is None or tip.partition >= image.kept(topic):
-        return True
-    if assigned_at < topic.removed_at(tip.partition):
-        return True
-    return broker_id not in topic.partitions[tip.partition].replicas
+    if topic is None and image.deleted_topics.offset_of(tip.topic_id) is not None:
+        return Assignment.ENDED
+    is_older = bool(image.restored_offset) and assigned_at <= image.restored_offset
+    if topic is None or is_older or assigned_at > image.offset:
+        return Assignment.UNKNOWN
+    has_ended = assigned_at < topic.removed_at(tip.partition)
+    if not has_ended and tip.partition >= len(topic.partitions):
+        return Assignment.UNKNOWN
+    if has_ended or tip.partition >= image.kept(topic):
+        return Assignment.ENDED
+    holds = broker_id in topic.partitions[tip.partition].replicas
+    return Assignment.HOLDS if holds else Assignment.ENDED
 
 
 class ImageReader(Protocol):
@@ -71,20 +92,19 @@ class AssignmentCheck:
         self._quorum = quorum
         self._metadata = metadata
 
-    async def unassigned(
+    async def assignments(
         self, table: PartitionTable, tips: Sequence[TopicIdPartition]
-    ) -> Set[TopicIdPartition]:
-        """Return those of ``tips`` whose assignment to this broker the quorum, read now, has ended.
+    ) -> Mapping[TopicIdPartition, Assignment]:
+        """Return what the quorum, read now, knows about those of ``tips`` that are hosted.
 
         Raises:
             QuorumError, TimeoutError: the quorum does not answer.
         """
         image = await self._metadata.wait_for(await self._quorum.read_offset())
         return {
-            tip
+            tip: assignment(image, self._broker_id, tip, hosted.log.assigned_at)
             for tip in tips
             if (hosted := table.get(tip)) is not None
-            and may_be_deleted(image, self._broker_id, tip, hosted.log.assigned_at)
         }
 
 
@@ -101,6 +121,7 @@ class StrayPartitions:
         self._assignments = assignments
         self._delete = delete
         self._strays: dict[TopicIdPartition, HostedPartition] = {}
+        self._kept: dict[TopicIdPartition, HostedPartition] = {}
         self._check: asyncio.Task[None] | None = None
 
     def set_aside(self, strays: Iterable[HostedPartition]) -> None:
@@ -116,8 +137,13 @@ class StrayPartitions:
             self._check = asyncio.create_task(self._check_all(), name="stray-partitions")
 
     def reclaim(self, hosted: HostedPartition) -> None:
-        """Note that a command names the partition after all: it is no stray."""
+        """Note that a command names the partition after all, or that it is gone: it is no stray."""
         self._strays.pop(hosted.tip, None)
+        self._kept.pop(hosted.tip, None)
+
+    def kept(self) -> Sequence[HostedPartition]:
+        """Return the partitions that the quorum does not know. Only an operator deletes them."""
+        return tuple(self._kept.values())
 
     async def close(self) -> None:
         """Stop the check."""
@@ -129,17 +155,19 @@ class StrayPartitions:
         while self._strays:
             asked = tuple(islice(self._strays, ASKED_TOGETHER))
             try:
-                gone = await self._assignments.unassigned(self._table, asked)
+                known = await self._assignments.assignments(self._table, asked)
             except (QuorumError, TimeoutError) as error:
                 log.warning("%d strays wait for the quorum: %s", len(self._strays), error)
                 await asyncio.sleep(RETRY_S)
                 continue
             still = [self._strays.pop(tip) for tip in asked if tip in self._strays]
-            kept = [hosted for hosted in still if hosted.tip not in gone]
-            doomed = [hosted for hosted in still if hosted.tip in gone]
-            if kept:
-                log.warning("%s: kept, the quorum does not confirm the removal", names_of(kept))
-            if doomed:
+            of = {each: [one for one in still if known.get(one.tip) is each] for each in Assignment}
+            if of[Assignment.HOLDS]:
+                log.warning("%s: assigned to this broker, kept", names_of(of[Assignment.HOLDS]))
+            if unknown := of[Assignment.UNKNOWN]:
+                self._kept.update((hosted.tip, hosted) for hosted in unknown)
+                log.error("%s: %s", names_of(unknown), ADVICE)
+            if doomed := of[Assignment.ENDED]:
                 log.info("%s: not assigned to this broker, deleting the logs", names_of(doomed))
                 await self._delete(doomed)
 

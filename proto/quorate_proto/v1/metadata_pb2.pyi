@@ -532,6 +532,7 @@ class BrokerState(google.protobuf.message.Message):
     REGISTRATION_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
     ADMITTED_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
     broker_epoch: builtins.int
     """Metadata offset of the registration."""
     admitted: builtins.bool
@@ -540,17 +541,92 @@ class BrokerState(google.protobuf.message.Message):
     def registration(self) -> Global___BrokerRegistration:
         """As it was registered."""
 
+    @property
+    def lost(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LostReplica]:
+        """Replicas that may lack acknowledged records."""
+
     def __init__(
         self,
         *,
         registration: Global___BrokerRegistration | None = ...,
         broker_epoch: builtins.int = ...,
         admitted: builtins.bool = ...,
+        lost: collections.abc.Iterable[Global___LostReplica] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["registration", b"registration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["admitted", b"admitted", "broker_epoch", b"broker_epoch", "registration", b"registration"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["admitted", b"admitted", "broker_epoch", b"broker_epoch", "lost", b"lost", "registration", b"registration"]) -> None: ...
 
 Global___BrokerState: typing_extensions.TypeAlias = BrokerState
+
+@typing.final
+class LostReplica(google.protobuf.message.Message):
+    """A replica that its broker has declared as lost (rule 8)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    topic_id: builtins.bytes
+    """Its topic."""
+    partition: builtins.int
+    """Its partition."""
+    def __init__(
+        self,
+        *,
+        topic_id: builtins.bytes = ...,
+        partition: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["partition", b"partition", "topic_id", b"topic_id"]) -> None: ...
+
+Global___LostReplica: typing_extensions.TypeAlias = LostReplica
+
+@typing.final
+class BrokerHistoryState(google.protobuf.message.Message):
+    """What is remembered of a broker id, also while no broker has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    INCARNATION_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    MARK_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """The id."""
+    incarnation_id: builtins.bytes
+    """The incarnation that was registered last."""
+    broker_epoch: builtins.int
+    """Metadata offset of its registration."""
+    mark: builtins.int
+    """The highest mark that its log folder is known to hold."""
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        incarnation_id: builtins.bytes = ...,
+        broker_epoch: builtins.int = ...,
+        mark: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "incarnation_id", b"incarnation_id", "mark", b"mark"]) -> None: ...
+
+Global___BrokerHistoryState: typing_extensions.TypeAlias = BrokerHistoryState
+
+@typing.final
+class DeletedTopicsState(google.protobuf.message.Message):
+    """Topics that were deleted, in order. A snapshot has as many of these as it needs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: builtins.int
+    page: builtins.bytes
+    """Topic id (16 bytes) and metadata offset (8 bytes, big-endian) of each."""
+    def __init__(
+        self,
+        *,
+        page: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page", b"page"]) -> None: ...
+
+Global___DeletedTopicsState: typing_extensions.TypeAlias = DeletedTopicsState
 
 @typing.final
 class ControllerState(google.protobuf.message.Message):
@@ -1161,6 +1237,8 @@ class SnapshotRecord(google.protobuf.message.Message):
     SCRAM_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
     PIPELINE_FIELD_NUMBER: builtins.int
+    HISTORY_FIELD_NUMBER: builtins.int
+    DELETED_TOPICS_FIELD_NUMBER: builtins.int
     @property
     def header(self) -> Global___SnapshotHeader:
         """First."""
@@ -1241,6 +1319,14 @@ class SnapshotRecord(google.protobuf.message.Message):
     def pipeline(self) -> Global___PipelineState:
         """One per pipeline."""
 
+    @property
+    def history(self) -> Global___BrokerHistoryState:
+        """One per broker id that was ever registered."""
+
+    @property
+    def deleted_topics(self) -> Global___DeletedTopicsState:
+        """Some of the topics that were deleted, the oldest first."""
+
     def __init__(
         self,
         *,
@@ -1264,9 +1350,11 @@ class SnapshotRecord(google.protobuf.message.Message):
         scram: Global___ScramCredentialState | None = ...,
         token: Global___DelegationTokenState | None = ...,
         pipeline: Global___PipelineState | None = ...,
+        history: Global___BrokerHistoryState | None = ...,
+        deleted_topics: Global___DeletedTopicsState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "client_quota", "scram", "token", "pipeline"] | None: ...
+    def HasField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deleted_topics", b"deleted_topics", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "history", b"history", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acl", b"acl", "addition", b"addition", "broker", b"broker", "client_quota", b"client_quota", "config", b"config", "controller", b"controller", "deleted_topics", b"deleted_topics", "deletion", b"deletion", "feature", b"feature", "footer", b"footer", "header", b"header", "history", b"history", "kind", b"kind", "pipeline", b"pipeline", "reassignment", b"reassignment", "removal", b"removal", "result", b"result", "scram", b"scram", "session", b"session", "silence", b"silence", "token", b"token", "topic", b"topic", "voter_set", b"voter_set"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["header", "session", "broker", "controller", "topic", "deletion", "config", "feature", "result", "footer", "voter_set", "silence", "reassignment", "addition", "removal", "acl", "client_quota", "scram", "token", "pipeline", "history", "deleted_topics"] | None: ...
 
 Global___SnapshotRecord: typing_extensions.TypeAlias = SnapshotRecord

@@ -61,8 +61,11 @@ class SimulatedQuorum:
         self._watchers: dict[SimulatedQuorumClient, None] = {}
         self._before: Image = self.image
         self._applied: dict[MetadataOffset, tuple[Image, Applied]] = {}
-        version = world.random.choice([1, NEWEST_METADATA_VERSION, NEWEST_METADATA_VERSION])
-        begins = msgspec.structs.replace(first_voter_set(), metadata_version=version)
+        self.began_at: Final = world.random.choice(
+            [1, NEWEST_METADATA_VERSION, NEWEST_METADATA_VERSION]
+        )
+        """The metadata version of the first records."""
+        begins = msgspec.structs.replace(first_voter_set(), metadata_version=self.began_at)
         self.write(Operation(records=(begins,)))
         self._lead()
         world.after(TICK_S, self._tick)

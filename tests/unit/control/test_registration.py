@@ -1,20 +1,23 @@
 """A broker registers, waits its turn, and registers again."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from quorate.broker.common.broker_identity import BrokerIdentity
 from quorate.broker.control.broker_registrar import BrokerRegistrar, RegistrationRefused
 from quorate.broker.metadata.metadata_follower import MetadataFollower
-from quorate.common.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint
+from quorate.common.types import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, TopicId
 from quorate.metadata_log.records import (
     BrokerAdmitted,
     ControllerClaim,
     ControllerEpochIs,
     Listener,
+    LostReplica,
     Operation,
 )
+from quorate.metadata_log.rules.broker_history import LOST_REPLICAS_MAX
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 from tests.support.virtual_time import pass_time
 from tests.support.waiting import async_wait_until
@@ -24,7 +27,12 @@ class Process:
     """One process of broker 1."""
 
     def __init__(
-        self, quorum: LocalQuorum, incarnation: int, *, log_may_be_lost: bool = False
+        self,
+        quorum: LocalQuorum,
+        incarnation: int,
+        *,
+        log_may_be_lost: bool = False,
+        lost_replicas: Sequence[LostReplica] = (),
     ) -> None:
         self.client: LocalQuorumClient = quorum.client(f"incarnation {incarnation}")
         self.follower = MetadataFollower(self.client)
@@ -36,6 +44,7 @@ class Process:
             grpc=Endpoint("h", 9192),
             images=self.follower,
             log_may_be_lost=log_may_be_lost,
+            lost_replicas=lost_replicas,
         )
 
     def epoch(self) -> BrokerEpoch | None:
@@ -44,6 +53,7 @@ class Process:
     async def start(self) -> int:
         await self.client.start()
         await self.follower.start()
+        await self.follower.wait_for(await self.client.read_offset())
         return await self.registrar.start()
 
     async def stop(self) -> None:
@@ -136,4 +146,28 @@ async def test_d1_log_loss_is_declared_until_a_controller_has_dealt_with_it() ->
         lambda: process.epoch() not in (None, broker.epoch), "another registration"
     )
     assert not quorum.image.brokers[BrokerId(1)].registration.log_may_be_lost
+    await process.stop()
+
+
+LOST = LostReplica(topic_id=TopicId(b"t" * 16), partition=3)
+
+
+async def test_rule_8_single_lost_replicas_are_declared_with_every_registration() -> None:
+    quorum = LocalQuorum()
+    process = Process(quorum, 1, lost_replicas=[LOST])
+    epoch = await process.start()
+    broker = quorum.image.brokers[BrokerId(1)]
+    assert (broker.lost, broker.registration.log_may_be_lost) == ((LOST,), False)
+    quorum.expire(process.client.session_id)
+    await async_wait_until(lambda: process.epoch() not in (None, epoch), "another registration")
+    assert quorum.image.brokers[BrokerId(1)].lost == (LOST,), "nobody has dealt with it yet"
+    await process.stop()
+
+
+async def test_rule_8_too_many_lost_replicas_are_the_whole_log() -> None:
+    quorum = LocalQuorum()
+    process = Process(quorum, 1, lost_replicas=[LOST] * (LOST_REPLICAS_MAX + 1))
+    await process.start()
+    broker = quorum.image.brokers[BrokerId(1)]
+    assert (broker.lost, broker.registration.log_may_be_lost) == ((), True)
     await process.stop()

@@ -27,6 +27,7 @@ from quorate.metadata_log.records import (
     ControllerRemoved,
     IsrChange,
     IsrMember,
+    LostReplica,
     Operation,
 )
 from quorate_proto.v1 import admin_pb2, control_pb2
@@ -71,6 +72,7 @@ class Cluster:
         self.silent: set[int] = set()
         self.slow: dict[tuple[int, ControlKind], asyncio.Event] = {}
         self.log_may_be_lost = False
+        self.lost_replicas: tuple[LostReplica, ...] = ()
         self.wall_clock_ms = 1_593_330_804_078
         self.token_keys: tuple[bytes, ...] = ()
         self.configure(**settings)

@@ -25,7 +25,7 @@ from quorate.broker.metadata.metadata_cache import MetadataCache
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.configuration import Configuration
 from quorate.common.types import BrokerEpoch, BrokerId, Endpoint
-from quorate.metadata_log.records import Listener
+from quorate.metadata_log.records import Listener, LostReplica
 from quorate_proto.v1 import control_pb2
 from tests.support.acls import NO_AUTHORIZER
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
@@ -37,6 +37,7 @@ class Surroundings(ControlTransport, Protocol):
     quorum: LocalQuorum
     config: Configuration
     log_may_be_lost: bool
+    lost_replicas: tuple[LostReplica, ...]
     wall_clock_ms: int
     token_keys: tuple[bytes, ...]
 
@@ -93,6 +94,7 @@ class FakeBroker:
             grpc=self.endpoint,
             images=self.follower,
             log_may_be_lost=cluster.log_may_be_lost,
+            lost_replicas=cluster.lost_replicas,
             inter_broker_protocol_max=cluster.config[INTER_BROKER_PROTOCOL_VERSION],
         )
         self.service = BrokerControlService(
@@ -154,6 +156,7 @@ class FakeBroker:
     async def start(self) -> None:
         await self.quorum.start()
         await self.follower.start()
+        await self.follower.wait_for(await self.quorum.read_offset())
         await self.registrar.start()
         self.bridge.start()
         await self.elector.start()

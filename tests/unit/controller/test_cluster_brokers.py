@@ -6,9 +6,11 @@ import pytest
 
 from quorate.broker.controller.channels.broker_channel import ControlKind
 from quorate.broker.controller.managers import broker_manager
+from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.common.types import BrokerId, TopicPartition
-from quorate.metadata_log.records import PartitionChange
+from quorate.metadata_log.records import LostReplica, PartitionChange, ReplicasLost
 from quorate_proto.v1 import control_pb2, errors_pb2
+from tests.support.metadata import MetadataLogBuilder, session_of, topic_id_of
 from tests.unit.controller.cluster import Cluster
 
 
@@ -173,6 +175,49 @@ async def test_d1_a_lost_log_leaves_every_isr_and_stays_out_after_the_next_bounc
     cluster.set_topic_config("alone", "unclean.leader.election.enable", "true")
     await cluster.at_rest()
     assert cluster.partition("alone").leader == 2, "the operator accepts the loss"
+
+
+async def test_rule_8_a_lost_replica_leaves_its_isr_and_the_others_stay(cluster: Cluster) -> None:
+    """Where it was the only member, that one partition is offline until an operator decides."""
+    await cluster.create_topic("damaged", (2,), (2,))
+    damaged = cluster.image.topics["damaged"].topic_id
+    cluster.lost_replicas = (LostReplica(topic_id=damaged, partition=1),)
+    await cluster.bounce(2)
+    await cluster.at_rest()
+    assert cluster.image.brokers[BrokerId(2)].admitted
+    whole, lost = cluster.partition("damaged", 0), cluster.partition("damaged", 1)
+    assert (whole.leader, whole.isr) == (2, (2,))
+    assert (lost.leader, lost.isr) == (-1, ())
+    cluster.lost_replicas = ()
+    await cluster.bounce(2)
+    await cluster.at_rest()
+    assert cluster.partition("damaged", 1).isr == (), "a later bounce does not forget the loss"
+    cluster.set_topic_config("damaged", "unclean.leader.election.enable", "true")
+    await cluster.at_rest()
+    assert cluster.partition("damaged", 1).leader == 2, "the operator accepts the loss"
+
+
+def test_rule_8_the_first_broker_back_does_not_lead_what_it_has_lost() -> None:
+    """All brokers were down. The others of the ISR have the records, and lead when they come."""
+    log = MetadataLogBuilder()
+    for broker_id in (1, 2, 3, 4):
+        log.start_broker(broker_id)
+    log.elect_controller(4)
+    log.create_topic("orders", (1, 2, 3))
+    for broker_id in (1, 2, 3):
+        log.stop_broker(broker_id)
+    log.start_broker(1, incarnation=1)
+    lost = LostReplica(topic_id=topic_id_of("orders"), partition=0)
+    log.write(ReplicasLost(broker_id=BrokerId(1), session_id=session_of(1, 1), replicas=(lost,)))
+    (change,) = broker_manager.leadership_changes(
+        log.image,
+        ControllerTenure(BrokerId(4), log.image.controller_epoch),
+        broker_manager.liveness(log.image),
+        unclean=lambda _: False,
+    )
+    (record,) = change.records
+    assert isinstance(record, PartitionChange)
+    assert (record.leader, record.isr) == (-1, (2, 3))
 
 
 async def test_changed_configurations_are_looked_at_only_where_nobody_leads(

@@ -240,6 +240,20 @@ records = st.one_of(
     ),
     st.builds(r.DelegationTokenRemoved, token_id=st.sampled_from(["t", "u"])),
     st.builds(
+        r.ReplicasLost,
+        broker_id=brokers,
+        session_id=sessions,
+        replicas=st.lists(
+            st.builds(r.LostReplica, topic_id=topic_ids, partition=st.integers(-1, 2)), max_size=2
+        ).map(tuple),
+    ),
+    st.builds(
+        r.FolderMarks,
+        marks=st.lists(
+            st.builds(r.FolderMark, session_id=sessions, mark=st.integers(-1, 5)), max_size=2
+        ).map(tuple),
+    ),
+    st.builds(
         r.PipelineSet,
         name=st.sampled_from(["", "p", "q"]),
         expected_version=st.just(0) | versions,

@@ -199,6 +199,18 @@ records = st.one_of(
     ),
     st.builds(r.DelegationTokenRemoved, token_id=texts),
     st.builds(
+        r.ReplicasLost,
+        broker_id=int31,
+        session_id=ids,
+        replicas=st.lists(
+            st.builds(r.LostReplica, topic_id=ids, partition=st.integers(0, 3)), max_size=2
+        ).map(tuple),
+    ),
+    st.builds(
+        r.FolderMarks,
+        marks=st.lists(st.builds(r.FolderMark, session_id=ids, mark=int63), max_size=2).map(tuple),
+    ),
+    st.builds(
         r.PipelineSet,
         name=texts,
         expected_version=int63,
@@ -593,6 +605,18 @@ RECORDS_ON_DISK: dict[int, tuple[r.Record, str]] = {
         "9826a1700102a1739193a174c410747474747474747474747474747474749203ff97a16f040506070809c3",
     ),
     39: (r.PipelineRemoved(name="p", expected_version=1), "9327a17001"),
+    40: (
+        r.ReplicasLost(
+            broker_id=BrokerId(2),
+            session_id=SESSION,
+            replicas=(r.LostReplica(topic_id=TOPIC, partition=3),),
+        ),
+        "942802c410737373737373737373737373737373739192c4107474747474747474747474747474747403",
+    ),
+    41: (
+        r.FolderMarks(marks=(r.FolderMark(session_id=SESSION, mark=7),)),
+        "92299192c4107373737373737373737373737373737307",
+    ),
 }
 
 

@@ -27,14 +27,19 @@ from quorate.metadata_log.records import (
     ConfigSet,
     DelegationTokenSet,
     FeatureLevel,
+    FolderMark,
+    FolderMarks,
     Listener,
+    LostReplica,
     Operation,
     ProducerIdBlock,
     QuorumVoterSet,
+    ReplicasLost,
     ScramCredentialSet,
     SessionSilence,
     SessionSilences,
     TopicDeletionPending,
+    TopicRemoved,
 )
 from quorate.metadata_log.snapshot.builder import InvalidSnapshot
 from quorate.metadata_log.snapshot.partition_columns import SLICE
@@ -115,6 +120,16 @@ def image_with_everything() -> Image:
             )
         )
     log.write_as_controller(begun_pipeline())
+    log.write(
+        ReplicasLost(
+            broker_id=BrokerId(3),
+            session_id=session_of(3),
+            replicas=(LostReplica(topic_id=topic_id_of("orders"), partition=1),),
+        ),
+        FolderMarks(marks=(FolderMark(session_id=session_of(3), mark=7),)),
+    )
+    log.create_topic("gone", (1,))
+    log.write_as_controller(TopicRemoved(name="gone", topic_id=topic_id_of("gone")))
     log.write(QuorumVoterSet(expected_version=0, voters=(quorum_voter(1), quorum_voter(2))))
     log.transact(Operation(records=()), client_id=session_of(1), sequence=7, low_water=3)
     log.transact(Operation(records=()), client_id=session_of(1), sequence=8, low_water=7)

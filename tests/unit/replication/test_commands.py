@@ -1,10 +1,11 @@
 """Control commands: C6, C7, C8, C10, C17 and rule 7."""
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from quorate.broker.replication.commands.stray_partitions import Assignment
 from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.pace import STEPS_IN_A_ROW
@@ -127,6 +128,20 @@ async def test_c7_what_the_quorum_confirms_to_be_unassigned_is_deleted(
     assert broker.manager.table.named(TopicPartition("orders", 0)) is None
 
 
+async def test_rule_7_what_the_quorum_does_not_know_is_kept_until_it_is_named(
+    broker: BrokerReplicas,
+) -> None:
+    await broker.lead("orders")
+    stray = broker.hosted("orders")
+    broker.assignments.unknown.add(tip_of("orders"))
+    await broker.lead("bills", is_init=True, metadata_offset=200)
+    await settle()
+    assert not broker.store.deleted
+    assert broker.manager.strays() == (stray,)
+    await broker.lead("orders", epoch=1, version=1, metadata_offset=201)
+    assert broker.manager.strays() == ()
+
+
 async def test_c7_an_old_init_does_not_set_aside_what_a_newer_command_named(
     broker: BrokerReplicas,
 ) -> None:
@@ -140,12 +155,12 @@ async def test_c7_a_stray_that_is_named_before_the_check_is_over_stays() -> None
     answer = asyncio.Event()
 
     class Slow(ChosenAssignments):
-        async def unassigned(
+        async def assignments(
             self, table: PartitionTable, tips: Sequence[TopicIdPartition]
-        ) -> Set[TopicIdPartition]:
+        ) -> Mapping[TopicIdPartition, Assignment]:
             asked.set()
             await answer.wait()
-            return set(tips)
+            return dict.fromkeys(tips, Assignment.ENDED)
 
     broker = await BrokerReplicas(assignments=Slow()).start()
     await broker.lead("orders")
