@@ -23,6 +23,7 @@ from quorate.broker.log.batches.record_batch import (
     CONTROL,
     TRANSACTIONAL,
     Batch,
+    iterate_batches,
     put_in_place,
 )
 from quorate.broker.log.batches.topic_timestamps import AS_SENT, with_topic_timestamps
@@ -105,6 +106,25 @@ class PartitionLog(StoredLog):
             base_offset = self.log_end_offset
             self._append_at_end(batches[0], leader_epoch)
             appended = LogAppendInfo(base_offset, self.log_end_offset - 1)
+        return self._with_time(appended, origin)
+
+    def find_originals(self, records: Records, origin: AppendOrigin) -> LogAppendInfo | None:
+        """Return where the log has the batches, or None if it certainly has none of them.
+
+        What refuses new batches, such as a limit of the topic, does not concern those that are in
+        the log. Markers have no originals: one may end what has begun since one like it.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT; INVALID_PRODUCER_EPOCH or
+                OUT_OF_ORDER_SEQUENCE_NUMBER from ``producers``; NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                if the log has some of them.
+        """
+        if origin is MARKERS:
+            return None
+        originals = self.producers.find_originals(iterate_batches(records, self._where))
+        return None if originals is None else self._with_time(LogAppendInfo(*originals), origin)
+
+    def _with_time(self, appended: LogAppendInfo, origin: AppendOrigin) -> LogAppendInfo:
         if self.storing.log_append_time and origin.is_client:
             return appended._replace(log_append_time_ms=self._time_of(appended.base_offset))
         return appended

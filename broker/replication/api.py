@@ -95,6 +95,8 @@ class ProduceOutcome:
     """The outcome of one ``ProduceEntry``. ``base_offset`` is -1 with any error.
 
     ``record_errors`` are the records for which the whole entry was refused, if some were the cause.
+    With an error, ``was_appended`` says whether the batches are in the log of the leader, where
+    they may still become committed.
     """
 
     error_code: int = errors_pb2.NONE
@@ -103,6 +105,7 @@ class ProduceOutcome:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: Sequence[RecordError] = ()
+    was_appended: bool = False
 
 
 def refused(error: KafkaError) -> ProduceOutcome:

@@ -76,6 +76,12 @@ class MemoryLog:
             self._take_note(Batch(header, data), first)
         return LogAppendInfo(base, self.log_end_offset - 1)
 
+    def find_originals(self, records: Records, origin: AppendOrigin) -> LogAppendInfo | None:
+        if origin is AppendOrigin.MARKERS:
+            return None
+        originals = self.producers.find_originals(iterate_batches(records, self.topic))
+        return None if originals is None else LogAppendInfo(*originals)
+
     def append_as_follower(self, records: Records) -> LogAppendInfo:
         base = self.log_end_offset
         for header, data in list(iterate_batches(records, self.topic)):

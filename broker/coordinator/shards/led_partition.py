@@ -106,7 +106,7 @@ class LedPartition:
         if not code:
             return outcome.base_offset
         refusal = self._refusal(code, outcome.error_message)
-        if code == errors_pb2.REQUEST_TIMED_OUT:
+        if outcome.was_appended:
             raise CommitOutcomeUnknown(refusal.code, refusal.message, place)
         raise refusal
 

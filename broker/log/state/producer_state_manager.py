@@ -171,6 +171,55 @@ class ProducerStateManager:
             originals.append(original)
         return originals
 
+    def find_originals(self, batches: Iterable[Batch]) -> DuplicateBatch | None:
+        """Return the first and last offset of batches in the log, or None if it certainly has none
+        of them.
+
+        In contrast to ``find_duplicates``, a batch may be ahead of others that are missing.
+
+        Raises:
+            KafkaError: the log may have one, but it is not known where: INVALID_PRODUCER_EPOCH if a
+                newer epoch has begun, OUT_OF_ORDER_SEQUENCE_NUMBER if it begins at a sequence that
+                was taken, and no remembered batch is the same. NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                the log has some of them only.
+        """
+        found = [self._find_original(header) for header, _ in batches]
+        known = [original for original in found if original is not None]
+        if not known:
+            return None
+        if len(known) < len(found):
+            raise KafkaError(
+                errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"{self._where}: the log has {len(known)} of the {len(found)} batches; send all of "
+                "them again",
+            )
+        return DuplicateBatch(known[0].base_offset, max(one.last_offset for one in known))
+
+    def _find_original(self, header: BatchHeader) -> DuplicateBatch | None:
+        producer = self._by_id.get(header.producer_id)
+        if producer is None or header.base_sequence < 0:
+            return None
+        try:
+            return self._check(producer, header)
+        except KafkaError:
+            expected = self.expected_sequence(header)
+            is_ahead = expected is not None and precedes(expected, header.base_sequence)
+            if is_ahead and header.producer_epoch >= producer.epoch:
+                return None
+            raise
+
+    def expected_sequence(self, header: ProducerFields) -> int | None:
+        """Return the first sequence of the batch that its producer must send next, or None if a
+        batch with any sequence is appended."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            return None
+        if producer.epoch != header.producer_epoch:
+            return 0
+        if producer.last_sequence == _ANY_SEQUENCE:
+            return None
+        return (producer.last_sequence + 1) & _LAST_SEQUENCE
+
     def check_marker(self, marker: EndMarker) -> None:
         """Refuse a marker from a coordinator that was replaced, or of an old producer epoch.
 
@@ -353,6 +402,11 @@ class ProducerStateManager:
                 "on in a new epoch",
             )
         return None
+
+
+def precedes(sequence: int, other: int) -> bool:
+    """Say whether ``sequence`` is before ``other``. Sequences begin again at 0 after the last."""
+    return 0 < (other - sequence) & _LAST_SEQUENCE <= _LAST_SEQUENCE // 2
 
 
 def _fields_below(recent: tuple[int, ...], offset: int) -> int:

@@ -1,6 +1,7 @@
 """One hosted partition: its log, its state machine, and everybody who waits for news of it."""
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from typing import Protocol
 
@@ -45,12 +46,16 @@ class DelayedProduce:
         return position in self._open
 
     def settle(self, position: int, error_code: int, message: str | None) -> None:
-        """Close one entry. With NONE its outcome stays as it is."""
+        """Close one entry. With NONE its outcome stays as it is.
+
+        The outcome of an entry that was appended has an offset already: it stays in the log.
+        """
         if position not in self._open:
             return
         self._open.discard(position)
         if error_code != errors_pb2.NONE:
-            self.outcomes[position] = ProduceOutcome(error_code, message)
+            was_appended = self.outcomes[position].base_offset >= 0
+            self.outcomes[position] = ProduceOutcome(error_code, message, was_appended=was_appended)
         if not self._open and self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -73,7 +78,7 @@ class DelayedProduce:
 
 
 class ProducePurgatory:
-    """The produce entries of one partition that wait for an offset. Offsets are added in order.
+    """The produce entries of one partition that wait for an offset, in the order of the offsets.
 
     One pass per flush group completes every entry that an advance has reached.
     """
@@ -94,7 +99,12 @@ class ProducePurgatory:
             queue = self._queue = deque()
         elif len(queue) > 1024 and queue[0][1].done:
             queue = self._queue = deque(entry for entry in queue if not entry[1].done)
-        queue.append((needed_offset, pending, position))
+        if queue and needed_offset < queue[-1][0]:
+            # A batch that was sent again waits for its original, behind which there are others.
+            place = bisect_right(queue, needed_offset, key=_offset_of)
+            queue.insert(place, (needed_offset, pending, position))
+        else:
+            queue.append((needed_offset, pending, position))
 
     def complete(self, offset: int) -> None:
         """Settle the entries that wait for ``offset`` or less: everything below it is there."""
@@ -112,6 +122,10 @@ class ProducePurgatory:
         queue, self._queue = self._queue, None
         for _, pending, position in queue or ():
             pending.settle(position, error_code, message)
+
+
+def _offset_of(waiting: tuple[int, DelayedProduce, int]) -> int:
+    return waiting[0]
 
 
 class TopicTraffic:

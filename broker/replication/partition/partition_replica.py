@@ -12,6 +12,9 @@ These rules hold in whatever order events come in:
   follower leaves after replica.lag.time.max.ms without having caught up (C13), and sooner if
   nothing is heard of it and enough others are left (``silent_followers``).
 - A command is obeyed only if (leader epoch, record version) is newer than what is known (C17).
+- Produce requests that wait are answered once their records are committed or the leadership ends,
+  and otherwise time out. The ISR that falls below min.insync.replicas answers nobody: their records
+  are in the log, and are committed when it grows again.
 - A leader that sees a newer epoch leads no longer, but the produce requests that wait are answered
   only when a command says who does lead: it may be this broker itself (rule 6, C15).
 """
@@ -270,16 +273,7 @@ class PartitionReplica(ReplicaState):
         self._count_maximal()
         if self.role is not ReplicaRole.LEADER:
             return NOTHING
-        effects = self._advance() + self._maybe_propose(now_ms)
-        if not self.has_enough_replicas:
-            effects += (
-                FailWaiters(
-                    errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                    f"the ISR of {self.tp} fell to {list(self.isr.committed)}, below "
-                    f"min.insync.replicas={self.min_insync_replicas}, before all had the records",
-                ),
-            )
-        return effects
+        return self._advance() + self._maybe_propose(now_ms)
 
     def _track_followers(self, now_ms: int) -> None:
         """Keep one progress per assigned follower; ISR members get the full lag time from now."""

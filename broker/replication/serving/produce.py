@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import LogAppendInfo
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import encode_marker
 from quorate.broker.replication.api import (
@@ -25,6 +26,7 @@ from quorate.broker.replication.hosting.hosted_partition import (
 )
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.serving.recompression_queue import RecompressionQueue
+from quorate.broker.replication.serving.sequence_gaps import SequenceGaps
 from quorate.broker.replication.serving.transaction_verification import (
     Release,
     TransactionBatch,
@@ -35,6 +37,26 @@ from quorate_proto.v1 import errors_pb2
 
 _HELD: Final = ProduceOutcome()
 """The outcome of an entry that waits for recompression or verification."""
+
+_MAY_PASS: Final = frozenset(
+    {
+        errors_pb2.NOT_ENOUGH_REPLICAS,
+        errors_pb2.NOT_LEADER_OR_FOLLOWER,
+        errors_pb2.UNKNOWN_TOPIC_OR_PARTITION,
+        errors_pb2.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The refusals after which producers send the same batch again."""
+
+_WHATEVER_IS_STORED: Final = frozenset(
+    {
+        errors_pb2.CORRUPT_MESSAGE,
+        errors_pb2.INVALID_PRODUCER_EPOCH,
+        errors_pb2.NOT_LEADER_OR_FOLLOWER,
+        errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+"""The refusals that hold for batches in the log, too, or that say that they are not there."""
 
 
 class RecordAppender:
@@ -49,6 +71,7 @@ class RecordAppender:
         self._table = table
         self._clock = table.clock
         self._recompression = RecompressionQueue()
+        self._gaps = SequenceGaps()
         self._verification = verification
 
     async def produce(
@@ -137,17 +160,19 @@ class RecordAppender:
         """Have the entry wait for another codec or for the answer of a coordinator, if it must.
 
         Returns whether it waits. Most topics keep the producers' codecs, and most batches begin no
-        transaction: neither waits.
+        transaction: neither waits. What is in the log already does not wait either.
         """
         recompression = self._recompression
         may_wait = hosted.log.storing.codec is not None or recompression.queues
         if may_wait and recompression.is_needed(hosted, entry):
+            if _needs_no_wait(hosted, entry):
+                return False
             pending.outcomes.append(_HELD)
             go_on = partial(self._go_on, acks, pending, pending.expect())
             recompression.hold(hosted, entry, go_on)
             return True
         asked = self._question(hosted, entry)
-        if asked is None:
+        if asked is None or _needs_no_wait(hosted, entry):
             return False
         pending.outcomes.append(_HELD)
         asked(partial(self._release, entry, acks, pending, pending.expect()))
@@ -190,9 +215,12 @@ class RecordAppender:
     ) -> None:
         """Append an entry that was held, or answer it with the refusal."""
         if not pending.is_open(position):
-            return  # The request has timed out: the producer sends it again.
+            # The request has timed out: the producer sends it again, and what came behind it.
+            self._gaps.note(entry.tp, entry.records, self._clock.now_ms())
+            return
         if refusal is not None:
-            pending.settle(position, refusal.code, refusal.message)
+            pending.outcomes[position] = self._refused(entry, refusal)
+            pending.settle(position, errors_pb2.NONE, None)
             return
         outcome, waiters, needed = self._appended(self._table.named(entry.tp), entry, acks)
         pending.outcomes[position] = outcome
@@ -204,25 +232,29 @@ class RecordAppender:
     def _appended(
         self, hosted: HostedPartition | None, entry: ProduceEntry, acks: int
     ) -> tuple[ProduceOutcome, ProducePurgatory | None, int]:
-        """Append an entry. Return its outcome, and where to wait for which offset first."""
+        """Append an entry. Return its outcome, and where to wait for which offset first.
+
+        What the log has already is not refused, whatever refuses new batches: it waits like its
+        original.
+        """
         if hosted is None or not hosted.leads:
-            return ProduceOutcome(*not_leader(entry.tp, hosted)), None, 0
+            return self._refused(entry, KafkaError(*not_leader(entry.tp, hosted))), None, 0
         replica = hosted.replica
-        if acks == ACKS_ALL and not replica.has_enough_replicas:
-            message = (
-                f"the ISR of {entry.tp} is {list(replica.isr.committed)}, below "
-                f"min.insync.replicas={replica.min_insync_replicas}"
-            )
-            hosted.traffic.refused_a_produce()
-            return ProduceOutcome(errors_pb2.NOT_ENOUGH_REPLICAS, message), None, 0
         end_before = hosted.log.log_end_offset
         try:
+            if acks == ACKS_ALL and not replica.has_enough_replicas:
+                raise _too_few_replicas(hosted)
+            if self._gaps.by_partition:
+                self._check_order(hosted, entry)
             appended = hosted.log.append_as_leader(
                 entry.records, replica.leader_epoch, entry.origin, self._clock.wall_clock_ms()
             )
-        except KafkaError as error:
-            hosted.traffic.refused_a_produce()
-            return refused(error), None, 0
+        except KafkaError as refusal:
+            try:
+                appended = _original(hosted, entry, refusal)
+            except KafkaError as error:
+                hosted.traffic.refused_a_produce()
+                return self._refused(entry, error), None, 0
         outcome = ProduceOutcome(
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,
@@ -236,3 +268,53 @@ class RecordAppender:
         if acks == ACKS_LEADER and hosted.log.flushed_offset < needed:
             return outcome, hosted.waiting_for_flush, needed
         return outcome, None, 0
+
+    def _check_order(self, hosted: HostedPartition, entry: ProduceEntry) -> None:
+        """Refuse what must not be appended before a batch that was refused.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS, as for the batch before.
+        """
+        producers = hosted.log.producers
+        if self._gaps.explain(entry.tp, entry.records, producers, self._clock.now_ms()):
+            raise KafkaError(
+                errors_pb2.NOT_ENOUGH_REPLICAS,
+                f"{entry.tp}: a batch that its producer sent before was refused; send both again",
+            )
+
+    def _refused(self, entry: ProduceEntry, error: KafkaError) -> ProduceOutcome:
+        """Return the outcome of an entry that is refused, and remember it if it may come again."""
+        if error.code in _MAY_PASS:
+            self._gaps.note(entry.tp, entry.records, self._clock.now_ms())
+        return refused(error)
+
+
+def _too_few_replicas(hosted: HostedPartition) -> KafkaError:
+    replica = hosted.replica
+    return KafkaError(
+        errors_pb2.NOT_ENOUGH_REPLICAS,
+        f"the ISR of {hosted.tp} is {list(replica.isr.committed)}, below "
+        f"min.insync.replicas={replica.min_insync_replicas}",
+    )
+
+
+def _original(hosted: HostedPartition, entry: ProduceEntry, refusal: KafkaError) -> LogAppendInfo:
+    """Return where the log has the batches that it refuses now.
+
+    Raises:
+        KafkaError: the refusal if the log has none of them, or why that is not known.
+    """
+    if refusal.code in _WHATEVER_IS_STORED:
+        raise refusal
+    original = hosted.log.find_originals(entry.records, entry.origin)
+    if original is None:
+        raise refusal
+    return original
+
+
+def _needs_no_wait(hosted: HostedPartition, entry: ProduceEntry) -> bool:
+    """Say whether the log has the batches of the entry, or will refuse their epoch anyway."""
+    try:
+        return hosted.log.find_originals(entry.records, entry.origin) is not None
+    except KafkaError as error:
+        return error.code == errors_pb2.INVALID_PRODUCER_EPOCH

@@ -216,3 +216,67 @@ def test_what_deleted_batches_said_can_be_put_away(partition: Partition) -> None
     assert again.refusal(sent(3)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.producers.pack_before(100) == b""
     assert not len(ProducerStateManager.unpack("orders-3", b""))
+
+
+def original(partition: Partition, *batches: Batch) -> DuplicateBatch | None:
+    return partition.producers.find_originals(batches)
+
+
+def doubt(partition: Partition, *batches: Batch) -> int:
+    with pytest.raises(KafkaError, match="orders-3") as raised:
+        partition.producers.find_originals(batches)
+    return raised.value.code
+
+
+def test_kip_98_an_original_is_found_among_the_last_five(partition: Partition) -> None:
+    for sequence in range(0, 12, 2):
+        partition.append(sent(sequence, 2))
+    assert original(partition, sent(2, 2)) == DuplicateBatch(102, 103)
+    assert original(partition, sent(10, 2)) == DuplicateBatch(110, 111)
+    assert original(partition, sent(4, 2), sent(6, 2)) == DuplicateBatch(104, 107)
+
+
+def test_kip_98_what_is_new_or_ahead_is_certainly_not_in_the_log(partition: Partition) -> None:
+    assert original(partition, sent(0)) is None, "of an unknown producer"
+    partition.append(sent(0, 2))
+    assert original(partition, sent(2)) is None
+    assert original(partition, sent(9)) is None, "2 is missing"
+    assert original(partition, sent(0, epoch=1)) is None
+    assert original(partition, sent(4, epoch=1)) is None
+    partition.record(sent(LAST - 1, 2))
+    assert original(partition, sent(0)) is None, "after the last sequence comes 0"
+
+
+def test_kip_98_what_may_be_in_the_log_is_never_called_new(partition: Partition) -> None:
+    """Whoever hears that a batch is not in the log may send its records in another one."""
+    out_of_order = errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in range(0, 14, 2):
+        partition.append(sent(sequence, 2))
+    assert doubt(partition, sent(0, 2)) == out_of_order, "no longer remembered"
+    assert doubt(partition, sent(13, 2)) == out_of_order, "the first of two is there"
+    assert doubt(partition, sent(12)) == out_of_order, "a part of another one"
+    appended = errors_pb2.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert doubt(partition, sent(12, 2), sent(14)) == appended, "one of two is there"
+    partition.append(sent(0, epoch=1))
+    assert doubt(partition, sent(12, 2)) == errors_pb2.INVALID_PRODUCER_EPOCH
+
+
+def test_kip_98_after_a_truncation_what_was_cut_off_is_new(partition: Partition) -> None:
+    for sequence in (0, 2, 4):
+        partition.append(sent(sequence, 2))
+    partition.producers.truncate_from_end(103)
+    assert original(partition, sent(0, 2)) == DuplicateBatch(100, 101)
+    assert original(partition, sent(2, 2)) is None
+    assert original(partition, sent(4, 2)) is None
+    assert partition.append(sent(2, 2), sent(4, 2)) == [None, None]
+
+
+def test_kip_360_after_a_real_loss_a_new_epoch_begins_at_0(partition: Partition) -> None:
+    """The log lost what was acknowledged: the producer goes on in the next epoch."""
+    partition.append(sent(0, 2))
+    partition.append(sent(2, 2))
+    partition.producers.truncate_from_end(100)
+    assert partition.refusal(sent(4)) == errors_pb2.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert original(partition, sent(0, epoch=1)) is None
+    assert partition.append(sent(0, epoch=1)) == [None]
+    assert original(partition, sent(0, epoch=1)) is not None

@@ -180,6 +180,18 @@ async def test_who_is_not_answered_in_time_knows_where_it_stands(led: LedPartiti
     assert (doubt.value.code, doubt.value.place) == (errors_pb2.COORDINATOR_NOT_AVAILABLE, 1)
 
 
+async def test_what_a_full_disk_has_not_written_may_be_committed_later(
+    broker: BrokerReplicas, led: LedPartition
+) -> None:
+    """Room may come back: a coordinator must not take its records for refused."""
+    appending = asyncio.ensure_future(led.append(RECORDS))
+    await asyncio.sleep(0)
+    broker.manager.on_room(False)
+    with pytest.raises(CommitOutcomeUnknown) as doubt:
+        await appending
+    assert doubt.value.code == errors_pb2.NOT_COORDINATOR
+
+
 async def test_what_is_led_is_surely_led_while_the_broker_may_speak_for_it(
     broker: BrokerReplicas, led: LedPartition
 ) -> None:

@@ -233,6 +233,39 @@ async def test_an_answer_that_comes_too_late_appends_nothing(leader: Leader) -> 
     assert leader.end() == 0
 
 
+async def test_what_came_behind_it_is_not_appended_without_it(leader: Leader) -> None:
+    first, behind = leader.send((TP, 0), timeout_ms=1), leader.send((TP, 1))
+    assert (await first)[0].error_code == errors_pb2.REQUEST_TIMED_OUT
+    await leader.coordinator.answer()
+    assert await leader.outcomes(behind) == [(errors_pb2.NOT_ENOUGH_REPLICAS, -1)]
+    assert leader.end() == 0
+
+
+async def test_a_refusal_does_not_let_those_behind_it_pass(leader: Leader) -> None:
+    first = leader.send((TP, 0))
+    await settle()
+    await leader.coordinator.answer(errors_pb2.NOT_ENOUGH_REPLICAS)
+    behind = leader.send((TP, 1))
+    await settle()
+    await leader.coordinator.answer()
+    refused = (errors_pb2.NOT_ENOUGH_REPLICAS, -1)
+    assert await leader.outcomes(first, behind) == [refused, refused]
+
+
+async def test_nobody_is_asked_about_what_is_stored(leader: Leader) -> None:
+    """Its transaction may be over: what is asked then is whether another one may begin."""
+    sent = leader.send((TP, 0))
+    await settle()
+    await leader.coordinator.answer()
+    await leader.outcomes(sent)
+    await leader.mark()
+    assert await leader.outcomes(leader.send((TP, 0))) == [(errors_pb2.NONE, 0)]
+    await leader.mark(epoch=1)
+    fenced = (errors_pb2.INVALID_PRODUCER_EPOCH, -1)
+    assert await leader.outcomes(leader.send((TP, 0))) == [fenced]
+    assert len(leader.coordinator.asked) == 1
+
+
 async def test_closed_it_sends_producers_elsewhere(leader: Leader) -> None:
     sent = leader.send((TP, 0))
     await settle()
