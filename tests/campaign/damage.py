@@ -67,7 +67,7 @@ def _files(folder: Path) -> list[Path]:
     segments = [path for path in files if path.name.startswith("segment-")]
     others = [path for path in files if not path.name.startswith("segment-")]
     tables = [path for path in others if path.suffix in (".mdb", ".lmdb", ".snapshot", ".backup")]
-    repeated = max(1, len(segments) // 4)
+    repeated = max(2, len(segments) // 2)
     return [*segments, *others, *tables * repeated]
 
 

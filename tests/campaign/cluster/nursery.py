@@ -22,7 +22,7 @@ from unittest import mock
 from quorate.broker import process as broker
 from quorate.cluster.layout import Node
 from quorate.quorum import process as quorum
-from tests.campaign.cluster.replica_differences import differences
+from tests.campaign.cluster.replica_differences import Differences, differences
 
 
 class Sprout:
@@ -121,7 +121,7 @@ class _Inside:
     def wait(self, pid: int) -> int | None:
         return self.poll(pid, 0)
 
-    def differences(self, folders: Sequence[str], ends: dict[str, int]) -> list[str]:
+    def differences(self, folders: Sequence[str], ends: dict[str, int]) -> Differences:
         return differences([Path(folder) for folder in folders], ends)
 
     def reap(self) -> None:

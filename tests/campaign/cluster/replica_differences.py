@@ -1,18 +1,31 @@
 """Compares what stopped brokers hold of the same partitions, byte for byte."""
 
 import asyncio
+import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from quorate.broker.common.errors import KafkaError
 from tests.campaign.trial import in_child, value_of
 from tests.support.stored_logs import Batches, stored_batches
 
 _LIMIT_S = 60.0
 
 
-def differences(folders: Sequence[Path], ends: Mapping[str, int]) -> list[str]:
+class Differences(NamedTuple):
+    """What is wrong with the replicas of brokers."""
+
+    unreadable: Sequence[int]
+    """The positions of the folders with batches that are damaged: such a batch is not served, and
+    the first reader has it fetched again."""
+    differing: Sequence[str]
+
+
+def differences(folders: Sequence[Path], ends: Mapping[str, int]) -> Differences:
     """Return the differences between the copies of each partition, below its end in ``ends``.
 
     Partitions are named ``<topic id in hex>-<number>``. The folders are not changed. The caller has
@@ -24,18 +37,24 @@ def differences(folders: Sequence[Path], ends: Mapping[str, int]) -> list[str]:
             copies.append(Path(work) / str(number))
             shutil.copytree(folder, copies[-1])
         said = Path(work) / "said.txt"
-        return list(value_of(in_child(lambda: _compared(copies, ends), _LIMIT_S, said)))
+        return value_of(in_child(lambda: _compared(copies, ends), _LIMIT_S, said))
 
 
-def _compared(copies: Sequence[Path], ends: Mapping[str, int]) -> Sequence[str]:
-    read = [
-        {f"{tip.topic_id.hex()}-{tip.partition}": batches for tip, batches in stored.items()}
-        for stored in (asyncio.run(stored_batches(copy)) for copy in copies)
-    ]
-    told: list[str] = []
+def _compared(copies: Sequence[Path], ends: Mapping[str, int]) -> Differences:
+    read: list[dict[str, Batches]] = []
+    unreadable = []
+    for number, copy in enumerate(copies):
+        try:
+            stored = asyncio.run(stored_batches(copy))
+        except KafkaError:
+            unreadable.append(number)
+            continue
+        read.append({f"{t.topic_id.hex()}-{t.partition}": found for t, found in stored.items()})
+    differing: list[str] = []
     for name, end in ends.items():
-        told += _differing(name, [copy[name] for copy in read if name in copy], len(read), end)
-    return told
+        logs = [copy[name] for copy in read if name in copy]
+        differing += _differing(name, logs, len(read), end)
+    return Differences(unreadable, differing)
 
 
 def _differing(name: str, logs: Sequence[Batches], wanted: int, end: int) -> list[str]:
@@ -48,3 +67,13 @@ def _differing(name: str, logs: Sequence[Batches], wanted: int, end: int) -> lis
         if differing:
             told.append(f"{name}: copies differ from offset {differing[0]} on")
     return told
+
+
+def main() -> None:
+    """Compare the folders below the ends that standard input names, in JSON; print the result."""
+    folders, ends = json.load(sys.stdin)
+    sys.stdout.write(json.dumps(differences([Path(folder) for folder in folders], ends)))
+
+
+if __name__ == "__main__":
+    main()

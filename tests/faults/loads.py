@@ -1,0 +1,141 @@
+"""Loads beside ``tests.support.acked_load``: transactions, and a topic that comes and goes."""
+
+import threading
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+
+from tests.support.waiting import let_time_pass
+
+_RECORDS: Final = 5
+_EVERY_S: Final = 0.05
+_LIMIT_S: Final = 60.0
+
+
+class TransactionalLoad:
+    """Commits most transactions and aborts every fourth; each has records in all partitions."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.committed: list[int] = []
+        self.aborted: list[int] = []
+        self.unknown: list[int] = []
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="transactional-load")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                producer = self._new_producer()
+                while not self._stop.wait(_EVERY_S):
+                    number += 1
+                    self._transact(producer, number)
+            except KafkaException:
+                self._stop.wait(1.0)
+
+    def _new_producer(self) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": "standing",
+                "transaction.timeout.ms": 30_000,
+                "socket.timeout.ms": 3_000,
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(_LIMIT_S)
+        return producer
+
+    def _transact(self, producer: Producer, number: int) -> None:
+        """One transaction; a producer that may not go on raises, and the outcome is unknown."""
+        self.unknown.append(number)
+        producer.begin_transaction()
+        for record in range(_RECORDS):
+            value = b"%d %d" % (number, record)
+            producer.produce(self._topic, value, partition=record % self._partitions)
+        try:
+            if number % 4 == 0:
+                self._finish(producer.abort_transaction)
+                self.aborted.append(number)
+            else:
+                self._finish(producer.commit_transaction)
+                self.committed.append(number)
+            self.unknown.remove(number)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                self._finish(producer.abort_transaction)
+                self.unknown.remove(number)
+                self.aborted.append(number)
+                return
+            raise
+
+    def _finish(self, call: object) -> None:
+        """End the transaction; what is only slow is asked again."""
+        assert callable(call)
+        while True:
+            try:
+                call(_LIMIT_S)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or self._stop.is_set():
+                    raise
+                let_time_pass(0.1, "the coordinator is not there yet")
+
+
+def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, set[int]]:
+    """Return the records that a reader of committed transactions gets, by transaction."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "committed",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: dict[int, set[int]] = {}
+    at_end: set[int] = set()
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+        for _ in range(int(_LIMIT_S / 0.2)):
+            for message in consumer.consume(1000, timeout=0.2):
+                error, partition = message.error(), message.partition()
+                if error is None:
+                    number, _, record = (message.value() or b"").partition(b" ")
+                    found.setdefault(int(number), set()).add(int(record))
+                elif error.code() == KafkaError._PARTITION_EOF and partition is not None:
+                    at_end.add(partition)
+            if len(at_end) == partitions:
+                return found
+        raise AssertionError(f"of {topic}, only partitions {sorted(at_end)} came to an end")
+    finally:
+        consumer.close()
+
+
+def assert_transactions_whole(
+    committed: list[int], aborted: list[int], found: dict[int, set[int]]
+) -> None:
+    """Every committed transaction is there as a whole, no aborted one is, and none in part."""
+    whole = set(range(_RECORDS))
+    lost = [number for number in committed if found.get(number) != whole]
+    assert not lost, f"{len(lost)} of {len(committed)} committed transactions are lost: {lost[:5]}"
+    shown = [number for number in aborted if number in found]
+    assert not shown, f"{len(shown)} aborted transactions are read: {shown[:5]}"
+    parts = [number for number, records in found.items() if records != whole]
+    assert not parts, f"{len(parts)} transactions are read in part: {parts[:5]}"
