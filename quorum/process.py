@@ -30,14 +30,17 @@ from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.snapshot.builder import InvalidSnapshot
 from quorate.quorum.operations.first_start import read_first_voters, write_first_voters
+from quorate.quorum.operations.stale_folder import remember_stale, require_not_stale
 from quorate.quorum.quorum_config import QuorumConfig, load_quorum_config
-from quorate.quorum.raft.admission import Admission, LeavesQuorum, RemovedFromQuorum, VoterWiped
+from quorate.quorum.raft.admission import Admission
 from quorate.quorum.raft.driver import RaftDriver
 from quorate.quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
+from quorate.quorum.raft.leaving import LeavesQuorum, RemovedFromQuorum, VoterStale, VoterWiped
 from quorate.quorum.raft.network.poller import DrivenPoller
 from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
 from quorate.quorum.raft.raft_node import RaftNode
 from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.staleness import PATIENCE_TIMEOUTS, CheckedFolder
 from quorate.quorum.raft.storage.journal import JournalError
 from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE, LmdbJournal
 from quorate.quorum.raft.storage.lmdb_roots import require_readable
@@ -73,6 +76,7 @@ _FOR_PEOPLE: Final = (
     SafetyViolation,
     CannotStart,
     VoterWiped,
+    VoterStale,
 )
 """Errors whose message says what is wrong, with what, and what to do; at the start and later."""
 
@@ -94,6 +98,7 @@ def run(config_path: Path, overrides: Mapping[str, object]) -> int:
         with claimed_data_folder(
             config.data_dir, "quorum", config.voter_id, config.cluster_id, first_journal
         ) as directory_id:
+            require_not_stale(config.data_dir)
             require_journal(config.data_dir)
             return _run_in_folder(config, directory_id, security)
     except RemovedFromQuorum as error:
@@ -243,6 +248,13 @@ def _open_node(
         journal.is_fresh,
         read_first_voters(config.data_dir),
         partial(write_first_voters, config.data_dir),
+        CheckedFolder(
+            config.voter_id,
+            directory_id,
+            journal,
+            PATIENCE_TIMEOUTS * config.raft_options.election_timeout_max_s,
+            partial(remember_stale, config.data_dir),
+        ),
     )
     transport = VoterTransport(
         poller, config.cluster_id, own, list(nodes.values()), admission, security

@@ -26,6 +26,8 @@ import msgspec
 from quorate.common.types import VoterId
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.records import QuorumVoter
+from quorate.quorum.raft.leaving import RemovedFromQuorum, VoterWiped
+from quorate.quorum.raft.staleness import TrustedFolder
 from quorate_proto.v1.raft_pb2 import (
     RAFT_REFUSAL_NOT_A_VOTER,
     RAFT_REFUSAL_WIPED,
@@ -43,18 +45,6 @@ _NOT_A_FIRST_ONE: Final = b""
 """A voter that joins an existing quorum remembers this in place of its own directory id."""
 
 
-class LeavesQuorum(Exception):
-    """This voter must not go on; the message says why and what to do."""
-
-
-class RemovedFromQuorum(LeavesQuorum):
-    """A committed change removed this voter."""
-
-
-class VoterWiped(LeavesQuorum):
-    """The voter's data folder is not the one that the quorum knows."""
-
-
 class Admission:
     """The knowledge of this voter about its own membership and that of others."""
 
@@ -65,14 +55,19 @@ class Admission:
         is_fresh: Callable[[], bool],
         first_voters: Mapping[int, bytes] = MappingProxyType({}),
         remember_first_voters: Callable[[Mapping[int, bytes]], None] = lambda _directories: None,
+        folder: TrustedFolder | None = None,
     ) -> None:
         """Create it from the configuration.
 
         ``own`` has its directory id; ``configured`` are all of ``quorum.voters``, with ``own``.
         ``first_voters`` holds by voter the directory ids that ``remember_first_voters`` was given.
         That function has them on disk when it returns, which is before this voter votes.
+        ``folder`` finds out whether the data folder is an old copy; it is trusted if that is None.
         """
         self.own = own
+        self.folder = folder or TrustedFolder()
+        self.stale: dict[int, str] = {}
+        """What the data folders of other voters lack, as they have found out themselves."""
         self.voter_set = VoterSet()
         """The committed set, as far as it is applied here."""
         self._takes_part = not is_fresh() or _is_alone(own, configured)
@@ -91,6 +86,11 @@ class Admission:
         """Whether this voter takes part. Until then it neither votes nor acknowledges, and drops
         all messages.
         """
+        return self._takes_part and self.folder.is_vouched
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the quorum knows this voter's folder; it may still have to be vouched for."""
         return self._takes_part
 
     # -- members ---------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Admission:
         """
         if self.voter_set.version or self._joins:
             return []
-        if self.takes_part:
+        if self._takes_part:
             return self._unheard()
         return [
             voter
@@ -189,7 +189,7 @@ class Admission:
     def hello_to(self, voter_id: VoterId) -> RaftHello:
         """Return what this voter says of itself, and of the receiver."""
         expected = self._expected_directory(voter_id)
-        return RaftHello(
+        hello = RaftHello(
             voter_id=self.own.voter_id,
             address=str(self.own.raft),
             directory_id=self.own.directory_id,
@@ -199,6 +199,8 @@ class Admission:
             receiver_directory_id=expected or b"",
             configured_voter_ids=sorted(self._configured),
         )
+        self.folder.tell(hello, voter_id)
+        return hello
 
     def _may_begin(self) -> bool:
         """Return whether this voter may help to begin a quorum: not if it knows of one
@@ -270,7 +272,13 @@ class Admission:
         return None if hello is None else self.judge(hello)
 
     def heard(self, hello: RaftHello) -> None:
-        """Take in a welcome hello, for which a fresh voter may have waited."""
+        """Take in a welcome hello, for which a fresh voter may have waited.
+
+        Raises:
+            VoterStale: the sender knows that this voter's folder is an old copy.
+        """
+        self.folder.heard(hello)
+        self.stale.pop(hello.voter_id, None)
         self._hellos[hello.voter_id] = hello
         self._has_heard_of_a_set |= hello.voter_set_version > 0
         is_expected = hello.receiver_directory_id in (b"", self.own.directory_id)
@@ -284,6 +292,15 @@ class Admission:
                 self._takes_part = True
         elif not self._takes_part and self._may_begin() and not self.waits_for():
             self._begin()
+        self._vouch_if_all_are_heard()
+
+    def _vouch_if_all_are_heard(self) -> None:
+        own = self.own.voter_id
+        if not self.folder.is_vouched and all(
+            member.observer or member.voter_id == own or member.voter_id in self._hellos
+            for member in self.members
+        ):
+            self.folder.vouch()
 
     def _begin(self) -> None:
         """Begin the quorum: all voters are fresh, so none has promised anything yet."""
@@ -317,6 +334,8 @@ class Admission:
         Raises:
             RemovedFromQuorum, VoterWiped: it has.
         """
+        self._vouch_if_all_are_heard()
+        self.folder.tick(now_s)
         if self._refusal is None:
             return
         refusal, since_s = self._refusal

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from quorate.quorum.raft.admission import LeavesQuorum
 from quorate.quorum.raft.leadership import NEVER
+from quorate.quorum.raft.leaving import LeavesQuorum
 from quorate.quorum.raft.raft_clock import clock_s
 from quorate.quorum.raft.raft_node import RaftNode
 from quorate.quorum.raft.storage.journal import RaftEntry
@@ -169,6 +169,7 @@ class RaftDriver:
             while not self._stopping:
                 self.read()
                 self.decide()
+            self._node.journal.keep_promises()
         except BaseException as error:
             if not isinstance(error, LeavesQuorum):
                 log.critical("the voter cannot go on", exc_info=True)

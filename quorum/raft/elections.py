@@ -27,6 +27,7 @@ from quorate.quorum.raft.network.raft_frames import Message
 from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
 from quorate.quorum.raft.raft_clock import clock_s
 from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.staleness import LogEnd, PromiseBook
 from quorate.quorum.raft.storage.journal import RaftJournal
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class PreVoteVoter(LibraryVoter):
         self.lease = LeaderLease()
         self._pre_vote_won = False
         self._transfer_requested = False
+        self.promises = PromiseBook(journal, lambda voter_id: self.admission.directory_of(voter_id))
         super().__init__(own, others, options, journal, poller, transport)
 
     def start_election_clock(self) -> None:
@@ -90,6 +92,7 @@ class PreVoteVoter(LibraryVoter):
             self.admission.takes_part
             and self.admission.has_vote
             and self.last_applied >= self.commit_index
+            and self._has_what_is_committed(self._own_vote())
         )
 
     @property
@@ -149,7 +152,11 @@ class PreVoteVoter(LibraryVoter):
     def on_election_message(self, node: VoterNode, message: Message) -> bool:
         """Handle a message about elections; return False if the library is to see it."""
         match message["type"]:
+            case "request_vote":
+                self.promises.is_in(node.voter_id, message["term"])
+                return not self._has_what_is_committed(_asked(message))
             case "pre_vote":
+                self.promises.is_in(node.voter_id, message["term"])
                 self._on_pre_vote(node, message)
             case "response_pre_vote":
                 self._on_pre_vote_granted(node, message)
@@ -158,6 +165,7 @@ class PreVoteVoter(LibraryVoter):
             case "response_vote":
                 is_new = self._counts(node) and node not in self._votes
                 if message["term"] == self.term and is_new:
+                    self.promises.voted(node.voter_id, self.term)
                     self._votes.add(node)
                     return False
             case _:
@@ -171,13 +179,14 @@ class PreVoteVoter(LibraryVoter):
         self._SyncObj__raftLeader = None
 
     def _on_pre_vote(self, node: VoterNode, message: Message) -> None:
-        asked = Vote(message["term"], message["last_log_term"], message["last_log_index"])
+        asked = _asked(message)
         heard_s = self.majority_heard_s() if self.is_leader else self._leader_heard_s
         recently = clock_s() - heard_s < self.options.election_timeout_min_s
         if not recently and asked.term > self.term:
             # Else two voters could refuse each other for ever: one for its log, one for its term.
             self.adopt_term(asked.term)
-        if grants_pre_vote(asked, self._own_vote(), leader_heard_recently=recently):
+        grants = grants_pre_vote(asked, self._own_vote(), leader_heard_recently=recently)
+        if grants and self._has_what_is_committed(asked):
             self.transport.send(node, {"type": "response_pre_vote", "term": message["term"]})
 
     def _on_pre_vote_granted(self, node: VoterNode, message: Message) -> None:
@@ -207,6 +216,19 @@ class PreVoteVoter(LibraryVoter):
         self._pre_vote_won = True
         self.poller.wake()
 
+    def begin_taking_part(self) -> None:
+        """Give no vote in a term that was heard of before this voter took part: it may have voted
+        in it, and its disk may have forgotten that.
+        """
+        spent = self.admission.folder.spent_term
+        if spent > self.term or (spent == self.term and not self.journal.getVotedForNodeId()):
+            self._SyncObj__setCurrentTerm(spent, self.own.id)
+
+    def _has_what_is_committed(self, vote: Vote) -> bool:
+        """Return whether the log of this vote has all that others know to be committed."""
+        end = LogEnd(vote.last_log_term, vote.last_log_index)
+        return end >= self.admission.folder.committed
+
     def _own_vote(self) -> Vote:
         last = self.journal[-1]
         return Vote(self.term, last[2], last[1])
@@ -233,3 +255,7 @@ class PreVoteVoter(LibraryVoter):
     def _stand_soon(self) -> None:
         soon = clock_s() + random.uniform(0, self.options.election_timeout_min_s / 3)
         self.election_deadline_s = min(self.election_deadline_s, soon)
+
+
+def _asked(message: Message) -> Vote:
+    return Vote(message["term"], message["last_log_term"], message["last_log_index"])

@@ -67,6 +67,7 @@ class MemberVoter(CompactingVoter):
             self._snapshots.cancelTransmisstion(node)
             self.forget(node)
             self.lease.forget(node)
+            self.journal.forget_promises(node.voter_id)
         members = [
             (stay.get(member.voter_id) or VoterNode(member.voter_id, member.raft), member.observer)
             for member in voter_set.voters

@@ -58,6 +58,7 @@ class RaftNode(MemberVoter):
         self._answers_sent_s: float | None = None
         """When, by its own clock, the leader sent the message that is being answered."""
         self._apply_at_s = float("-inf")
+        self._took_part = False
         self.on_applied: OnApplied = lambda _entries, _results: None
         super().__init__(
             options, own, others, journal, poller, transport, snapshots, machine, admission
@@ -97,6 +98,8 @@ class RaftNode(MemberVoter):
 
     def tick(self) -> None:
         """Run the library's tick: election, commit, apply, heartbeat."""
+        if not self._took_part and self.admission.takes_part:
+            self._take_part()
         if not self.is_leader:
             # First, because a voter that stands must know the newest voter set.
             self._SyncObj__applyLogEntries()
@@ -271,11 +274,17 @@ class RaftNode(MemberVoter):
             answer = _newest_of_both(waiting.pop(), answer)
         waiting.append(answer)
 
+    def _take_part(self) -> None:
+        self._took_part = True
+        self.begin_taking_part()
+
     # -- overridden: messages --------------------------------------------------------------------
 
     def _SyncObj__onMessageReceived(self, node: VoterNode, message: Message) -> None:
         if not self.admission.takes_part:
             return
+        if not self._took_part:
+            self._take_part()
         if message["type"] == "append_entries":
             self._on_append_entries(node, message)
         elif message["type"] == "next_node_idx":
@@ -307,6 +316,9 @@ class RaftNode(MemberVoter):
             # The leader must see that we are alive while it sends a long snapshot.
             self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
         self._answers_sent_s = None
+        if self.leader == node:
+            # What is committed is on the leader's disk: it counts its own entries only then (P18).
+            self.promises.has(node.voter_id, self.term, self.commit_index)
 
     def _append_all_but_last(self, message: Message) -> Message:
         """Append entries that just follow our log in one run. The library is left the last one to
@@ -340,6 +352,7 @@ class RaftNode(MemberVoter):
             self.next_index[node] = min(under_way, limited)
         elif message["success"]:
             self.next_index[node] = max(under_way, limited)
+            self.promises.has(node.voter_id, self.term, limited - 1)
         if "sent_s" in message:
             self.lease.answered(node, message["sent_s"], clock_s())
 

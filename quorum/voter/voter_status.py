@@ -51,6 +51,7 @@ def _voter_status(node: RaftNode, member: QuorumVoter) -> pb.VoterStatus:
         directory_id=member.directory_id or node.admission.directory_of(voter_id),
         lag=UNKNOWN,
         last_heard_ms=UNKNOWN,
+        stale=node.admission.stale.get(voter_id, ""),
     )
     if voter_id == node.own.voter_id:
         status.match_offset = node.journal.last_index
@@ -87,6 +88,12 @@ WATCHERS: Final = _raft("watchers", "watchers", "Watches served by this voter.")
 CONNECTED: Final = _raft(
     "voter_connected", "connected", "Whether this voter is connected to another.", ("voter",)
 )
+STALE: Final = _raft(
+    "voter_stale",
+    "stale",
+    "1 if a voter has left because its data folder is an old copy; it is to be replaced.",
+    ("voter",),
+)
 LAG: Final = _raft(
     "voter_lag", "lag", "Entries that a voter is behind; told by the leader alone.", ("voter",)
 )
@@ -109,5 +116,6 @@ def _samples(status: pb.QuorumStatusResponse, voter: Voter) -> Iterator[Sample]:
     for other in status.voters:
         label = (str(other.voter_id),)
         yield Sample(CONNECTED, float(other.connected), label)
+        yield Sample(STALE, float(bool(other.stale)), label)
         if other.lag >= 0:
             yield Sample(LAG, other.lag, label)

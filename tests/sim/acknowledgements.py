@@ -68,6 +68,8 @@ class Acknowledgements:
             meta = follower.disk.meta
             if term is None or meta is None or meta.term != node.term:
                 continue
+            if follower.set_aside is not None and not _takes_part(follower):
+                continue  # Nobody has told it yet that its folder is an old copy.
             if match > 1 and not follower.disk.holds(match, term):
                 raise Violation(
                     f"leader {host.voter_id} believes that voter {follower.voter_id} has entry "
@@ -80,3 +82,7 @@ def _matches(host: Host) -> dict[int, int]:
         return {}
     node = host.process.node
     return {int(other.voter_id): match for other, match in node.match_index.items()}
+
+
+def _takes_part(host: Host) -> bool:
+    return host.process is not None and host.process.node.admission.takes_part

@@ -110,7 +110,7 @@ class SafetyChecker(HostObserver):
 
     def wrote(self, index: int, term: int) -> list[int]:
         """The voters that may have acknowledged the entry."""
-        return [v for v, host in self.hosts.items() if host.disk.holds(index, term)]
+        return [v for v, host in self.hosts.items() if host.has_written(index, term)]
 
     def is_enough_to_commit(self, holders: list[int]) -> bool:
         """Whether an entry on the disks of these voters may be taken for committed."""

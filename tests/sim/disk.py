@@ -105,6 +105,19 @@ class SimulatedDisk:
     def last_index(self) -> int:
         return max(self.entries, default=0)
 
+    def copied(self) -> "SimulatedDisk":
+        """Return another disk with the same content, durable or not."""
+        copy = SimulatedDisk(self.world, self.effect)
+        copy.latency_s = self.latency_s
+        copy.meta, copy.entries = self.meta, dict(self.entries)
+        files = {
+            id(f): SimulatedFile(bytes(f.data), f.synced) for f in self._durable_files.values()
+        }
+        copy._durable_files = {name: files[id(f)] for name, f in self._durable_files.items()}
+        copy.files = dict(copy._durable_files)
+        copy.on_named, copy.on_written = self.on_named, self.on_written
+        return copy
+
     # -- files -----------------------------------------------------------------------------------
 
     def rename(self, change: Callable[[dict[str, "SimulatedFile"]], None]) -> None:
@@ -132,9 +145,9 @@ class SimulatedDisk:
 class SimulatedFile:
     """An inode."""
 
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.synced = 0
+    def __init__(self, data: bytes = b"", synced: int = 0) -> None:
+        self.data = bytearray(data)
+        self.synced = synced
 
     def tear(self, world: World) -> None:
         if len(self.data) > self.synced:

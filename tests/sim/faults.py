@@ -12,6 +12,7 @@ from typing import Final
 from tests.sim.clients import Client
 from tests.sim.host import Host
 from tests.sim.network import Network
+from tests.sim.old_folders import LASTS_S, SETTLES_S, OldFolders
 from tests.sim.service import CLIENT, Services
 from tests.sim.world import World
 
@@ -64,6 +65,8 @@ class Faults:
         self._clients = clients
         self.health = Health(world)
         self._healed = False
+        self._quiet_until = 0.0
+        self._old_folders = OldFolders(world, hosts, self._cut_off, lambda: self._all_write(15))
         self.calm_s = 0.0
         """Before the next fault, this much more time is to pass."""
         kinds: list[tuple[Callable[[], None], float]] = [
@@ -85,6 +88,7 @@ class Faults:
             (self._strand_a_tail, 4.0),
             (self._disturb_a_bystander, 1.0),
             (self._stop_the_leader, 1.0),
+            (self._put_an_old_folder_back, 3.0),
         ]
         # Each run has its own favourites, and does not do some things at all.
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]
@@ -100,15 +104,36 @@ class Faults:
     def heal_everything(self) -> None:
         """Nothing goes wrong from now on, and what is down comes up."""
         self._healed = True
+        self._services.loss = 0.0
+        self._mend()
+
+    def _mend(self) -> None:
+        """What goes wrong now ends, and what is down comes up."""
         self._network.heal_all()
         self._services.cuts.clear()
-        self._services.loss = 0.0
         for host in self._hosts.values():
             host.spare()
             host.paused_until = min(host.paused_until, self._world.now + 0.5)
             host.disk.latency_s = min(host.disk.latency_s, 0.001)
             self.health.host_suffers(host.voter_id)
             host.boot()
+
+    # -- folders ---------------------------------------------------------------------------------
+
+    def _put_an_old_folder_back(self) -> None:
+        """Nothing else goes wrong meanwhile, but for what ``OldFolders`` does."""
+        if len(self._hosts) < 3 or self._network.conditions.is_wild:
+            return
+        self._mend()
+        self.calm_s = LASTS_S
+        self._quiet_until = self._world.now + self.calm_s
+        self.health.everything = self._quiet_until
+        self._world.after(SETTLES_S, self._old_folders.put_one_back)
+
+    def _cut_off(self, host: Host, seconds: float) -> None:
+        for other in self._hosts:
+            if other != host.voter_id:
+                self._cut_both_ways(other, host.voter_id, seconds)
 
     # -- crashes ---------------------------------------------------------------------------------
 
@@ -197,6 +222,13 @@ class Faults:
     # -- links -----------------------------------------------------------------------------------
 
     def _cut_for(self, sender: int, receiver: int, seconds: float, *, both: bool = True) -> None:
+        if self._world.now >= self._quiet_until:
+            self._cut_ways(sender, receiver, seconds, both=both)
+
+    def _cut_both_ways(self, a: int, b: int, seconds: float) -> None:
+        self._cut_ways(a, b, seconds, both=True)
+
+    def _cut_ways(self, sender: int, receiver: int, seconds: float, *, both: bool) -> None:
         ways = [(sender, receiver), (receiver, sender)] if both else [(sender, receiver)]
         self.health.link_suffers(sender, receiver, self._world.now + seconds + 0.5)
         for a, b in ways:
@@ -270,7 +302,7 @@ class Faults:
     def _disturb(self) -> None:
         leader = self._leader()
         bystanders = [h for h in self._hosts.values() if h is not leader and h.is_up]
-        if leader is None or not bystanders or self._healed:
+        if leader is None or not bystanders or self._healed or self._world.now < self._quiet_until:
             return
         bystander = self._world.random.choice(bystanders)
         match self._world.random.choice(["deaf", "cut off", "stalled", "restarted"]):

@@ -12,7 +12,7 @@ from typing import Final
 
 from quorate.common.types import ID_BYTES
 from quorate.quorum.quorum_config import QuorumConfig
-from quorate.quorum.raft.admission import LeavesQuorum
+from quorate.quorum.raft.leaving import LeavesQuorum
 from quorate.quorum.raft.network.raft_frames import Message
 from quorate.quorum.raft.raft_options import RaftOptions
 from tests.sim.disk import SimulatedDisk
@@ -45,6 +45,9 @@ class Host:
         self.snapshot_index = 0
         """Of the snapshot that the running process found or has put in its place since."""
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
+        self.set_aside: SimulatedDisk | None = None
+        """What the disk held before an old copy was put in its place."""
+        self.stays_down_until = 0.0
         self.first_voters: Mapping[int, bytes] = {}
         """What it remembers of the first start, on a disk that keeps it."""
         self.peers: object = None
@@ -71,6 +74,11 @@ class Host:
         """Whether that transport is the running process's."""
         return self.process is not None and self.process.transport is transport
 
+    def has_written(self, index: int, term: int) -> bool:
+        """Whether the entry is on its disk, or was before an old copy took its place."""
+        before = self.set_aside
+        return self.disk.holds(index, term) or (before is not None and before.holds(index, term))
+
     # -- up and down -----------------------------------------------------------------------------
 
     @property
@@ -83,7 +91,7 @@ class Host:
 
     def boot(self) -> None:
         """Start the process on what the disk has."""
-        if self.process is not None:
+        if self.process is not None or self.world.now < self.stays_down_until:
             return
         self.boots += 1
         self.note(f"boots, time {self.boots}")
@@ -133,6 +141,10 @@ class Host:
         self.effect("first voters")
         self.first_voters = dict(directories)
         self.effect("first voters written")
+
+    def remember_stale(self, detail: str) -> None:
+        """A small file as well; the disk is replaced when the process has left."""
+        self.effect("stale")
 
     def crash_at(self, effects: int, kind: str = "") -> None:
         """End the process after so many more effects, counting those of one kind alone."""

@@ -15,9 +15,9 @@ from quorate.metadata_log.codec import encode_transaction
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.records import Operation, QuorumVoter, QuorumVoterSet, Transaction
 from quorate.quorum.quorum_config import QuorumConfig
-from quorate.quorum.raft.admission import LeavesQuorum, RemovedFromQuorum
 from quorate.quorum.raft.driver import ProposalRun, Settled
 from quorate.quorum.raft.leadership import TransferRefused
+from quorate.quorum.raft.leaving import LeavesQuorum, RemovedFromQuorum
 from quorate.quorum.raft.raft_node import RaftNode
 from tests.sim.checkers import SafetyChecker
 from tests.sim.disk import SimulatedDisk

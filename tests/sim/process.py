@@ -19,6 +19,7 @@ from quorate.quorum.raft.network.transport import VoterNode
 from quorate.quorum.raft.raft_node import RaftNode
 from quorate.quorum.raft.raft_options import RaftOptions
 from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.staleness import PATIENCE_TIMEOUTS, CheckedFolder
 from quorate.quorum.raft.storage.journal import RaftJournal
 from quorate.quorum.voter.quorum_service import QuorumService
 from quorate.quorum.voter.state_machine import QuorumStateMachine
@@ -123,6 +124,13 @@ class Process:
             self.journal.is_fresh,
             host.first_voters,
             host.remember_first_voters,
+            CheckedFolder(
+                config.voter_id,
+                host.directory_id,
+                self.journal,
+                PATIENCE_TIMEOUTS * options.election_timeout_max_s,
+                host.remember_stale,
+            ),
         )
         self.transport = SimulatedTransport(host, poller, own, others, admission)
         poller.take = self.transport.take

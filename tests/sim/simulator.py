@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from tests.sim import mutants_disk, mutants_raft
+from tests.sim import mutants_disk, mutants_raft, mutants_stale
 from tests.sim.batch import Simulator
 from tests.sim.mutants import MUTANTS, WITHIN_SEEDS
 from tests.sim.simulation import STEPS, simulate
 
-__all__ = ["QUORUM", "mutants_disk", "mutants_raft"]
+__all__ = ["QUORUM", "mutants_disk", "mutants_raft", "mutants_stale"]
 
 QUORUM: Final = Simulator(
     "tests.sim",

@@ -515,6 +515,7 @@ class VoterStatus(google.protobuf.message.Message):
     DIRECTORY_ID_FIELD_NUMBER: builtins.int
     LAG_FIELD_NUMBER: builtins.int
     LAST_HEARD_MS_FIELD_NUMBER: builtins.int
+    STALE_FIELD_NUMBER: builtins.int
     voter_id: builtins.int
     """Id."""
     raft_address: builtins.str
@@ -533,6 +534,8 @@ class VoterStatus(google.protobuf.message.Message):
     """Entries it is behind the leader's log, as the leader knows; -1 if unknown."""
     last_heard_ms: builtins.int
     """Since it answered the leader, as the leader knows; -1 if unknown."""
+    stale: builtins.str
+    """What its data folder lacks of its promises, as it told the answering voter; empty if nothing."""
     def __init__(
         self,
         *,
@@ -545,8 +548,9 @@ class VoterStatus(google.protobuf.message.Message):
         directory_id: builtins.bytes = ...,
         lag: builtins.int = ...,
         last_heard_ms: builtins.int = ...,
+        stale: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["connected", b"connected", "directory_id", b"directory_id", "grpc_address", b"grpc_address", "lag", b"lag", "last_heard_ms", b"last_heard_ms", "match_offset", b"match_offset", "observer", b"observer", "raft_address", b"raft_address", "voter_id", b"voter_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["connected", b"connected", "directory_id", b"directory_id", "grpc_address", b"grpc_address", "lag", b"lag", "last_heard_ms", b"last_heard_ms", "match_offset", b"match_offset", "observer", b"observer", "raft_address", b"raft_address", "stale", b"stale", "voter_id", b"voter_id"]) -> None: ...
 
 Global___VoterStatus: typing_extensions.TypeAlias = VoterStatus
 

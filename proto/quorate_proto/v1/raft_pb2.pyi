@@ -31,6 +31,8 @@ class _RaftRefusalReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapp
     """The sender's voter set does not name the receiver."""
     RAFT_REFUSAL_WIPED: _RaftRefusalReason.ValueType  # 2
     """It names the receiver with another data folder."""
+    RAFT_REFUSAL_STALE: _RaftRefusalReason.ValueType  # 3
+    """The sender's own data folder lacks what it promised: it leaves."""
 
 class RaftRefusalReason(_RaftRefusalReason, metaclass=_RaftRefusalReasonEnumTypeWrapper):
     """Why a voter does not talk to another."""
@@ -41,6 +43,8 @@ RAFT_REFUSAL_NOT_A_VOTER: RaftRefusalReason.ValueType  # 1
 """The sender's voter set does not name the receiver."""
 RAFT_REFUSAL_WIPED: RaftRefusalReason.ValueType  # 2
 """It names the receiver with another data folder."""
+RAFT_REFUSAL_STALE: RaftRefusalReason.ValueType  # 3
+"""The sender's own data folder lacks what it promised: it leaves."""
 Global___RaftRefusalReason: typing_extensions.TypeAlias = RaftRefusalReason
 
 @typing.final
@@ -59,6 +63,10 @@ class RaftHello(google.protobuf.message.Message):
     KNOWS_RECEIVER_FIELD_NUMBER: builtins.int
     RECEIVER_DIRECTORY_ID_FIELD_NUMBER: builtins.int
     CONFIGURED_VOTER_IDS_FIELD_NUMBER: builtins.int
+    PROMISE_FIELD_NUMBER: builtins.int
+    TERM_FIELD_NUMBER: builtins.int
+    COMMIT_INDEX_FIELD_NUMBER: builtins.int
+    COMMIT_TERM_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """Must be equal on both sides."""
     voter_id: builtins.int
@@ -77,9 +85,19 @@ class RaftHello(google.protobuf.message.Message):
     """The receiver is in that set."""
     receiver_directory_id: builtins.bytes
     """Its directory id there."""
+    term: builtins.int
+    """Of the sender."""
+    commit_index: builtins.int
+    """Up to here the sender knows entries to be committed; 0: it does not say."""
+    commit_term: builtins.int
+    """Term of that entry."""
     @property
     def configured_voter_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """With whom the sender would begin a quorum."""
+
+    @property
+    def promise(self) -> Global___RaftPromise:
+        """The most that the sender had from the receiver; absent: nothing."""
 
     def __init__(
         self,
@@ -94,10 +112,49 @@ class RaftHello(google.protobuf.message.Message):
         knows_receiver: builtins.bool = ...,
         receiver_directory_id: builtins.bytes = ...,
         configured_voter_ids: collections.abc.Iterable[builtins.int] | None = ...,
+        promise: Global___RaftPromise | None = ...,
+        term: builtins.int = ...,
+        commit_index: builtins.int = ...,
+        commit_term: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "configured_voter_ids", b"configured_voter_ids", "directory_id", b"directory_id", "format", b"format", "fresh", b"fresh", "knows_receiver", b"knows_receiver", "receiver_directory_id", b"receiver_directory_id", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["promise", b"promise"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "commit_term", b"commit_term", "configured_voter_ids", b"configured_voter_ids", "directory_id", b"directory_id", "format", b"format", "fresh", b"fresh", "knows_receiver", b"knows_receiver", "promise", b"promise", "receiver_directory_id", b"receiver_directory_id", "term", b"term", "voter_id", b"voter_id", "voter_set_version", b"voter_set_version"]) -> None: ...
 
 Global___RaftHello: typing_extensions.TypeAlias = RaftHello
+
+@typing.final
+class RaftPromise(google.protobuf.message.Message):
+    """What a data folder has promised: its disk holds at least this from then on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIRECTORY_ID_FIELD_NUMBER: builtins.int
+    TERM_FIELD_NUMBER: builtins.int
+    LAST_INDEX_FIELD_NUMBER: builtins.int
+    LAST_TERM_FIELD_NUMBER: builtins.int
+    VOTED_FIELD_NUMBER: builtins.int
+    directory_id: builtins.bytes
+    """Of the data folder that promised."""
+    term: builtins.int
+    """Its term was this one."""
+    last_index: builtins.int
+    """It had this entry on disk; 0: none."""
+    last_term: builtins.int
+    """Term of that entry."""
+    voted: builtins.bool
+    """It voted for the sender in this term."""
+    def __init__(
+        self,
+        *,
+        directory_id: builtins.bytes = ...,
+        term: builtins.int = ...,
+        last_index: builtins.int = ...,
+        last_term: builtins.int = ...,
+        voted: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["directory_id", b"directory_id", "last_index", b"last_index", "last_term", b"last_term", "term", b"term", "voted", b"voted"]) -> None: ...
+
+Global___RaftPromise: typing_extensions.TypeAlias = RaftPromise
 
 @typing.final
 class RaftRefusal(google.protobuf.message.Message):

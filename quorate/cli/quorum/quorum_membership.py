@@ -196,6 +196,7 @@ def as_document(status: "QuorumStatusResponse") -> dict[str, Any]:
                 "last_heard_ms": voter.last_heard_ms,
                 "connected": voter.connected,
                 "directory_id": voter.directory_id.hex(),
+                "stale": voter.stale,
             }
             for voter in status.voters
         ],
@@ -230,6 +231,9 @@ def _show(status: "QuorumStatusResponse") -> None:
                 "yes" if voter.connected else "no",
             )
         )
+    for voter in status.voters:
+        if voter.stale:
+            click.echo(f"LOST: {voter.stale}")
 
 
 def _known(value: int, unit: str = "") -> str:

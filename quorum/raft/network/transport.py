@@ -23,6 +23,7 @@ from quorate.common.tls.identity import Role
 from quorate.common.tls.renewable import SecuritySource
 from quorate.common.types import ID_BYTES, Endpoint, VoterId
 from quorate.quorum.raft.admission import Admission
+from quorate.quorum.raft.leaving import VoterStale
 from quorate.quorum.raft.network.poller import DrivenPoller
 from quorate.quorum.raft.network.raft_connection import Connection
 from quorate.quorum.raft.network.raft_frames import (
@@ -37,7 +38,7 @@ from quorate.quorum.raft.network.raft_frames import (
 from quorate.quorum.raft.network.raft_tls import TlsContexts
 from quorate.quorum.raft.network.sockets import Sockets, begin_connecting, socket_for
 from quorate.quorum.raft.raft_clock import clock_s
-from quorate_proto.v1.raft_pb2 import RaftHello, RaftRefusal
+from quorate_proto.v1.raft_pb2 import RAFT_REFUSAL_STALE, RaftHello, RaftRefusal
 
 log = logging.getLogger(__name__)
 
@@ -258,9 +259,9 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         content = decode_frame(body)
         node = self._node(connection.voter_id)
         if isinstance(content, RaftHello):
-            took_part = self._admission.takes_part
+            was_admitted = self._admission.is_admitted
             self._on_hello(connection, content)
-            if self._admission.takes_part and not took_part:
+            if self._admission.is_admitted and not was_admitted:
                 # A voter that waits for the first start may learn that it is expected.
                 self.announce()
         elif isinstance(content, RaftRefusal):
@@ -281,7 +282,11 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
             connection.voter_id = hello.voter_id
             self._refuse(connection, refusal)
             return
-        self._admission.heard(hello)
+        try:
+            self._admission.heard(hello)
+        except VoterStale as stale:
+            self._tell_all(connection, stale)
+            raise
         if self._connections.get(hello.voter_id) is connection:
             return  # It has news of itself.
         self._unintroduced.pop(connection, None)
@@ -340,12 +345,24 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._refused.add(connection)
         self._unintroduced[connection] = clock_s()
 
+    def _tell_all(self, connection: Connection, stale: VoterStale) -> None:
+        """Tell the other voters why this one leaves, which they show to their administrator."""
+        # Of voter set 0: a voter of an earlier release does not take it for its own removal.
+        farewell = RaftRefusal(reason=RAFT_REFUSAL_STALE, detail=str(stale))
+        for peer in {connection, *self._connections.values()}:
+            peer.send(encode_refusal(farewell))
+
     def _on_refusal(self, connection: Connection, refusal: RaftRefusal) -> None:
         voter_id = connection.voter_id
         if voter_id == 0:
             raise MalformedRaftFrame("a refusal before the hello")
+        if refusal.reason == RAFT_REFUSAL_STALE:
+            log.error("%s", refusal.detail)
+            self._admission.stale[voter_id] = refusal.detail
+            connection.close("its data folder is an old copy")
+            return
         matters = self._admission.refused(refusal, self._now_s)
-        if matters and not self._admission.takes_part:
+        if matters and not self._admission.is_admitted:
             self._complain("waiting", f"waiting to be added: run {self._admission.how_to_add()}")
         self._redial_at[voter_id] = self._now_s + REFUSED_REDIAL_S
         connection.close(f"it refuses this voter: {refusal.detail}")

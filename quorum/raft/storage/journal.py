@@ -13,6 +13,8 @@ removed a few entries at a time, so that no sync takes long.
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, overload
 
+from quorate.quorum.raft.storage.promises import Promise, Promises, strongest
+
 NO_OP: Final = b"\x01"
 """The library's command of an entry that changes nothing."""
 
@@ -38,6 +40,12 @@ class Meta(NamedTuple):
     first: int
     """The index of the first entry that belongs to the log."""
     commit_index: int
+    promises: Promises
+    """The promises of other voters to this one. They are never changed in place."""
+
+
+NOTHING_WRITTEN: Final = Meta(0, None, first=1, commit_index=1, promises={})
+"""The meta record of a voter that has neither voted nor written."""
 
 
 class Stored(NamedTuple):
@@ -93,9 +101,9 @@ class RaftJournal:
         self._pending: list[RaftEntry] = []
         self._truncate_from: int | None = None
         self._dirty = False
-        stored = store.load() or Stored(Meta(0, None, first=1, commit_index=1), [], 1)
+        stored = store.load() or Stored(NOTHING_WRITTEN, [], 1)
         self._meta, self._entries, self._garbage_from = stored
-        self._commit_on_disk = self._meta.commit_index
+        self._on_disk = self._meta
 
     # -- what PySyncObj reads --------------------------------------------------------------------
 
@@ -160,8 +168,8 @@ class RaftJournal:
         self.sync()
 
     def onOneSecondTimer(self) -> None:
-        """Write the commit index of an idle log, and go on removing garbage."""
-        if self._meta.commit_index != self._commit_on_disk or self._has_garbage():
+        """Write the commit index and the promises of an idle log, and go on removing garbage."""
+        if self._meta != self._on_disk or self._has_garbage():
             self._dirty = True
             self.sync()
 
@@ -220,14 +228,41 @@ class RaftJournal:
         self._garbage_from = max(self._garbage_from, garbage_below)
         self._pending = []
         self._truncate_from = None
-        self._commit_on_disk = self._meta.commit_index
+        self._on_disk = self._meta
         self._dirty = False
 
     def keep_commit_index(self) -> None:
         """Have the commit index on disk on return, even if nothing else is to be written."""
-        if self._meta.commit_index != self._commit_on_disk:
+        if self._meta.commit_index != self._on_disk.commit_index:
             self._dirty = True
             self.sync()
+
+    @property
+    def promises(self) -> Promises:
+        """The promises of other voters to this one."""
+        return self._meta.promises
+
+    def note_promise(self, voter_id: int, promise: Promise) -> None:
+        """Remember what a voter promised; the next ``sync`` writes it, or the timer of a second.
+
+        It costs no fsync of its own: in a quorum that writes, the next one comes with the next
+        entries.
+        """
+        known = self._meta.promises.get(voter_id)
+        kept = strongest(known, promise)
+        if kept is not known:
+            self._meta = self._meta._replace(promises={**self._meta.promises, voter_id: kept})
+
+    def keep_promises(self) -> None:
+        """Have the promises on disk on return: the timer may not come again."""
+        if self._meta.promises != self._on_disk.promises:
+            self._dirty = True
+            self.sync()
+
+    def forget_promises(self, voter_id: int) -> None:
+        """Forget what a voter promised that is no longer a member."""
+        kept = {known: promise for known, promise in self.promises.items() if known != voter_id}
+        self._meta = self._meta._replace(promises=kept)
 
     def reset_to(self, index: int, term: int) -> None:
         """Start over after a snapshot of ``index``: only a placeholder of that entry stays.

@@ -11,7 +11,7 @@ pages are compared (``lmdb_roots``). So neither a shorter nor an older log is ta
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import lmdb
 from crc32c import crc32c
@@ -20,6 +20,7 @@ from quorate.common.files.data_folder import REPLACE
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
 from quorate.quorum.raft.storage.journal import (
+    NOTHING_WRITTEN,
     JournalCorrupt,
     JournalError,
     JournalWrite,
@@ -30,13 +31,17 @@ from quorate.quorum.raft.storage.journal import (
 )
 from quorate.quorum.raft.storage.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
 from quorate.quorum.raft.storage.lmdb_roots import MAP_BYTES, check_roots, why_not_opened
+from quorate.quorum.raft.storage.promises import decode_promises, encode_promises
 
 JOURNAL_FILE: Final = "journal.lmdb"
-FORMAT: Final = 4
+FORMAT: Final = 5
+_WITHOUT_PROMISES: Final = 4
+"""The format before voters kept what others promised them. It is rewritten when it is opened."""
 
 _KEY = struct.Struct(">Q")
 _META = struct.Struct(">IHQQQQQ")
 _META_LEAST: Final = 6
+_VOTE_LENGTH: Final = struct.Struct(">H")
 _ENTRIES: Final = b"entries"
 _META_DB: Final = b"meta"
 _META_KEY: Final = b"meta"
@@ -82,8 +87,11 @@ class LmdbStore:
         """Return the contents, as ``JournalStore.load`` says."""
         try:
             with self._env.begin() as txn:
-                return self._load(txn)
-        except (lmdb.Error, struct.error) as error:
+                meta, stored = self._load(txn)
+            if meta.format != FORMAT:
+                self._rewrite(meta)
+            return stored
+        except (lmdb.Error, struct.error, ValueError) as error:
             raise JournalCorrupt(f"journal {self._path} is damaged ({error}). {REPLACE}") from error
 
     def write(self, change: JournalWrite) -> None:
@@ -98,7 +106,7 @@ class LmdbStore:
                 with txn.cursor(self._entries_db) as cursor:
                     self._write_entries(cursor, change)
                 txn.put(_META_KEY, _encode_meta(change.meta, last, txn.id()), db=self._meta_db)
-        except (lmdb.Error, OSError) as error:
+        except (lmdb.Error, struct.error, OSError) as error:
             raise JournalError(
                 f"cannot write journal {self._path}: {error}. Free space or repair the disk, then "
                 "start this voter again: what it acknowledged is in the journal"
@@ -133,24 +141,32 @@ class LmdbStore:
             cursor.delete()
             self._append(cursor, kept)
 
-    def _load(self, txn: lmdb.Transaction) -> Stored | None:
+    def _rewrite(self, stored: "_StoredMeta") -> None:
+        """Write the meta record of an earlier release in the format of this one, which that release
+        refuses.
+        """
+        with self._env.begin(write=True) as txn:
+            meta = _encode_meta(stored.meta, stored.last, txn.id())
+            txn.put(_META_KEY, meta, db=self._meta_db)
+
+    def _load(self, txn: lmdb.Transaction) -> "tuple[_StoredMeta, Stored]":
         raw = txn.get(_META_KEY, db=self._meta_db)
         if raw is None:
             raise JournalCorrupt(f"journal {self._path} has no meta record. {REPLACE}")
-        meta, last, written_by = _decode_meta(self._path, bytes(raw))
-        entries = list(self._read_entries(txn, meta.first))
-        self._check_entries(entries, meta.first, last)
-        if written_by != txn.id():
+        found = _decode_meta(self._path, bytes(raw))
+        entries = list(self._read_entries(txn, found.meta.first))
+        self._check_entries(entries, found.meta.first, found.last)
+        if found.written_by != txn.id():
             raise JournalCorrupt(
-                f"journal {self._path} has the state of write {written_by}, but write {txn.id()} "
-                f"was the last. {REPLACE}"
+                f"journal {self._path} has the state of write {found.written_by}, but write "
+                f"{txn.id()} was the last. {REPLACE}"
             )
-        self._last = last
+        self._last = found.last
         if not entries:
-            return None
+            return found, Stored(found.meta, [], found.meta.first)
         with txn.cursor(self._entries_db) as cursor:
             cursor.first()
-            return Stored(meta, entries, _KEY.unpack(cursor.key())[0])
+            return found, Stored(found.meta, entries, _KEY.unpack(cursor.key())[0])
 
     def _check_entries(self, entries: list[RaftEntry], first: int, last: int) -> None:
         """Check that the entries begin and end where the meta record says, and that their terms
@@ -219,22 +235,45 @@ def _remove_garbage(cursor: lmdb.Cursor, below: int) -> None:
 
 def _encode_meta(meta: Meta, last: int, written_by: int) -> bytes:
     fields = (meta.term, meta.first, last, meta.commit_index, written_by)
-    body = _META.pack(0, FORMAT, *fields)[4:] + (meta.voted_for or "").encode()
+    vote = (meta.voted_for or "").encode()
+    body = b"".join(
+        (
+            _META.pack(0, FORMAT, *fields)[4:],
+            _VOTE_LENGTH.pack(len(vote)),
+            vote,
+            encode_promises(meta.promises),
+        )
+    )
     return crc32c(body).to_bytes(4, "big") + body
 
 
-def _decode_meta(path: Path, raw: bytes) -> tuple[Meta, int, int]:
-    """Return the meta record, the index of the last entry, and the LMDB transaction that wrote
-    them.
-    """
+class _StoredMeta(NamedTuple):
+    """The meta record as it is on disk."""
+
+    meta: Meta
+    last: int
+    """The index of the last entry, or 0."""
+    written_by: int
+    """The LMDB transaction that wrote it."""
+    format: int
+
+
+def _decode_meta(path: Path, raw: bytes) -> _StoredMeta:
     if len(raw) < _META_LEAST or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
         raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong. {REPLACE}")
     version = int.from_bytes(raw[4:6], "big")
-    if version != FORMAT:
-        raise JournalCorrupt(f"journal {path} has format {version}, this version reads {FORMAT}")
+    if version not in (_WITHOUT_PROMISES, FORMAT):
+        raise JournalCorrupt(
+            f"journal {path} has format {version}, this version reads {FORMAT}: a newer release "
+            "wrote it. Start this voter with that release"
+        )
     _, _, term, first, last, commit_index, written_by = _META.unpack_from(raw)
-    meta = Meta(term, raw[_META.size :].decode() or None, first, commit_index)
-    return meta, last, written_by
+    vote, promises = raw[_META.size :], {}
+    if version == FORMAT:
+        end = _VOTE_LENGTH.size + _VOTE_LENGTH.unpack_from(vote)[0]
+        vote, promises = vote[_VOTE_LENGTH.size : end], decode_promises(vote[end:])
+    meta = Meta(term, vote.decode() or None, first, commit_index, promises)
+    return _StoredMeta(meta, last, written_by, version)
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -263,8 +302,8 @@ def _create(path: Path) -> None:
     with env.begin(write=True) as txn:
         env.open_db(_ENTRIES, txn=txn)
         meta_db = env.open_db(_META_DB, txn=txn)
-        nothing = Meta(0, None, first=1, commit_index=1)
-        txn.put(_META_KEY, _encode_meta(nothing, last=0, written_by=txn.id()), db=meta_db)
+        nothing = _encode_meta(NOTHING_WRITTEN, last=0, written_by=txn.id())
+        txn.put(_META_KEY, nothing, db=meta_db)
     env.close()
     lock_file(scratch).unlink()
     scratch.replace(path)

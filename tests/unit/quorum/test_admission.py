@@ -7,7 +7,8 @@ import pytest
 
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.records import QuorumVoter
-from quorate.quorum.raft.admission import REFUSAL_GRACE_S, Admission, RemovedFromQuorum, VoterWiped
+from quorate.quorum.raft.admission import REFUSAL_GRACE_S, Admission
+from quorate.quorum.raft.leaving import RemovedFromQuorum, VoterWiped
 from quorate_proto.v1.raft_pb2 import RAFT_REFUSAL_NOT_A_VOTER, RAFT_REFUSAL_WIPED, RaftRefusal
 from tests.support.metadata import quorum_voter
 

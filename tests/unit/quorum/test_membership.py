@@ -11,7 +11,7 @@ from quorate.metadata_log.codec import decode_transaction
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.records import QuorumVoter, QuorumVoterSet
-from quorate.quorum.raft.admission import Admission, RemovedFromQuorum
+from quorate.quorum.raft.admission import Admission
 from quorate.quorum.raft.driver import ProposalOutcome, ProposalRun, RaftDriver, Settled
 from quorate.quorum.raft.leadership import (
     MAX_LAG,
@@ -20,6 +20,7 @@ from quorate.quorum.raft.leadership import (
     TransferRefused,
     TransferStep,
 )
+from quorate.quorum.raft.leaving import RemovedFromQuorum
 from quorate.quorum.raft.library import LEADER
 from quorate.quorum.raft.network.transport import VoterNode
 from quorate.quorum.raft.raft_clock import clock_s
@@ -247,7 +248,7 @@ def test_commit_index_is_on_disk_with_the_entries_it_came_with(
     lone.append_from(2, (2, 1), [(b"\x00next set", 1)], commit_index=2)
     lone.node.settle()
     assert lone.journal.last_index == 3
-    assert lone.journal._commit_on_disk == 2
+    assert lone.journal._on_disk.commit_index == 2
 
 
 def test_an_observer_never_stands_but_answers(tmp_path: Path, clock: Clock) -> None:

@@ -39,6 +39,9 @@ class Kept:
     def send(self, frame: bytes) -> None:
         self.sent.append(decode_frame(frame[LENGTH_BYTES:]))
 
+    def close(self, reason: str) -> None:
+        self.closed = True
+
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:

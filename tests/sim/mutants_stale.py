@@ -1,0 +1,44 @@
+"""Mutants of what notices that a voter's data folder is an old copy, or damaged (P10)."""
+
+from typing import Any
+
+import quorate.quorum.raft.staleness
+from quorate.quorum.raft.elections import PreVoteVoter
+from quorate.quorum.raft.staleness import CheckedFolder
+from quorate.quorum.raft.storage.journal import JournalStore, RaftJournal
+from tests.sim.mutants import Replacement, mutant, nothing
+
+_journal = RaftJournal.__init__
+
+
+@mutant("stale-promises", "a voter is not told what it has promised to others")
+def _promises() -> list[Replacement]:
+    return [(quorate.quorum.raft.staleness, "lacking", lambda *_args: "")]
+
+
+@mutant("stale-kept", "a restart forgets what others have promised")
+def _kept() -> list[Replacement]:
+    def init(self: RaftJournal, store: JournalStore) -> None:
+        _journal(self, store)
+        self._meta = self._meta._replace(promises={})
+
+    return [(RaftJournal, "__init__", init)]
+
+
+@mutant("stale-patience", "a voter that was started takes part before it has heard of the others")
+def _patience() -> list[Replacement]:
+    always = property(lambda _self: True, nothing)
+    return [(CheckedFolder, "is_vouched", always)]
+
+
+@mutant("stale-committed", "a voter votes for one that lacks what it has heard to be committed")
+def _committed() -> list[Replacement]:
+    def has(_self: PreVoteVoter, _vote: Any) -> bool:  # noqa: ANN401
+        return True
+
+    return [(PreVoteVoter, "_has_what_is_committed", has)]
+
+
+@mutant("stale-vote", "a voter that was started votes in a term that it has heard of")
+def _vote() -> list[Replacement]:
+    return [(PreVoteVoter, "begin_taking_part", nothing)]
