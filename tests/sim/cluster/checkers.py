@@ -78,6 +78,8 @@ class Checker:
         if seen is None:
             seen = self._seen[process] = {}
         for hosted in process.hosted:
+            if hosted.tip in machine.disk.mistaken:
+                continue
             replica = hosted.replica
             known = seen.get(hosted.tip)
             if known is None or known.hosted is not hosted:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from quorate.broker.replication.api import Isolation
 from quorate.common.types import TopicIdPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.client import Client, TopicPart
@@ -20,7 +21,7 @@ class Consumer(Client):
         self.tip: TopicIdPartition | None = None
         self.position = 0
         self._positions: dict[Life, int] = {}
-        self._latest: dict[Life, int] = {}
+        self._latest: dict[tuple[Life, Isolation], int] = {}
         self._epochs: dict[TopicIdPartition, int] = {}
 
     async def run(self) -> None:
@@ -81,13 +82,14 @@ class Consumer(Client):
     async def _look_for_the_end(
         self, tp: TopicPart, tip: TopicIdPartition, leader: int, epoch: int
     ) -> None:
-        """ListOffsets never goes back, whoever leads."""
-        answer = await self.call(leader, "LatestOffset", (tp, epoch))
+        """ListOffsets never goes back, whoever leads, for readers of either isolation."""
+        isolation = self.world.random.choice(list(Isolation))
+        answer = await self.call(leader, "LatestOffset", (tp, epoch, isolation))
         if answer is None or answer[0] != errors_pb2.NONE or TopicIdPartition(*answer[2]) != tip:
             return
         checker = self.clients.checker
         life = checker.truths.lives.of(tip, epoch)
-        latest = self._latest.get(life, 0)
+        latest = self._latest.get((life, isolation), 0)
         if answer[1] < latest and not checker.truths.of(tip, epoch).is_lossy:
             raise Violation(f"the end of {tp} went back from {latest} to {answer[1]}")
-        self._latest[life] = answer[1]
+        self._latest[life, isolation] = answer[1]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.options import LogOptions
@@ -20,6 +20,7 @@ from quorate.broker.log.writing.disk_space import DiskReserve
 from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit, InlineCommit
 from quorate.broker.log.writing.journal import Journal
 from quorate.broker.log.writing.write_operations import WriteOperation
+from quorate.common.types import TopicIdPartition
 from tests.sim.cluster.disk_files import SimulatedSegment, SimulatedTable
 from tests.sim.world import SimulatedCrash, World
 
@@ -111,6 +112,7 @@ class TimedCommit(GroupCommit):
         self._process = machine.process
         self._group: list[WriteOperation] | None = None
         self._failed = False
+        self._is_closed = False
         self._idle = self._loop.create_future()
         machine.disk.interrupted = self._interrupted
         if self._is_stalled:
@@ -118,13 +120,14 @@ class TimedCommit(GroupCommit):
 
     def submit(self, work: WriteOperation) -> None:
         self._queue.append(work)
-        if self._group is None and not self._failed and not self._is_stalled:
+        if self._group is None and not (self._failed or self._is_stalled or self._is_closed):
             self._begin()
 
     async def close(self) -> None:
-        if self._group is not None and not self._failed:
+        while self._group is not None and not self._failed:
             self._idle = self._loop.create_future()
             await self._idle
+        self._is_closed = True
 
     def _tell(self, callback: Callable[..., None], *about: Any) -> None:
         self._machine.deliver(self._process, partial(callback, *about))
@@ -146,20 +149,26 @@ class TimedCommit(GroupCommit):
             if not self._idle.done():
                 self._tell(self._now_idle)
             return
-        self._go_on()
+        if self._queue:
+            self._begin()
         self._tell(self._callbacks.done, group, segment)
+        self._rest()
 
     def _go_on(self) -> None:
         if self._queue:
             self._begin()
-        elif not self._idle.done():
+        self._rest()
+
+    def _rest(self) -> None:
+        """Who closes the store goes on once all is done, and has heard of it."""
+        if self._group is None and not self._idle.done():
             self._tell(self._now_idle)
 
     def _retry_later(self) -> None:
         self._machine.world.after(self._retry_s, self._retry)
 
     def _retry(self) -> None:
-        if self._process is not self._machine.process or self._failed:
+        if self._process is not self._machine.process or self._failed or self._is_closed:
             return
         self._failed = not self._look_for_room()
         if self._is_stalled:
@@ -175,6 +184,14 @@ class TimedCommit(GroupCommit):
         """The process ended during a commit: all of it is on disk, or a part, or nothing."""
         if self._group is not None and not self._failed:
             self._journal.perform(self._group)
+
+
+class FolderCopy(NamedTuple):
+    """What a folder held once. It can be put back once."""
+
+    segments: dict[int, SimulatedSegment]
+    table: SimulatedTable
+    mistaken: frozenset[TopicIdPartition]
 
 
 class Disk:
@@ -195,6 +212,17 @@ class Disk:
         """An empty disk in place of the old one."""
         self.segments: dict[int, SimulatedSegment] = {}
         self.table = SimulatedTable(self.write)
+        self.mistaken: frozenset[TopicIdPartition] = frozenset()
+        """What rows were made to say instead of their partition: ids that nobody ever gave out."""
+
+    def copy(self) -> "FolderCopy":
+        """The folder as it is now."""
+        segments = {one: segment.copied() for one, segment in self.segments.items()}
+        return FolderCopy(segments, self.table.copied(), self.mistaken)
+
+    def put_back(self, copy: "FolderCopy") -> None:
+        """An old copy in place of the folder, as a restored backup or a disk that forgot."""
+        self.segments, self.table, self.mistaken = copy
 
     def write(self) -> None:
         """Something is about to be written."""

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy as shallow_copy
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from quorate.broker.log.segments.segment_contents import (
     StoredBatch,
     StoredEpoch,
 )
+from quorate.common.types import TopicId
 
 OnWrite = Callable[[], None]
 """Called before every write, which does not happen if it raises."""
@@ -112,6 +114,20 @@ class SimulatedSegment:
     ) -> list[bytes]:
         return [self._batches[number][base_offset] for base_offset, _ in wanted]
 
+    def copied(self) -> "SimulatedSegment":
+        """As it is now, in a copy of the folder."""
+        copy = shallow_copy(self)
+        copy._batches = {number: dict(held) for number, held in self._batches.items()}
+        copy._epochs = {number: dict(starts) for number, starts in self._epochs.items()}
+        copy._recorded_epochs = dict(self._recorded_epochs)
+        return copy
+
+    def lose(self, number: int, from_offset: int) -> None:
+        """The batches of one partition from there on are gone, and nothing says so."""
+        held = self._batches.get(number, {})
+        for base_offset in [base for base in held if base >= from_offset]:
+            del held[base_offset]
+
     def reopened(self) -> "SimulatedSegment":
         """As another process finds it."""
         self.live_batches = self.live_bytes = 0
@@ -144,6 +160,24 @@ class SimulatedTable:
         self._cleaned_offsets: dict[int, int] = {}
         self._run: StoreRun | None = None
         self._loss = False
+
+    def copied(self) -> "SimulatedTable":
+        """As it is now, in a copy of the folder."""
+        copy = shallow_copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                setattr(copy, name, dict(value))
+        rules = self._truncation_rules
+        copy._truncation_rules = {number: list(found) for number, found in rules.items()}
+        return copy
+
+    def lose_row(self, number: int) -> None:
+        """The row of a partition is gone, and with it all that is known of its log."""
+        del self._rows[number]
+
+    def mistake_row(self, number: int, topic_id: TopicId) -> None:
+        """The row of a partition bears another topic id."""
+        self._rows[number] = msgspec.structs.replace(self._rows[number], topic_id=topic_id)
 
     def partitions(self) -> list[PartitionRow]:
         return [row for _, row in sorted(self._rows.items())]

@@ -120,29 +120,36 @@ class End:
             process = machine.process
             assert process is not None
             assert process.store is not None
-            strays = self._unprovable_strays(process, image)
-            held = set(process.store.logs) - strays
+            strays = self._unprovable_strays(process, image) | machine.disk.mistaken
+            held = set(process.store.logs)
+            if lost := sorted(machine.disk.mistaken - held):
+                raise Violation(f"broker {broker_id} has deleted {lost}, which nobody removed")
+            held -= strays
             if held != assigned:
                 yield (
                     f"broker {broker_id} holds {len(held - assigned)} replicas that are not its "
                     f"own, and lacks {len(assigned - held)}"
                 )
-            for hosted in (one for one in process.hosted if one.tip not in strays):
-                log, truth = hosted.log, self._checker.truths.of_replica(hosted)
-                if log.flushed_offset != log.log_end_offset:
-                    yield f"broker {broker_id} has not flushed {hosted.tp}"
-                if hosted.replica.high_watermark != log.log_end_offset:
-                    yield (
-                        f"broker {broker_id}: high watermark of {hosted.tp} is "
-                        f"{hosted.replica.high_watermark}, log end {log.log_end_offset}"
-                    )
-                leader = self._leader_of(hosted)
-                if leader is not None and leader.log.log_start_offset != log.log_start_offset:
-                    yield f"broker {broker_id}: {hosted.tp} begins elsewhere than at its leader"
-                if hosted.last_stable_offset != log.log_end_offset and not truth.is_lossy:
-                    yield f"broker {broker_id}: a transaction of {hosted.tp} has not ended"
-                if truth.end > log.log_end_offset and not truth.is_lossy:
-                    raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
+            for hosted in process.hosted:
+                if hosted.tip not in strays:
+                    yield from self._hosted_troubles(broker_id, hosted)
+
+    def _hosted_troubles(self, broker_id: int, hosted: HostedPartition) -> Iterator[str]:
+        log, truth = hosted.log, self._checker.truths.of_replica(hosted)
+        if log.flushed_offset != log.log_end_offset:
+            yield f"broker {broker_id} has not flushed {hosted.tp}"
+        if hosted.replica.high_watermark != log.log_end_offset:
+            yield (
+                f"broker {broker_id}: high watermark of {hosted.tp} is "
+                f"{hosted.replica.high_watermark}, log end {log.log_end_offset}"
+            )
+        leader = self._leader_of(hosted)
+        if leader is not None and leader.log.log_start_offset != log.log_start_offset:
+            yield f"broker {broker_id}: {hosted.tp} begins elsewhere than at its leader"
+        if hosted.last_stable_offset != log.log_end_offset and not truth.is_lossy:
+            yield f"broker {broker_id}: a transaction of {hosted.tp} has not ended"
+        if truth.end > log.log_end_offset and not truth.is_lossy:
+            raise Violation(f"broker {broker_id} lacks the end of {hosted.tp}")
 
     def _unprovable_strays(self, process: Process, image: Image) -> set[TopicIdPartition]:
         """Return what a broker keeps for its operator: topics that were deleted while nobody
@@ -164,7 +171,7 @@ class End:
             process = machine.process
             assert process is not None
             self._checker.compare_transactions(machine)
-            strays = self._unprovable_strays(process, self._quorum.image)
+            strays = self._unprovable_strays(process, self._quorum.image) | machine.disk.mistaken
             for hosted in (one for one in process.hosted if one.tip not in strays):
                 batches = read_all(hosted)
                 other, same = copies.setdefault(hosted.tip, (broker_id, batches))

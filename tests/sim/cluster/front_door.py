@@ -122,10 +122,11 @@ class FrontDoor:
         return outcome.error_code, outcome.log_start_offset, records, tip, aborted
 
     async def _latest_offset(self, request: Any, _: Any) -> Any:
-        tp, epoch = request
+        """(error code, offset, partition): where readers of that isolation are at the end."""
+        tp, epoch, isolation = request
         tp = TopicPartition(*tp)
         hosted = self._replicas.table.named(tp)
-        outcome = self._services.replicas.list_offset(tp, -1, epoch)
+        outcome = self._services.replicas.list_offset(tp, -1, epoch, isolation)
         return outcome.error_code, outcome.offset, None if hosted is None else tuple(hosted.tip)
 
     def _changing(self, change: Change[Any, Any]) -> Handler:

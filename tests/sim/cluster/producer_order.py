@@ -1,7 +1,13 @@
 """What must hold of idempotent producers (KIP-98) in what is committed of a partition."""
 
+import re
+from typing import Final
+
 from quorate.broker.log.batches.record_batch import BatchHeader
 from tests.sim.world import Violation
+
+VALUE: Final = re.compile(rb"<\d+\.\d+>")
+"""What a producer writes once, as ``producers`` makes it."""
 
 
 class ProducerOrder:
@@ -11,11 +17,15 @@ class ProducerOrder:
         self._name = name
         self._next: dict[int, tuple[int, int]] = {}
         """Producer id → (epoch, next sequence)."""
+        self._values: dict[bytes, int] = {}
+        """Offsets of what only one batch may hold."""
 
-    def committed(self, header: BatchHeader, who: str) -> None:
+    def committed(self, header: BatchHeader, batch: bytes, who: str) -> None:
         """The next batch in the order of offsets."""
         if header.producer_id < 0:
             return
+        if not header.is_control:
+            self._is_there_once(header, batch, who)
         epoch, first = header.producer_epoch, header.base_sequence
         if header.is_control:
             known = self._next.get(header.producer_id)
@@ -32,3 +42,13 @@ class ProducerOrder:
                 f"{known_epoch}"
             )
         self._next[header.producer_id] = epoch, first + header.record_count
+
+    def _is_there_once(self, header: BatchHeader, batch: bytes, who: str) -> None:
+        """Whatever epoch and sequence it has: nobody was told to send it again."""
+        for value in VALUE.findall(batch):
+            earlier = self._values.setdefault(value, header.base_offset)
+            if earlier != header.base_offset:
+                raise Violation(
+                    f"{who} commits {value!r} of producer {header.producer_id} at offset "
+                    f"{header.base_offset} of {self._name}; it is there at {earlier} already"
+                )

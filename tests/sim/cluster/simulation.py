@@ -71,7 +71,7 @@ class Simulation:
         self._patience = draw.choice([1.0, 0.1])
         self._config: dict[str, Any] = {
             "broker.session.timeout.ms": self._session_ms,
-            "replica.lag.time.max.ms": draw.choice([300, 1_000, 5_000]),
+            "replica.lag.time.max.ms": draw.choice([300, 1_000, 5_000, 30_000]),
             "replica.fetch.wait.max.ms": draw.choice([100, 500]),
             "replica.fetch.response.max.bytes": draw.choice([1_024, 2 << 20]),
             "controller.socket.timeout.ms": draw.choice([500, 2_000]),

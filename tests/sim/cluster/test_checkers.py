@@ -23,6 +23,7 @@ async def _checked_leader(broker: BrokerReplicas) -> tuple[Checker, Machine]:
     process.hosted_at = broker.manager.table.get
     process.when_hosting = []
     machine = cast("Machine", Mock(voter_id=1, process=process))
+    machine.disk.mistaken = frozenset()
     checker = Checker(World(1), {1: machine})
     checker.watch_drops(machine, process)
     for action in process.when_hosting:
