@@ -1,6 +1,10 @@
 """Loads beside ``tests.support.acked_load``: transactions, and a topic that comes and goes."""
 
 import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from confluent_kafka import (
@@ -12,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.support.acked_load import Acknowledged, Consumed, Place
 from tests.support.waiting import let_time_pass
 
 _RECORDS: Final = 5
@@ -28,6 +33,7 @@ class TransactionalLoad:
         self.unknown: list[int] = []
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self._stop = threading.Event()
+        self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="transactional-load")
 
     def start(self) -> None:
@@ -37,6 +43,12 @@ class TransactionalLoad:
         self._stop.set()
         self._thread.join()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While this lasts, no transaction is under way."""
+        with self._turn:
+            yield
+
     def _run(self) -> None:
         number = 0
         while not self._stop.is_set():
@@ -44,7 +56,8 @@ class TransactionalLoad:
                 producer = self._new_producer()
                 while not self._stop.wait(_EVERY_S):
                     number += 1
-                    self._transact(producer, number)
+                    with self._turn:
+                        self._transact(producer, number)
             except KafkaException:
                 self._stop.wait(1.0)
 
@@ -95,6 +108,35 @@ class TransactionalLoad:
                 if not error.args[0].retriable() or self._stop.is_set():
                     raise
                 let_time_pass(0.1, "the coordinator is not there yet")
+
+
+def read_acknowledged(bootstrap: str, topic: str, acknowledged: Acknowledged) -> Consumed:
+    """Return every record up to the last acknowledged one of each partition, while more come.
+
+    Raises:
+        AssertionError: a partition does not come that far.
+    """
+    ends: dict[int, int] = {}
+    for partition, last in acknowledged.offsets.values():
+        ends[partition] = max(ends.get(partition, 0), last)
+    found: dict[bytes, list[Place]] = defaultdict(list)
+    settings = {"group.id": "acknowledged", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    deadline = time.monotonic() + _LIMIT_S
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in ends])
+        while ends:
+            assert time.monotonic() < deadline, f"{topic} is not read up to {ends}"
+            for message in consumer.consume(1000, timeout=0.2):
+                at, offset = message.partition(), message.offset()
+                if message.error() is not None or at is None or offset is None:
+                    continue  # The client tries again.
+                found[message.key() or b""].append((at, offset, message.value() or b""))
+                if offset >= ends.get(at, offset + 1):
+                    del ends[at]
+    finally:
+        consumer.close()
+    return found
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, set[int]]:

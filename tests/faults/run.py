@@ -16,7 +16,12 @@ from typing import Final
 from quorate.client.results import NewTopic
 from tests.faults.cluster import BROKER, SETTINGS, VOTER, FaultCluster, FaultLab
 from tests.faults.events import MOVED, Events
-from tests.faults.loads import TransactionalLoad, assert_transactions_whole, read_committed
+from tests.faults.loads import (
+    TransactionalLoad,
+    assert_transactions_whole,
+    read_acknowledged,
+    read_committed,
+)
 from tests.faults.readers import StandingReader
 from tests.support.acked_load import (
     AckedLoad,
@@ -25,7 +30,6 @@ from tests.support.acked_load import (
     assert_nothing_lost,
     assert_nothing_twice,
     assert_order_kept,
-    consume_all,
 )
 from tests.support.network_console import _enter
 from tests.support.network_lab import address_of
@@ -141,14 +145,15 @@ class FaultRun:
     def _check_records(self) -> None:
         for topic, load in self._loads.items():
             acknowledged = _snapshot(load.acknowledged)
-            consumed = consume_all(self._cluster.bootstrap, topic, PARTITIONS[topic])
+            consumed = read_acknowledged(self._cluster.bootstrap, topic, acknowledged)
             assert_nothing_lost(acknowledged, consumed)
             if topic != PLAIN:
                 assert_nothing_twice(consumed)
                 assert_order_kept(acknowledged)
-        committed, aborted = list(self._transactions.committed), list(self._transactions.aborted)
-        found = read_committed(self._cluster.bootstrap, PAID, PARTITIONS[PAID])
-        assert_transactions_whole(committed, aborted, found)
+        transactions = self._transactions
+        with transactions.paused():
+            found = read_committed(self._cluster.bootstrap, PAID, PARTITIONS[PAID])
+            assert_transactions_whole(transactions.committed, transactions.aborted, found)
 
     def _check_readers(self) -> None:
         falls = [fall for reader in self._readers for fall in reader.falls]
