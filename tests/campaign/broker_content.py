@@ -1,7 +1,7 @@
 """What a broker's data folder holds, read as a broker reads it, and compared with what it held."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,13 +54,14 @@ async def read_content(folder: Path) -> BrokerContent:
         callbacks = LogCallbacks(lambda logs: None, failures.append)
         store = await LogManager.open(folder, OPTIONS, callbacks)
         try:
-            logs = {tip: await _log_content(log) for tip, log in store.logs.items()}
+            logs = {tip: await log_content(log) for tip, log in store.logs.items()}
             return BrokerContent(directory_id, store.log_may_be_lost, logs)
         finally:
             await store.close()
 
 
-async def _log_content(log: PartitionLog) -> LogContent:
+async def log_content(log: PartitionLog) -> LogContent:
+    """Read everything that a log knows."""
     producers = sorted((number, repr(entry)) for number, entry in log.producers.items())
     content = LogContent(
         topic=log.topic,
@@ -123,11 +124,10 @@ class History(msgspec.Struct):
 
     batches: dict[TopicIdPartition, dict[int, set[bytes]]] = {}
 
-    def add(self, content: BrokerContent) -> None:
-        for tip, log in content.logs.items():
-            of_log = self.batches.setdefault(tip, {})
-            for offset, data in log.batches.items():
-                of_log.setdefault(offset, set()).add(data)
+    def add(self, tip: TopicIdPartition, batches: Mapping[int, bytes]) -> None:
+        of_log = self.batches.setdefault(tip, {})
+        for offset, data in batches.items():
+            of_log.setdefault(offset, set()).add(data)
 
     def has(self, tip: TopicIdPartition, offset: int, data: bytes) -> bool:
         return data in self.batches.get(tip, {}).get(offset, ())
@@ -219,10 +219,6 @@ def verify(folder: Path) -> Sequence[str]:
         return [f"refused: {error}"]
 
 
-def read_all(copies: Sequence[Path]) -> tuple[list[BrokerContent], History]:
+def read_all(copies: Sequence[Path]) -> list[BrokerContent]:
     """Read copies of a folder, which this changes."""
-    contents = [asyncio.run(read_content(copy)) for copy in copies]
-    history = History()
-    for content in contents:
-        history.add(content)
-    return contents, history
+    return [asyncio.run(read_content(copy)) for copy in copies]

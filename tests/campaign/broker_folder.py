@@ -16,7 +16,7 @@ from quorate.broker.log.batches.control_batches import EndMarker, encode_marker
 from quorate.broker.log.cleaning.cleaner import CleaningInterrupted
 from quorate.common.files.data_folder import LOCK_FILE, claimed_data_folder
 from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
-from tests.campaign.broker_content import BROKER_ID, CLUSTER_ID, OPTIONS
+from tests.campaign.broker_content import BROKER_ID, CLUSTER_ID, OPTIONS, History, log_content
 from tests.support.log_cleaning import clean, seal
 from tests.support.log_stores import OpenStore
 from tests.support.record_batches import TRANSACTIONAL, Record, encode_batch
@@ -31,8 +31,11 @@ _CLEANINGS = 10
 _CLIENT = AppendOrigin.TRANSACTIONAL_CLIENT
 
 
-async def build(folder: Path, copies: Path, chance: random.Random) -> Sequence[Path]:
-    """Make ``folder``, and return its older copies in ``copies``, oldest first."""
+async def build(
+    folder: Path, copies: Path, chance: random.Random
+) -> tuple[Sequence[Path], History]:
+    """Make ``folder``; return its older copies in ``copies``, oldest first, and all batches that
+    ever were in its logs."""
     taken: list[Path] = []
     with claimed_data_folder(folder, "broker", BROKER_ID, CLUSTER_ID):
         opened = OpenStore()
@@ -56,7 +59,7 @@ async def build(folder: Path, copies: Path, chance: random.Random) -> Sequence[P
     else:
         shutil.rmtree(killed)
     assert (folder / LOCK_FILE).exists()
-    return taken
+    return taken, use.history
 
 
 class _Use:
@@ -69,6 +72,7 @@ class _Use:
         self._compacted = self._create("compacted")
         self._doomed = [self._create("doomed", n) for n in range(2)]
         self._sequence = 0
+        self.history = History()
         self._at: dict[int, Callable[[], Awaitable[None]]] = {
             3: self._truncate,
             5: self._delete_topic,
@@ -92,12 +96,18 @@ class _Use:
         for _ in range(6):
             self._compacted.append_as_leader(self._batch(self._compacted, keys=5), epoch)
         await self.settle()
+        await self._remember()
         if number % 2:
             await seal(self._opened)
         if number in self._at:
             await self._at[number]()
+        await self._remember()
         logs = self._live([*self._plain, self._transactional, self._compacted])
         self._store.checkpoint_high_watermarks({log.tip: log.flushed_offset for log in logs})
+
+    async def _remember(self) -> None:
+        for tip, log in self._store.logs.items():
+            self.history.add(tip, (await log_content(log)).batches)
 
     async def settle(self) -> None:
         """Have everything on disk."""

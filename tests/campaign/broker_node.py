@@ -34,12 +34,13 @@ class BrokerNode(DamagedNode):
             _BUILD_LIMIT_S,
             work / "built.txt",
         )
-        return Undamaged(folder, value_of(built))
+        copies, self._history = value_of(built)
+        return Undamaged(folder, copies)
 
     def remember(self, work: Path, undamaged: Undamaged) -> None:
         made = copied(work, undamaged)
         read = in_child(lambda: broker_content.read_all(made), _BUILD_LIMIT_S, work / "read.txt")
-        self._contents, self._history = value_of(read)
+        self._contents = value_of(read)
         for each in made:
             shutil.rmtree(each)
 
