@@ -58,10 +58,12 @@ def _compared(copies: Sequence[Path], ends: Mapping[str, int]) -> Differences:
 
 
 def _differing(name: str, logs: Sequence[Batches], wanted: int, end: int) -> list[str]:
-    """Compare the copies of one partition from where the latest of them begins."""
+    """Compare the copies of one partition from where the latest of them begins to where the first
+    of them ends: a replica that has left the ISR may be behind."""
     told = [] if len(logs) == wanted else [f"{name}: {wanted - len(logs)} copies are missing"]
     start = max((min(log, default=0) for log in logs), default=0)
-    cut = [{at: data for at, data in log.items() if start <= at < end} for log in logs]
+    beyond = min((max(log, default=-1) + 1 for log in logs), default=0)
+    cut = [{at: data for at, data in log.items() if start <= at < min(beyond, end)} for log in logs]
     for log in cut[1:]:
         differing = sorted(at for at, _ in cut[0].items() ^ log.items())
         if differing:
