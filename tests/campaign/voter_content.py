@@ -1,8 +1,9 @@
 """What a voter's data folder holds, read as a voter reads it, and compared with what it held."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -14,7 +15,9 @@ from quorate.quorum.operations.first_start import read_first_voters
 from quorate.quorum.quorum_config import load_quorum_config
 from quorate.quorum.quorum_errors import BackupError
 from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.raft.staleness import lacking
 from quorate.quorum.raft.storage.journal import RaftEntry
+from quorate.quorum.raft.storage.promises import Promise
 from quorate.quorum.voter.state_machine import QuorumStateMachine
 from tests.campaign.outcome import Outcome, Verdict
 from tests.campaign.refusals import refusal
@@ -36,6 +39,8 @@ class VoterContent(msgspec.Struct):
     image: bytes
     voter_set_version: int
     first_voters: dict[int, bytes]
+    lacking: tuple[str, ...]
+    """What the other voters would say that it lacks."""
     backup: bytes = b""
 
 
@@ -54,8 +59,11 @@ def _opened(
         yield directory_id, node, machine
 
 
-def read_content(config_path: Path, folder: Path) -> VoterContent:
-    """Open the folder and read everything but the backup."""
+def read_content(
+    config_path: Path, folder: Path, promises: Mapping[int, Promise] = MappingProxyType({})
+) -> VoterContent:
+    """Open the folder and read everything but the backup. ``promises`` are those that this voter
+    has made to others."""
     with _opened(config_path, folder) as (directory_id, node, machine):
         return VoterContent(
             directory_id,
@@ -66,6 +74,12 @@ def read_content(config_path: Path, folder: Path) -> VoterContent:
             b"".join(encode_snapshot(machine.image)),
             machine.image.voter_set.version,
             read_first_voters(folder),
+            tuple(
+                f"voter {promised_to} {lacks}"
+                for promised_to, promise in promises.items()
+                if promise.directory_id == directory_id
+                and (lacks := lacking(promise, promised_to, node.journal))
+            ),
         )
 
 
@@ -82,28 +96,32 @@ def _backup(folder: Path) -> bytes:
 
 
 def judge(
-    config_path: Path, folder: Path, expected: VoterContent, older: Sequence[VoterContent]
+    config_path: Path,
+    folder: Path,
+    expected: VoterContent,
+    older: Sequence[VoterContent],
+    promises: Mapping[int, Promise],
 ) -> Verdict:
     """Open a damaged folder and compare it with what it held. Call it in a child process.
 
-    ``older`` is what the copies held from which something was put back.
+    ``older`` is what the copies held from which something was put back. A voter that is older than
+    it was leaves when its peers tell it.
     """
     try:
-        found = read_content(config_path, folder)
+        found = read_content(config_path, folder, promises)
         is_there = (folder / BACKUP_FILE).exists()
         found.backup = _backup(folder) if is_there else expected.backup
     except (*NAMED, BackupError) as error:
         return refusal(folder, str(error))
     verdict = compare(expected, found)
-    if verdict.outcome is Outcome.DIFFERENT and any(_is_as_old(each, found) for each in older):
-        return Verdict(Outcome.STALE, verdict.notes)
+    if verdict.outcome is Outcome.SAME:
+        return verdict
+    if found.lacking:
+        return Verdict(Outcome.HEALED, found.lacking)
+    own = compare(expected, msgspec.structs.replace(found, backup=expected.backup))
+    if own.outcome is Outcome.SAME and found.backup in [each.backup for each in older]:
+        return Verdict(Outcome.STALE, verdict.notes)  # An older backup is a backup.
     return verdict
-
-
-def _is_as_old(older: VoterContent, found: VoterContent) -> bool:
-    """Whether the voter knows what it knew then, or only has an older backup."""
-    found = msgspec.structs.replace(found, backup=older.backup)
-    return compare(older, found).outcome is Outcome.SAME
 
 
 def compare(expected: VoterContent, found: VoterContent) -> Verdict:

@@ -2,17 +2,16 @@
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from tests.campaign import voter_content
 from tests.campaign.damage import Damage
 from tests.campaign.node import DamagedNode, Undamaged, copied
 from tests.campaign.outcome import Verdict
 from tests.campaign.trial import in_child, value_of
-from tests.campaign.voter_content import BACKUP_FILE, VoterContent
-from tests.campaign.voter_folder import build
+from tests.campaign.voter_content import VoterContent
+from tests.campaign.voter_folder import BuiltVoter, build
 
 _BUILD_LIMIT_S = 120.0
 
@@ -23,7 +22,7 @@ class VoterNode(DamagedNode):
     name = "voter"
 
     def __init__(self) -> None:
-        self._config = Path()
+        self._built = BuiltVoter(Path(), [], {})
         self._contents: list[VoterContent] = []
 
     def build(self, work: Path, seed: int) -> Undamaged:
@@ -33,13 +32,13 @@ class VoterNode(DamagedNode):
             _BUILD_LIMIT_S,
             work / "built.txt",
         )
-        self._config, copies = value_of(built)
-        return Undamaged(folder, copies)
+        self._built = value_of(built)
+        return Undamaged(folder, self._built.copies)
 
     def remember(self, work: Path, undamaged: Undamaged) -> None:
         made = copied(work, undamaged)
         read = in_child(
-            lambda: [voter_content.read_with_backup(self._config, each) for each in made],
+            lambda: [voter_content.read_with_backup(self._built.config, each) for each in made],
             _BUILD_LIMIT_S,
             work / "read.txt",
         )
@@ -48,10 +47,13 @@ class VoterNode(DamagedNode):
             shutil.rmtree(each)
 
     def judge(self, folder: Path) -> Verdict:
-        return voter_content.judge(self._config, folder, self._contents[0], [])
+        return self._judge(folder, [])
 
     def judge_old(self, folder: Path, damage: Damage) -> Verdict:
         older = [self._contents[1 + damage.generation]]
-        if damage.file == BACKUP_FILE:
-            older = [*older, msgspec.structs.replace(self._contents[0], backup=older[0].backup)]
-        return voter_content.judge(self._config, folder, self._contents[0], older)
+        return self._judge(folder, older)
+
+    def _judge(self, folder: Path, older: Sequence[VoterContent]) -> Verdict:
+        built = self._built
+        expected = self._contents[0]
+        return voter_content.judge(built.config, folder, expected, older, built.promises)

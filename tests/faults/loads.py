@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from confluent_kafka import (
@@ -17,7 +18,7 @@ from confluent_kafka import (
 )
 
 from tests.support.acked_load import Acknowledged, Consumed, Place
-from tests.support.waiting import let_time_pass
+from tests.support.waiting import let_time_pass, wait_until
 
 _RECORDS: Final = 5
 _EVERY_S: Final = 0.05
@@ -168,6 +169,42 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, set
         raise AssertionError(f"of {topic}, only partitions {sorted(at_end)} came to an end")
     finally:
         consumer.close()
+
+
+def wait_until_settled(bootstrap: str, topic: str, partitions: int) -> None:
+    """Wait until no transaction is open, while none is begun: the markers of one that is answered
+    as committed are written afterwards.
+
+    Raises:
+        AssertionError: one stays open.
+    """
+    settings = {"bootstrap.servers": bootstrap, "group.id": "settled", "log_level": 0}
+    levels = ("read_committed", "read_uncommitted")
+    committed, all_records = (Consumer({**settings, "isolation.level": level}) for level in levels)
+    try:
+        for partition in range(partitions):
+            at = TopicPartition(topic, partition)
+            wait_until(
+                partial(_is_settled, committed, all_records, at),
+                f"the transactions in {topic}-{partition} to be settled",
+            )
+    finally:
+        committed.close()
+        all_records.close()
+
+
+def _is_settled(committed: Consumer, all_records: Consumer, at: TopicPartition) -> bool:
+    end = _end(all_records, at)
+    return end is not None and _end(committed, at) == end
+
+
+def _end(consumer: Consumer, at: TopicPartition) -> int | None:
+    """Return the end of the partition, as far as this consumer may read."""
+    try:
+        ends = consumer.get_watermark_offsets(at, timeout=5.0, cached=False)
+    except KafkaException:
+        return None
+    return None if ends is None else int(ends[1])
 
 
 def assert_transactions_whole(

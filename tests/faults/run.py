@@ -21,6 +21,7 @@ from tests.faults.loads import (
     assert_transactions_whole,
     read_acknowledged,
     read_committed,
+    wait_until_settled,
 )
 from tests.faults.readers import StandingReader
 from tests.support.acked_load import (
@@ -152,6 +153,7 @@ class FaultRun:
                 assert_order_kept(acknowledged)
         transactions = self._transactions
         with transactions.paused():
+            wait_until_settled(self._cluster.bootstrap, PAID, PARTITIONS[PAID])
             found = read_committed(self._cluster.bootstrap, PAID, PARTITIONS[PAID])
             assert_transactions_whole(transactions.committed, transactions.aborted, found)
 
