@@ -94,10 +94,12 @@ class BrokerEnvironment(Protocol):
         ``open_store``.
         """
 
-    async def open_store(self, cleanup: AsyncExitStack, events: LogManagerEvents) -> LogManager:
+    async def open_store(
+        self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
+    ) -> LogManager:
         """Open the log store, once the cluster is known; ``cleanup`` closes it again.
 
-        The store reports to ``events``.
+        The store reports to ``events``, and remembers the incarnation of this process.
 
         Raises:
             DataFolderError, KafkaError, OSError: the folder is another broker's, or unusable.
@@ -152,7 +154,9 @@ class ProcessEnvironment:
         cleanup.push_async_callback(audit_log.close)
         return audit_log.keep
 
-    async def open_store(self, cleanup: AsyncExitStack, events: LogManagerEvents) -> LogManager:
+    async def open_store(
+        self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
+    ) -> LogManager:
         config = self._config
         folder = Path(config[LOG_DIR])
         cluster_id = self.quorum.cluster_id
@@ -163,6 +167,7 @@ class ProcessEnvironment:
             max_batch_bytes=config[MESSAGE_MAX_BYTES],
             reserve_bytes=config[LOG_RESERVE_BYTES],
             producer_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
+            incarnation_id=incarnation_id,
         )
         store = await LogManager.open(folder, options, LogCallbacks.to(events))
         cleanup.push_async_callback(store.close)

@@ -12,6 +12,7 @@ from quorate.broker.config.node import (
 )
 from quorate.broker.control.broker_registrar import BrokerRegistrar
 from quorate.broker.control.replica_reporter import ReplicaReporter
+from quorate.metadata_log.records import LostReplica
 
 
 async def open_session(shared: SharedParts, cleanup: AsyncExitStack) -> None:
@@ -59,6 +60,10 @@ async def register(
         rack=shared.config[BROKER_RACK],
         images=shared.images,
         log_may_be_lost=replication.store.log_may_be_lost,
+        lost_replicas=[
+            LostReplica(topic_id=tip.topic_id, partition=tip.partition)
+            for tip in replication.log_directory_monitor.lost
+        ],
         inter_broker_protocol_max=shared.config[INTER_BROKER_PROTOCOL_VERSION],
     )
     await registrar.start()

@@ -38,7 +38,9 @@ class ReplicationStage:
                 used.
         """
         log_events = LogManagerEvents()
-        store = await shared.environment.open_store(cleanup, log_events)
+        store = await shared.environment.open_store(
+            cleanup, log_events, shared.identity.incarnation_id
+        )
         replicas = _replica_manager(shared, store)
         log_directory_monitor = LogDirectoryMonitor(shared.identity, replicas, shared.images)
         log_events.subscribe(replicas)

@@ -9,7 +9,7 @@ for durability.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -79,7 +79,8 @@ class LogManager:
 
     ``log_may_be_lost`` is True if acknowledged batches may be missing: because of a power loss
     under ``log.flush=os``, a missing file, or an empty folder. The broker must then say so when it
-    registers (rule 8). The flag survives restarts until ``loss_handled`` is called.
+    registers (rule 8). The flag survives restarts until ``loss_handled`` is called. So does the
+    list of lost partitions in ``history``.
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class LogManager:
     ) -> None:
         self.directory = directory
         self.log_may_be_lost = recovered.log_may_be_lost
+        self.history = recovered.history
+        """What the folder knows of its own history; ``hosted_through`` may not be on disk yet."""
         self.housekeeping = housekeeping
         self._options = options
         self._reserve = reserve
@@ -194,6 +197,12 @@ class LogManager:
         """All logs by topic id and partition."""
         return self._logs
 
+    @property
+    def mark(self) -> int:
+        """The mark of the folder, as it is on disk. A copy of the folder from before has a lower
+        one."""
+        return self._checkpoints.high_watermarks.mark
+
     def create(self, tip: TopicIdPartition, topic: str, *, assigned_at: int = 0) -> PartitionLog:
         """Return the log of ``tip``. It is created empty if there is none.
 
@@ -267,15 +276,50 @@ class LogManager:
         self.writer.check_writable()
         return await self._rewriter.rewrite(rewrites)
 
+    async def declare_loss(self) -> None:
+        """Record that acknowledged batches of any log may be missing (rule 8). It is durable on
+        return, or the disk is full."""
+        self.log_may_be_lost = True
+        await self._ahead(partial(self._table.record_loss, unhandled=True))
+
+    async def declare_lost(self, tips: Iterable[TopicIdPartition]) -> None:
+        """Record that these partitions are lost, and no others. It is durable on return, or the
+        disk is full: the next start finds the same then."""
+        self.history = self.history.with_lost(tips)
+        lost = self.history.lost
+        await self._ahead(partial(self._table.change_history, lambda known: known.with_lost(lost)))
+
     def loss_handled(self) -> None:
-        """Record that a possible loss was handled: the broker was removed from every ISR (rule 8).
+        """Record that a possible loss was handled: what may be lost was removed from its ISRs (rule
+        8).
 
         Nothing is recorded once the disk has failed.
         """
-        if not self.log_may_be_lost or self.failure is not None:
+        if self.failure is not None:
             return
-        self.log_may_be_lost = False
-        self.housekeeping.ahead.submit(self._table.record_loss, unhandled=False)
+        ahead = self.housekeeping.ahead
+        if self.history.lost:
+            self.history = self.history.with_lost(())
+            ahead.submit(self._table.change_history, lambda known: known.with_lost(()))
+        if self.log_may_be_lost:
+            self.log_may_be_lost = False
+            ahead.submit(self._table.record_loss, unhandled=False)
+
+    def note_hosted_through(self, offset: int) -> None:
+        """Record that every partition assigned up to this metadata offset has a log here. It is
+        written soon, after the creations of these logs."""
+        if offset > self.history.hosted_through and self.failure is None:
+            self.history = self.history.with_hosted_through(offset)
+            self.writer.submit_hosted_through(offset)
+
+    async def _ahead(self, write: Callable[[], object]) -> None:
+        """Write to the table in the background. A full disk refuses it, and that is all."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self.housekeeping.ahead, write)
+        except Exception as error:
+            if not self._reserve.explains(error):
+                raise
+            log.warning("log directory %s: %s", self.directory, self.writer.space.message())
 
     async def expire_producers(self, now_ms: int) -> None:
         """Forget the producers that have been idle for long. ``now_ms`` is as for

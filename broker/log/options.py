@@ -35,6 +35,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The disk space reserved for the operations that free space once the disk is full."""
     producer_expiration_ms: int = 86_400_000
     """The time after which an idle producer is forgotten, in milliseconds."""
+    incarnation_id: bytes = b""
+    """The id of the broker process, which the folder remembers. It is empty for a tool."""
 
 
 class LogAppendInfo(NamedTuple):

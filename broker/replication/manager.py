@@ -147,12 +147,19 @@ class ReplicaManager(LogManagerListener):
         self._tasks.start(self._isr_manager.run(), "isr-writer")
         self._maintenance.start(self._tasks)
 
-    async def adopt_image(self, image: Image, *, log_may_be_lost: bool = False) -> None:
+    async def adopt_image(
+        self,
+        image: Image,
+        *,
+        log_may_be_lost: bool = False,
+        lost: Set[TopicIdPartition] = frozenset(),
+    ) -> None:
         """Start the replicas that the image assigns to this broker, and check strays (C10).
 
-        With ``log_may_be_lost`` take up no leadership: the quorum decides first (rule 8).
+        With ``log_may_be_lost`` take up no leadership, and otherwise none of a ``lost`` replica:
+        the quorum decides first (rule 8).
         """
-        await self._commands.adopt_image(image, log_may_be_lost=log_may_be_lost)
+        await self._commands.adopt_image(image, log_may_be_lost=log_may_be_lost, lost=lost)
 
     def configs_changed(self, topics: Set[str] | None = None) -> None:
         """Have leaders here look up their limits again: the configuration has changed.

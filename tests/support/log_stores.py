@@ -84,6 +84,7 @@ async def opened(
     producer_expiration_ms: int = 86_400_000,
     reserve_bytes: int = 64 << 10,
     new_folder_is_loss: bool = False,
+    incarnation_id: bytes = b"",
 ) -> AsyncIterator[OpenStore]:
     """A store in ``directory``; closed properly at the end."""
     is_new = not (directory / "store.mdb").exists()
@@ -96,6 +97,7 @@ async def opened(
         max_pending_bytes=max_pending_bytes,
         reserve_bytes=reserve_bytes,
         producer_expiration_ms=producer_expiration_ms,
+        incarnation_id=incarnation_id,
     )
     opened_store.store = await LogManager.open(directory, options, opened_store.callbacks())
     if is_new and not new_folder_is_loss:

@@ -79,8 +79,15 @@ class OffsetCheckpoint(ABC):
 class HighWatermarkCheckpoint(OffsetCheckpoint):
     """The high watermarks of the logs."""
 
+    def __init__(
+        self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(table, table.high_watermarks(), executor, on_fault)
+        self.mark = table.mark()
+        """The mark of the folder, as it is on disk. It grows with every checkpoint."""
+
     def _replace(self, offsets: Mapping[int, int]) -> None:
-        self._table.write_high_watermarks(offsets)
+        self.mark = self._table.write_high_watermarks(offsets)
 
 
 class CleanedOffsetCheckpoint(OffsetCheckpoint):
@@ -96,9 +103,7 @@ class LogCheckpoints:
     def __init__(
         self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
     ) -> None:
-        self.high_watermarks = HighWatermarkCheckpoint(
-            table, table.high_watermarks(), executor, on_fault
-        )
+        self.high_watermarks = HighWatermarkCheckpoint(table, executor, on_fault)
         self.cleaned = CleanedOffsetCheckpoint(table, table.cleaned_offsets(), executor, on_fault)
 
     def forget(self, number: int) -> None:

@@ -12,7 +12,8 @@ have checksums (``checked_rows``):
     segments    segment id u64 → 1 if it is durable, 0 if a power loss may have damaged it | of a
                 sealed one where its footer is: position u64, size, crc u32
     store       format, next local number, last segment id, high watermarks, how far logs are
-                clean, how the last run ended, whether batches may be lost, the broker's mark
+                clean, how the last run ended, whether batches may be lost, the mark, the history of
+                the folder
 
 The whole file is checked before LMDB opens it (``table_check``). A table of format 1, whose rows
 have no checksums, is rewritten in one transaction. An older release refuses a table of format 2.
@@ -21,7 +22,7 @@ LMDB lets one write transaction in at a time, so the table may be written from s
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,7 @@ from quorate.broker.log.checkpoints.checked_rows import (
     RowWriter,
     begin_rows,
 )
+from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.log.checkpoints.partition_row import PartitionRow, Truncation
 from quorate.broker.log.checkpoints.table_check import TableDamaged, check_table
 from quorate.broker.log.checkpoints.table_rows import (
@@ -44,6 +46,7 @@ from quorate.broker.log.checkpoints.table_rows import (
     DATABASES,
     FOOTER_PLACE,
     HIGH_WATERMARKS_KEY,
+    HISTORY_KEY,
     LAST_SEGMENT_KEY,
     LOSS_KEY,
     MARK_KEY,
@@ -256,9 +259,14 @@ class StoreTable:
         have been deleted."""
         return self._checkpoint(HIGH_WATERMARKS_KEY)
 
-    def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
-        """Replace the checkpoint of the high watermarks."""
-        self._write(HIGH_WATERMARKS_KEY, _packed_offsets(offsets))
+    def write_high_watermarks(self, offsets: Mapping[int, int]) -> int:
+        """Replace the checkpoint of the high watermarks. Raise the mark with it, and return the new
+        mark: a copy of the folder that lacks this checkpoint has a lower one."""
+        with self._writing() as rows:
+            rows.put(STORE, HIGH_WATERMARKS_KEY, _packed_offsets(offsets))
+            mark = number_in(U64, rows.get(STORE, MARK_KEY)) + 1
+            rows.put(STORE, MARK_KEY, U64.pack(mark))
+        return mark
 
     def cleaned_offsets(self) -> dict[int, int]:
         """Return, by partition number, the offset up to which each log is compacted. Some of the
@@ -296,16 +304,34 @@ class StoreTable:
                 rows.delete(STORE, LOSS_KEY)
 
     def mark(self) -> int:
-        """Return the broker's mark, a u64 that ``write_mark`` wrote, or 0 if there is none."""
+        """Return the mark, which grows with every checkpoint of high watermarks, from 0."""
         with self._reading() as rows:
             return number_in(U64, rows.get(STORE, MARK_KEY))
 
-    def write_mark(self, mark: int) -> None:
-        """Replace the broker's mark. It is durable on return."""
-        self._write(MARK_KEY, U64.pack(mark))
+    def history(self) -> FolderHistory:
+        """Return what the folder knows of its own history."""
+        with self._reading() as rows:
+            return _history_in(rows)
+
+    def change_history(self, change: Callable[[FolderHistory], FolderHistory]) -> FolderHistory:
+        """Change the history of the folder, and return it. It is durable on return.
+
+        The method is called from several threads, so it reads in the transaction that writes.
+        """
+        with self._writing() as rows:
+            before = _history_in(rows)
+            after = change(before)
+            if after != before:
+                rows.put(STORE, HISTORY_KEY, msgspec.msgpack.encode(after))
+        return after
 
     def close(self) -> None:
         self._rows.environment.close()
+
+
+def _history_in(rows: RowReader) -> FolderHistory:
+    value = rows.get(STORE, HISTORY_KEY)
+    return FolderHistory() if value is None else msgspec.msgpack.decode(value, type=FolderHistory)
 
 
 def _packed_offsets(offsets: Mapping[int, int]) -> bytes:

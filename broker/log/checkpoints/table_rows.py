@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from quorate.broker.log.checkpoints.checked_rows import STORE, RowDamaged
+from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
 
 PARTITIONS: Final = b"partitions"
@@ -26,6 +27,7 @@ CLEANED_OFFSETS_KEY: Final = b"cleaned-offsets"
 RUN_KEY: Final = b"run"
 LOSS_KEY: Final = b"loss"
 MARK_KEY: Final = b"mark"
+HISTORY_KEY: Final = b"history"
 
 _Check = Callable[[bytes, bytes], None]
 """Checks the key and value of a row."""
@@ -102,6 +104,10 @@ def _check_run(_: bytes, value: bytes) -> None:
     msgspec.msgpack.decode(value, type=StoreRun)
 
 
+def _check_history(_: bytes, value: bytes) -> None:
+    msgspec.msgpack.decode(value, type=FolderHistory)
+
+
 def _ignore(_: bytes, __: bytes) -> None:
     """Accept any row."""
 
@@ -119,4 +125,5 @@ _STORE_FORMS: Final[Mapping[bytes, _Check]] = {
     CLEANED_OFFSETS_KEY: _check_offsets,
     RUN_KEY: _check_run,
     MARK_KEY: _check_u64,
+    HISTORY_KEY: _check_history,
 }

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.log.checkpoints.partition_row import Truncation
 from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable
 from quorate.broker.log.checkpoints.table_rows import StoreRun, TruncationRule
@@ -54,6 +55,7 @@ class RecoveredLogDirectory(msgspec.Struct, kw_only=True):
     logs: list[RecoveredLog]
     next_number: int
     log_may_be_lost: bool
+    history: FolderHistory
 
 
 def current_boot_id() -> str:
@@ -106,6 +108,9 @@ def recover_logs(
     _settle_durability(options, table, segments, active, following)
     table.drop_truncation_rules_before(min(segments))
     table.record_run(StoreRun(boot_id, closed=False))
+    history = table.history()
+    if options.incarnation_id:
+        history = table.change_history(lambda known: known.with_incarnation(options.incarnation_id))
     if following is not None:
         del segments[following.id]
     return RecoveredLogDirectory(
@@ -117,6 +122,7 @@ def recover_logs(
         logs=logs,
         next_number=table.next_number(),
         log_may_be_lost=table.loss_is_unhandled(),
+        history=history,
     )
 
 

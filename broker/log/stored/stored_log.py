@@ -76,6 +76,8 @@ class StoredLog:
         self.checkpointed_high_watermark = max(
             row.log_start_offset, min(state.checkpointed_high_watermark, state.log_end_offset)
         )
+        self.lacks_committed = state.checkpointed_high_watermark > state.log_end_offset
+        """Whether the log was found to end below its own checkpointed high watermark (rule 8)."""
         self.leader_epochs = state.leader_epochs
         self.producers = state.producers
         self.transactions = state.transactions

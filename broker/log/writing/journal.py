@@ -20,6 +20,7 @@ from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.stored.relocation import Relocation
 from quorate.broker.log.writing.housekeeping import Housekeeping
 from quorate.broker.log.writing.write_operations import (
+    HostedThrough,
     PartitionCreation,
     PartitionDeletion,
     SegmentRoll,
@@ -82,6 +83,9 @@ class Journal:
                 self._table.add_partitions(
                     [w.row for w in group if isinstance(w, PartitionCreation)]
                 )
+            case HostedThrough():
+                offsets = [work.offset for work in group if isinstance(work, HostedThrough)]
+                self._table.change_history(lambda known: known.with_hosted_through(max(offsets)))
             case PartitionDeletion():
                 deletions = [work.numbers for work in group if isinstance(work, PartitionDeletion)]
                 self._delete(list(chain.from_iterable(deletions)))

@@ -26,6 +26,7 @@ from quorate.broker.log.writing.group_commit import CommitCallbacks, GroupCommit
 from quorate.broker.log.writing.journal import Journal
 from quorate.broker.log.writing.live_segments import LiveSegments
 from quorate.broker.log.writing.write_operations import (
+    HostedThrough,
     PartitionCreation,
     PartitionDeletion,
     SegmentRoll,
@@ -184,6 +185,11 @@ class LogWriter:
         """Queue a new partition for the table. It is added before any of its batches is written."""
         self._commit.submit(PartitionCreation(row))
 
+    def submit_hosted_through(self, offset: int) -> None:
+        """Queue the record that all partitions assigned up to ``offset`` have logs. It is written
+        after the creations that were queued before."""
+        self._commit.submit(HostedThrough(offset))
+
     async def delete(self, numbers: Iterable[int], forgotten: Forgotten) -> None:
         """Delete the logs with these numbers, durably and in one step."""
         gone = tuple(numbers)
@@ -263,7 +269,7 @@ class LogWriter:
                 if owner is not None and not work.dropped:
                     owner.note_flushed(work, segment)
                     flushed[work.number] = owner
-            elif not isinstance(work, PartitionCreation):
+            elif not isinstance(work, PartitionCreation | HostedThrough):
                 if isinstance(work, Relocation):
                     self._note_rewritten(work, segment)
                 done, forgotten = self._waiting.pop(id(work))

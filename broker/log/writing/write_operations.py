@@ -24,6 +24,15 @@ class PartitionDeletion(NamedTuple):
     numbers: tuple[int, ...]
 
 
+class HostedThrough(NamedTuple):
+    """Record that every partition assigned up to this metadata offset has a log here.
+
+    It is queued behind the creations of these logs, and needs no commit of its own for each.
+    """
+
+    offset: int
+
+
 class SegmentRoll:
     """Seal the active segment, if it holds a batch."""
 
@@ -31,7 +40,13 @@ class SegmentRoll:
 
 
 WriteOperation = (
-    PendingBatch | Relocation | SegmentRoll | PartitionCreation | PartitionDeletion | Truncation
+    PendingBatch
+    | Relocation
+    | SegmentRoll
+    | PartitionCreation
+    | PartitionDeletion
+    | Truncation
+    | HostedThrough
 )
 
 

@@ -6,7 +6,7 @@ happens to the partition, so that no append of an old leader can follow.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -95,7 +95,9 @@ class ControlCommands:
                 self._set_aside_unlisted(listed, offset)
         return outcomes
 
-    async def adopt_image(self, image: Image, *, log_may_be_lost: bool) -> None:
+    async def adopt_image(
+        self, image: Image, *, log_may_be_lost: bool, lost: Set[TopicIdPartition]
+    ) -> None:
         """Start what the image assigns to this broker, set aside what it does not (C10).
 
         A partition that is being deleted is not started: its data may be gone already.
@@ -116,7 +118,7 @@ class ControlCommands:
                     if await self._discard_former(tip, topic.removed_at(number)):
                         continue
                     told = LeaderAndIsr.in_image(image, topic, number)
-                    if leaf.leader == own and log_may_be_lost:
+                    if leaf.leader == own and (log_may_be_lost or tip in lost):
                         self._table.host(tip, topic.name, image.offset)
                     else:
                         await self._lead_or_follow(

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from quorate.broker.common.errors import KafkaError, error_name
 from quorate.broker.replication.fetching.partition_fetch_state import PartitionFetchState
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.partition.truncation import plan_truncation
 from quorate.broker.replication.wakeup import Wakeup
@@ -154,6 +155,7 @@ class Truncator:
                 return self._failed(state, error)
             log.info("cut %s from %d to %d", hosted.tp, before, hosted.log.log_end_offset)
             hosted.replica.local_truncated(hosted.log.log_end_offset, hosted.log.flushed_offset)
+            self._lower_checkpoint(hosted)
             return not state.is_stopped
 
     async def _restart(self, state: PartitionFetchState, offset: int) -> None:
@@ -168,10 +170,19 @@ class Truncator:
                 self._failed(state, error)
                 return
             hosted.replica.local_truncated(offset, hosted.log.flushed_offset)
+            self._lower_checkpoint(hosted)
             hosted.forget_damage()
         state.note_restarted()
         if not state.is_stopped:
             self._done(state)
+
+    def _lower_checkpoint(self, hosted: HostedPartition) -> None:
+        """Have the checkpoint say no more than the log has. A start takes a log that ends below its
+        checkpointed high watermark for lost (rule 8)."""
+        if hosted.log.checkpointed_high_watermark > hosted.log.log_end_offset:
+            self._table.store.checkpoint_high_watermarks(
+                {hosted.tip: hosted.replica.high_watermark}
+            )
 
     def _failed(self, state: PartitionFetchState, error: KafkaError) -> bool:
         # A full disk refuses it again and again. The store has logged it once.

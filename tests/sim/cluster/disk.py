@@ -248,10 +248,14 @@ class Disk:
                 self.segments.pop(segment_id, None)
             self.table.forget_segments(lost)
 
-    def open(self, machine: "Machine", callbacks: LogCallbacks) -> LogManager:
+    def open(
+        self, machine: "Machine", callbacks: LogCallbacks, incarnation_id: bytes
+    ) -> LogManager:
         """What ``LogManager.open`` does, on this disk."""
         options = LogOptions(
-            flush="os" if self._flush == "os" else "sync", segment_bytes=self._segment_bytes
+            flush="os" if self._flush == "os" else "sync",
+            segment_bytes=self._segment_bytes,
+            incarnation_id=incarnation_id,
         )
         table = cast(Any, self.table)
         if self.table.last_run() is None:

@@ -9,6 +9,7 @@ import msgspec
 
 from quorate.broker.log.batches.control_batches import decode_marker
 from quorate.broker.log.batches.record_batch import read_header
+from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.log.checkpoints.partition_row import PartitionRow, Truncation
 from quorate.broker.log.checkpoints.table_rows import StoreRun, TruncationRule
 from quorate.broker.log.segments.pending_batch import PendingBatch
@@ -160,6 +161,8 @@ class SimulatedTable:
         self._cleaned_offsets: dict[int, int] = {}
         self._run: StoreRun | None = None
         self._loss = False
+        self._mark = 0
+        self._history = FolderHistory()
 
     def copied(self) -> "SimulatedTable":
         """As it is now, in a copy of the folder."""
@@ -251,8 +254,20 @@ class SimulatedTable:
     def high_watermarks(self) -> dict[int, int]:
         return dict(self._high_watermarks)
 
-    def write_high_watermarks(self, offsets: Mapping[int, int]) -> None:
+    def write_high_watermarks(self, offsets: Mapping[int, int]) -> int:
         self._high_watermarks = dict(offsets)
+        self._mark += 1
+        return self._mark
+
+    def mark(self) -> int:
+        return self._mark
+
+    def history(self) -> FolderHistory:
+        return self._history
+
+    def change_history(self, change: Callable[[FolderHistory], FolderHistory]) -> FolderHistory:
+        self._history = change(self._history)
+        return self._history
 
     def cleaned_offsets(self) -> dict[int, int]:
         return dict(self._cleaned_offsets)

@@ -73,10 +73,12 @@ class SimulatedEnvironment:
     def open_audit_log(self, cleanup: AsyncExitStack) -> KeepAuditEntries:
         return keep_no_entries
 
-    async def open_store(self, cleanup: AsyncExitStack, events: LogManagerEvents) -> LogManager:
+    async def open_store(
+        self, cleanup: AsyncExitStack, events: LogManagerEvents, incarnation_id: bytes
+    ) -> LogManager:
         process = self._process
         events.subscribe = partial(process.listens_to_log, events.subscribe)  # type: ignore[method-assign]
-        store = self._machine.disk.open(self._machine, LogCallbacks.to(events))
+        store = self._machine.disk.open(self._machine, LogCallbacks.to(events), incarnation_id)
         process.store = store
         cleanup.push_async_callback(store.close)
         return store

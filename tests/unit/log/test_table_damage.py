@@ -48,7 +48,9 @@ def fill(table: StoreTable) -> None:
     table.write_cleaned_offsets({3: 10})
     table.remove_partitions([7, 8])
     table.record_run(StoreRun("boot", closed=True))
-    table.write_mark(2**40 + 7)
+    table.change_history(
+        lambda known: known.with_incarnation(b"i" * 16).with_lost([(b"t" * 16, 3)])
+    )
 
 
 def contents(table: StoreTable) -> tuple[object, ...]:
@@ -65,6 +67,7 @@ def contents(table: StoreTable) -> tuple[object, ...]:
         table.last_run(),
         table.loss_is_unhandled(),
         table.mark(),
+        table.history(),
     )
 
 
@@ -100,13 +103,13 @@ def change(path: Path, database: bytes, work: Callable[[lmdb.Transaction], objec
             work(transaction)
 
 
-def test_the_mark_is_durable(path: Path) -> None:
+def test_the_mark_grows_with_every_checkpoint_of_high_watermarks(path: Path) -> None:
     table = StoreTable.open(path.parent)
-    assert table.mark() == 2**40 + 7
-    table.write_mark(2**64 - 1)
+    assert table.mark() == 1
+    assert table.write_high_watermarks({3: 1}) == 2
     table.close()
     table = StoreTable.open(path.parent)
-    assert table.mark() == 2**64 - 1
+    assert table.mark() == 2
     table.close()
 
 
@@ -161,7 +164,8 @@ def _write_over(path: Path) -> None:
         table.write_high_watermarks({number: 5 for number in range(1500)})
         table.write_high_watermarks(cast("dict[int, int]", expected[7]))
     table.close()
-    assert reopened(path) == expected
+    *_, mark, history = expected
+    assert reopened(path) == (*expected[:-2], cast("int", mark) + 4, history)
 
 
 def _used_places(path: Path) -> list[list[int]]:
@@ -256,7 +260,7 @@ def test_another_row_is_noticed(path: Path) -> None:
 
     def put_back(found: dict[bytes, dict[bytes, bytes]]) -> None:
         key = b"mark"
-        found[b"store"][key] = checked_rows.packed_row(b"store", key, struct.pack(">Q", 1))
+        found[b"store"][key] = checked_rows.packed_row(b"store", key, struct.pack(">Q", 7))
 
     _rewritten(path, put_back)
     assert "other rows of 'store' than were written" in refused(path)
@@ -275,7 +279,8 @@ def _write_format_1(path: Path) -> None:
     with LmdbFile(path) as file:
         found = {name: dict(file.rows(name)) for name in DATABASES}
     path.unlink()
-    del found[b"store"][b"sums"], found[b"store"][b"mark"]
+    for key in (b"sums", b"mark", b"history"):
+        del found[b"store"][key]
     with (
         lmdb.open(str(path), subdir=False, max_dbs=5) as environment,
         environment.begin(write=True) as transaction,
@@ -290,16 +295,16 @@ def _write_format_1(path: Path) -> None:
 
 
 def test_a_table_of_format_1_is_rewritten_once(path: Path) -> None:
-    expected = reopened(path)[:-1]
+    expected = reopened(path)[:-2]
     _write_format_1(path)
-    assert reopened(path)[:-1] == expected
+    assert reopened(path)[:-2] == expected
     with LmdbFile(path) as file:
         transaction = file.newer.transaction
         store = dict(file.rows(b"store"))
     assert store[b"format"] == struct.pack(">I", 2), (
         "an older release reads the number, and refuses"
     )
-    assert reopened(path)[:-1] == expected
+    assert reopened(path)[:-2] == expected
     with LmdbFile(path) as file:
         assert file.newer.transaction == transaction
 
@@ -307,7 +312,7 @@ def test_a_table_of_format_1_is_rewritten_once(path: Path) -> None:
 def test_a_crash_while_a_table_is_rewritten_leaves_the_old_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = reopened(path)[:-1]
+    expected = reopened(path)[:-2]
     _write_format_1(path)
 
     def crash(sums: checked_rows.Sums, transaction: int) -> bytes:
@@ -319,7 +324,7 @@ def test_a_crash_while_a_table_is_rewritten_leaves_the_old_one(
             StoreTable.open(path.parent)
     with LmdbFile(path) as file:
         assert dict(file.rows(b"store"))[b"format"] == struct.pack(">I", 1)
-    assert reopened(path)[:-1] == expected
+    assert reopened(path)[:-2] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Which replicas of this broker are lost, decided when it comes up (rule 8).
+
+A replica in an ISR is relied upon for all that is committed. If its log is absent, or ends below
+what its own checkpoint promises, it must be out of the ISR before anybody is told to lead.
+
+A new partition has no log yet and is not lost. The two are told apart by the folder's own durable
+record of the metadata offset up to which every partition assigned to this broker had a log: what
+was created at or before that offset had one.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from quorate.common.types import BrokerId, TopicIdPartition
+from quorate.metadata_log.image import Image
+from quorate.metadata_log.partitions import Partition, Topic
+
+
+class StoredPromise(Protocol):
+    """The part of a stored log that tells whether it is whole. ``StoredLog`` implements it."""
+
+    assigned_at: int
+    lacks_committed: bool
+
+
+class Loss(Enum):
+    """What is wrong with a replica."""
+
+    DECLARED = "it was found to be lost by an earlier start, and no controller has dealt with it"
+    ABSENT = "its log is not in the folder, which had it"
+    SHORT = "its log ends below its own checkpointed high watermark"
+
+
+class AssignedReplica(NamedTuple):
+    """A partition that the image assigns to this broker, and that stays."""
+
+    tip: TopicIdPartition
+    topic: Topic
+    leaf: Partition
+
+
+def assigned_replicas(image: Image, broker_id: BrokerId) -> Iterator[AssignedReplica]:
+    """Yield what ``image`` assigns to a broker, without what is being deleted or removed."""
+    for topic in image.topics.values():
+        yield from assigned_in(image, topic, broker_id)
+
+
+def assigned_in(image: Image, topic: Topic, broker_id: BrokerId) -> Iterator[AssignedReplica]:
+    """Yield what ``image`` assigns to a broker of one topic."""
+    for number, leaf in enumerate(topic.partitions[: image.kept(topic)]):
+        if broker_id in leaf.replicas:
+            yield AssignedReplica(TopicIdPartition(topic.topic_id, number), topic, leaf)
+
+
+def has_log(replica: AssignedReplica, logs: Mapping[TopicIdPartition, StoredPromise]) -> bool:
+    """Return whether the partition has a log. That of an earlier one of its number is another's."""
+    found = logs.get(replica.tip)
+    return found is not None and found.assigned_at >= replica.topic.removed_at(
+        replica.tip.partition
+    )
+
+
+def lost_replicas(
+    image: Image,
+    broker_id: BrokerId,
+    logs: Mapping[TopicIdPartition, StoredPromise],
+    *,
+    hosted_through: int,
+    declared: frozenset[TopicIdPartition] = frozenset(),
+) -> dict[TopicIdPartition, Loss]:
+    """Return the replicas that the ISR must not rely on, and what is wrong with each.
+
+    ``hosted_through`` is the metadata offset up to which the folder had a log for everything that
+    was assigned. ``declared`` are those that an earlier start found.
+    """
+    lost: dict[TopicIdPartition, Loss] = {}
+    for replica in assigned_replicas(image, broker_id):
+        tip = replica.tip
+        if broker_id not in replica.leaf.isr:
+            continue
+        if tip in declared:
+            lost[tip] = Loss.DECLARED
+        elif not has_log(replica, logs):
+            if replica.topic.version <= hosted_through:
+                lost[tip] = Loss.ABSENT
+        elif logs[tip].lacks_committed:
+            lost[tip] = Loss.SHORT
+    return lost
