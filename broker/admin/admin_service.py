@@ -215,6 +215,14 @@ class BrokerToControllerService(control_pb2_grpc.ControllerDutyServicer):
             return control_pb2.ReportReplicasResponse(error_code=errors_pb2.NOT_CONTROLLER)
         return await controller.report_replicas(request)
 
+    async def ReportLinks(
+        self, request: control_pb2.ReportLinksRequest, context: Context
+    ) -> control_pb2.ReportLinksResponse:
+        controller = self._controller.of_epoch(request.controller_epoch)
+        if controller is None:
+            return control_pb2.ReportLinksResponse(error_code=errors_pb2.NOT_CONTROLLER)
+        return await controller.report_links(request)
+
 
 def add_admin_to_server(server: grpc.aio.Server, admin: AdminService) -> None:
     handler = grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin.handlers())

@@ -11,6 +11,7 @@ from quorate.broker.config.node import (
     QUORUM_CONNECT_TIMEOUT_MS,
 )
 from quorate.broker.control.broker_registrar import BrokerRegistrar
+from quorate.broker.control.link_reporter import LinkReporter
 from quorate.broker.control.replica_reporter import ReplicaReporter
 from quorate.metadata_log.records import LostReplica
 
@@ -73,7 +74,8 @@ async def register(
 def report_replicas(
     shared: SharedParts, replication: ReplicationStage, cleanup: AsyncExitStack
 ) -> None:
-    """Report replicas on a full disk and damaged replicas to the controller from now on."""
+    """Report replicas on a full disk, damaged ones, and broken links to the controller from now
+    on."""
     reporter = ReplicaReporter(
         shared.identity,
         images=shared.images,
@@ -82,3 +84,12 @@ def report_replicas(
     )
     reporter.start()
     cleanup.push_async_callback(reporter.close)
+    links = LinkReporter(
+        shared.identity,
+        images=shared.images,
+        controller=shared.controller_client,
+        links=replication.replicas,
+        clock=shared.environment,
+    )
+    links.start()
+    cleanup.push_async_callback(links.close)

@@ -34,6 +34,10 @@ class ActiveController(ChangeExecutor, Protocol):
         self, request: control_pb2.ReportReplicasRequest
     ) -> control_pb2.ReportReplicasResponse: ...
 
+    async def report_links(
+        self, request: control_pb2.ReportLinksRequest
+    ) -> control_pb2.ReportLinksResponse: ...
+
     async def hand_over(
         self, request: admin_pb2.MoveControllerRequest
     ) -> admin_pb2.MoveControllerResponse:

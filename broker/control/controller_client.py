@@ -51,6 +51,16 @@ class ControllerClient:
             timeout_s,
         )
 
+    async def report_links(
+        self, request: control_pb2.ReportLinksRequest, timeout_s: float
+    ) -> control_pb2.ReportLinksResponse | None:
+        """Report links that are broken; return None if no controller answers."""
+        return await self._ask(
+            lambda controller: controller.report_links(request),
+            lambda stub: stub.ReportLinks(request),
+            timeout_s,
+        )
+
     async def hand_over_leaderships(self, timeout_ms: int) -> None:
         """Have the controller move the leaderships of this broker, which is stopping (scenario 11).
 

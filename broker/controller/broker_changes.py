@@ -12,6 +12,7 @@ from quorate.broker.controller.channels.controller_channel_manager import (
     PUBLISH_TIMEOUT_MS,
     ControllerChannelManager,
 )
+from quorate.broker.controller.link_reports import LinkReports
 from quorate.broker.controller.managers import broker_manager
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded, Writer
@@ -45,6 +46,7 @@ class BrokerChanges:
         writer: Writer,
         events: EventQueue,
         channel_manager: ControllerChannelManager,
+        links: LinkReports,
     ) -> None:
         self._tenure = tenure
         self._config = config
@@ -54,6 +56,7 @@ class BrokerChanges:
         self._channel_manager = channel_manager
         self._leaving: dict[BrokerId, BrokerEpoch] = {}
         self._reported = BrokerTroubleReports()
+        self._links = links
         self._due = False
 
     def on_image(self, image: Image, changes: Changes) -> None:
@@ -68,14 +71,15 @@ class BrokerChanges:
             self._events.put(EventPriority.BROKERS, self._reconsider)
 
     def staying(self, image: Image) -> frozenset[BrokerId]:
-        """Return the brokers that leadership may move to: those that do not want to stop and have
-        no full disk."""
+        """Return the brokers that leadership may move to: those that do not want to stop, have no
+        full disk, and are not cut off from the others."""
         unfit = {
             broker_id
             for broker_id, epoch in (*self._leaving.items(), *self._reported.full(_now_ms()))
             if broker_id in image.brokers and image.brokers[broker_id].epoch == epoch
         }
-        return broker_manager.liveness(image).steady - unfit
+        cut_off = self._links.cut_off(image, self._tenure.controller_id, _now_ms())
+        return broker_manager.liveness(image).steady - unfit - cut_off
 
     def alerts(self) -> list[str]:
         """Return the full disks and damaged logs that brokers report."""

@@ -22,6 +22,8 @@ from quorate.broker.controller.channels.control_requests import ControlRequestBu
 from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
 from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
 from quorate.broker.controller.controller_record import ControllerRecord
+from quorate.broker.controller.link_changes import LinkChanges
+from quorate.broker.controller.link_reports import LinkReports
 from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.managers.placement import NewIds
 from quorate.broker.controller.pending_work import AllPendingWork
@@ -114,6 +116,7 @@ class Controller:
             timeout_ms=timeout_ms,
         )
         self._channel_manager = ControllerChannelManager(self._channels)
+        links = LinkReports()
         self._brokers = BrokerChanges(
             tenure=tenure,
             config=config,
@@ -121,6 +124,17 @@ class Controller:
             writer=self._writer,
             events=self._events,
             channel_manager=self._channel_manager,
+            links=links,
+        )
+        self._links = LinkChanges(
+            tenure=tenure,
+            config=config,
+            images=images,
+            writer=self._writer,
+            events=self._events,
+            reports=links,
+            staying=self._brokers.staying,
+            resign=lambda: record.resign_as_cut_off(tenure.controller_epoch),
         )
         self._pending = AllPendingWork(tenure, self._writer, self._channel_manager, self._events)
         self._pipeline = CommandPipeline(
@@ -188,9 +202,13 @@ class Controller:
 
     @property
     def alerts(self) -> list[str]:
-        """Return the alerts about unanswered control requests (C18), full disks, and damaged
-        logs."""
-        return [*sorted(self._channels.alerts.values()), *self._brokers.alerts()]
+        """Return the alerts about unanswered control requests (C18), full disks, damaged logs, and
+        broken links."""
+        return [
+            *sorted(self._channels.alerts.values()),
+            *self._brokers.alerts(),
+            *self._links.alerts(),
+        ]
 
     def metrics(self) -> Iterable[Sample]:
         """Yield how busy the controller is, and how much of their quotas clients have used (Q9)."""
@@ -247,6 +265,7 @@ class Controller:
         controller."""
         self._guard.close()
         self.stop_publishing()
+        self._links.close()
         self._reassignments.close()
         self._pending.close()
         self._elections.close()
@@ -302,6 +321,12 @@ class Controller:
     ) -> control_pb2.ReportReplicasResponse:
         """Remove unusable replicas from their ISRs."""
         return await self._brokers.report_replicas(request)
+
+    async def report_links(
+        self, request: control_pb2.ReportLinksRequest
+    ) -> control_pb2.ReportLinksResponse:
+        """Move leadership away from brokers that the others do not reach."""
+        return await self._links.report_links(request)
 
     # -- administration --------------------------------------------------------------------------
 

@@ -24,6 +24,11 @@ HOLD_BACK_MS: Final = 1_000
 again."""
 
 
+CUT_OFF_RESIGNATION_INTERVAL_MS: Final = 60_000
+"""The least time between two resignations of a broker that is cut off from the others. If all are
+cut off from each other, the office would go round without an end."""
+
+
 class ControllerRecord:
     """Writes /controller on behalf of one broker. ``clock_ms`` is the wall clock."""
 
@@ -42,6 +47,7 @@ class ControllerRecord:
         self._clock_ms = clock_ms
         self._hold_back_ms = hold_back_ms
         self._held_back_until_s = 0.0
+        self._stays_until_s = 0.0
 
     def hold_back(self) -> None:
         """Let the other brokers stand first, for a while."""
@@ -75,6 +81,18 @@ class ControllerRecord:
         """Vacate /controller, and let the other brokers stand first (E5)."""
         self.hold_back()
         await self.release_controller(epoch)
+
+    async def resign_as_cut_off(self, epoch: ControllerEpoch) -> bool:
+        """Resign because the other brokers do not reach this one. Return whether it did.
+
+        It does so once in a while only.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._stays_until_s:
+            return False
+        self._stays_until_s = now_s + CUT_OFF_RESIGNATION_INTERVAL_MS / 1000
+        await self.resign(epoch)
+        return True
 
     async def hand_over(self, to: BrokerId) -> OperationResult:
         """Write another broker into /controller: it is the controller at once (E5).

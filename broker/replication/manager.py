@@ -1,7 +1,7 @@
 """The replica manager: the one front for everything that touches this broker's partitions."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from quorate.broker.replication.api import (
     ProduceOutcome,
 )
 from quorate.broker.replication.commands.control_commands import ControlCommands
+from quorate.broker.replication.commands.deposed_leaders import DeposedLeaders
 from quorate.broker.replication.commands.stray_partitions import AssignmentCheck, QuorumReader
 from quorate.broker.replication.fetching.replica_fetcher_manager import (
     ReplicaFetcherManager,
@@ -55,7 +56,7 @@ from quorate.broker.replication.serving.transaction_verification import (
 from quorate.broker.rpc.peer_channels import PeerNetwork
 from quorate.common.background_tasks import BackgroundTasks
 from quorate.common.clock import Clock
-from quorate.common.types import TopicIdPartition, TopicPartition
+from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import control_pb2, errors_pb2
 
@@ -109,6 +110,7 @@ class ReplicaManager(LogManagerListener):
         self.table = PartitionTable(
             identity.broker_id, store, limits=limits, throttles=throttles, clock=clock
         )
+        self._limits = limits
         self._isr_manager = IsrManager(self.table, quorum, metadata, identity)
         self._fetchers = ReplicaFetcherManager(
             self.table,
@@ -138,6 +140,7 @@ class ReplicaManager(LogManagerListener):
             producer_check_interval_ms=options.producer_check_interval_ms,
             retention_check_interval_ms=options.retention_check_interval_ms,
         )
+        self._deposed_leaders = DeposedLeaders(self.table, metadata, limits)
         self._tasks = BackgroundTasks()
 
     # -- life ------------------------------------------------------------------------------------
@@ -145,6 +148,7 @@ class ReplicaManager(LogManagerListener):
     def start(self) -> None:
         """Write ISR changes and maintain the logs until ``close``."""
         self._tasks.start(self._isr_manager.run(), "isr-writer")
+        self._tasks.start(self._deposed_leaders.run(), "deposed-leaders")
         self._maintenance.start(self._tasks)
 
     async def adopt_image(
@@ -185,6 +189,14 @@ class ReplicaManager(LogManagerListener):
             hosted.fail_all(errors_pb2.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
             hosted.leadership_changed()
         self._maintenance.checkpoint()
+
+    def silent_peers(self) -> Mapping[BrokerId, int]:
+        """Return the brokers that nothing is heard of over replication streams, and since when."""
+        return self.table.silent_peers()
+
+    def silence_max_ms(self) -> int:
+        """Return ``replica.silence.max.ms``."""
+        return self._limits.silence_max_ms()
 
     def on_flushed(self, logs: Sequence[StoredLog]) -> None:
         """Serve everybody who waits for this group of appends: it is durable."""

@@ -1,6 +1,6 @@
 """The configuration of this broker's partitions, which may change while they are served."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.broker.config.compaction import (
     LOG_CLEANER_BACKOFF_MS,
@@ -10,7 +10,11 @@ from quorate.broker.config.compaction import (
 )
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.producers import TRANSACTION_PARTITION_VERIFICATION_ENABLE
-from quorate.broker.config.replication import REPLICA_LAG_TIME_MAX_MS, REPLICA_SILENCE_MAX_MS
+from quorate.broker.config.replication import (
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_LAG_TIME_MAX_MS,
+    REPLICA_SILENCE_MAX_MS,
+)
 from quorate.broker.config.topic_keys import (
     TOPIC_CLEANUP_POLICY,
     TOPIC_COMPRESSION_TYPE,
@@ -34,6 +38,9 @@ from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
 from quorate.broker.log.compaction.log_selection import CompactionOptions
 from quorate.common.configuration import list_items
 
+LONG_POLLS_MIN: Final = 3
+"""The fetches that a follower may miss before it counts as silent."""
+
 
 class CleanerLimits(NamedTuple):
     """The values of ``log.cleaner.*``: what compaction may take of a broker."""
@@ -55,8 +62,12 @@ class PartitionLimits:
         return self._live[REPLICA_LAG_TIME_MAX_MS]
 
     def silence_max_ms(self) -> int:
-        """Return ``replica.silence.max.ms``."""
-        return self._live[REPLICA_SILENCE_MAX_MS]
+        """Return ``replica.silence.max.ms``, or more where fetches wait for long.
+
+        A stream is quiet while a fetch waits, so three of these long polls are the least.
+        """
+        long_poll_ms = self._live[REPLICA_FETCH_WAIT_MAX_MS]
+        return max(self._live[REPLICA_SILENCE_MAX_MS], LONG_POLLS_MIN * long_poll_ms)
 
     def min_insync_replicas(self, topic: str) -> int:
         """Return ``min.insync.replicas`` of the topic."""

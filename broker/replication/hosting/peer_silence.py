@@ -13,9 +13,12 @@ from typing import Final
 
 from quorate.common.types import BrokerId
 
-PAUSE_MAX_MS: Final = 2_000
-"""A longer time between two checks shows that this process itself stood still. What it has not
-heard meanwhile proves nothing about others."""
+CHECKS_PER_LIMIT: Final = 20
+"""The checks in the time for which a peer may be silent."""
+
+PAUSE_DIVISOR: Final = 2
+"""More than this part of that time between two checks shows that this process itself stood still.
+What it has not heard meanwhile proves nothing about others."""
 
 
 class PeerSilence:
@@ -70,7 +73,8 @@ class PeerSilence:
         ``expected`` returns the followers of the partitions that are led here. It is only asked
         where a follower seems silent, because it takes time in proportion to the partitions.
         """
-        if self._checked_ms is not None and now_ms - self._checked_ms > PAUSE_MAX_MS:
+        pause_max_ms = silence_max_ms // PAUSE_DIVISOR
+        if self._checked_ms is not None and now_ms - self._checked_ms > pause_max_ms:
             self._begin_anew(now_ms)
         self._checked_ms = now_ms
         overdue = [

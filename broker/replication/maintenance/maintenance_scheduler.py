@@ -6,6 +6,7 @@ from typing import Final
 
 from quorate.broker.replication.hosting.partition_limits import PartitionLimits
 from quorate.broker.replication.hosting.partition_table import PartitionTable
+from quorate.broker.replication.hosting.peer_silence import CHECKS_PER_LIMIT
 from quorate.broker.replication.maintenance.compaction_task import CompactionTask
 from quorate.broker.replication.maintenance.retention_task import RetentionTask
 from quorate.common.background_tasks import BackgroundTasks
@@ -13,7 +14,6 @@ from quorate.common.background_tasks import BackgroundTasks
 log = logging.getLogger(__name__)
 
 TICK_MAX_MS: Final = 1_000
-SILENCE_CHECK_INTERVAL_MS: Final = 250
 _LEAST_BACKOFF_MS: Final = 100
 """The least time between two searches for logs to compact, whatever is configured."""
 
@@ -66,7 +66,7 @@ class MaintenanceScheduler:
 
     async def _notice_silence_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(SILENCE_CHECK_INTERVAL_MS / 1000)
+            await asyncio.sleep(self._limits.silence_max_ms() / CHECKS_PER_LIMIT / 1000)
             try:
                 self._table.notice_silence()
             except Exception:

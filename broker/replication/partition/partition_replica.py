@@ -131,6 +131,16 @@ class PartitionReplica(ReplicaState):
         self.role = ReplicaRole.SUSPENDED
         return (SteppedDown(epoch),)
 
+    def deposed(self, leader: BrokerId, epoch: LeaderEpoch) -> tuple[Effect, ...]:
+        """Step down because the metadata log has a newer epoch, and no command has come (rule 6).
+
+        Produce requests wait on if the newer epoch is this broker's own: it is about to be told.
+        """
+        effects = self.saw_newer_epoch(epoch)
+        if effects and leader != self.broker_id:
+            effects += self._fail_all(f"broker {leader} leads {self.tp} now")
+        return effects
+
     def set_aside(self) -> tuple[Effect, ...]:
         """Stop without a command for this partition: the same command may wake it again (C7)."""
         self.isr = IsrState(self.isr.committed, self.isr.version - 1)

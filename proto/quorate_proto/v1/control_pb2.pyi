@@ -626,3 +626,79 @@ class ReportReplicasResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["error_code", b"error_code", "remaining_partitions", b"remaining_partitions"]) -> None: ...
 
 Global___ReportReplicasResponse: typing_extensions.TypeAlias = ReportReplicasResponse
+
+@typing.final
+class SilentPeer(google.protobuf.message.Message):
+    """A broker of which the sender has heard nothing over replication streams."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    SILENT_MS_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """Who."""
+    broker_epoch: builtins.int
+    """Its registration, as the sender knows it."""
+    silent_ms: builtins.int
+    """For how long."""
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        broker_epoch: builtins.int = ...,
+        silent_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "silent_ms", b"silent_ms"]) -> None: ...
+
+Global___SilentPeer: typing_extensions.TypeAlias = SilentPeer
+
+@typing.final
+class ReportLinksRequest(google.protobuf.message.Message):
+    """The links of a broker that are broken. Sent again for as long as there are any, and once after."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    SILENT_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """Who."""
+    broker_epoch: builtins.int
+    """Its registration: an old incarnation's report is refused (B3)."""
+    controller_epoch: builtins.int
+    """As it knows it (E3); 0: it does not say."""
+    @property
+    def silent(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SilentPeer]:
+        """All brokers that it does not hear; those left out, it does."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        broker_epoch: builtins.int = ...,
+        controller_epoch: builtins.int = ...,
+        silent: collections.abc.Iterable[Global___SilentPeer] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "controller_epoch", b"controller_epoch", "silent", b"silent"]) -> None: ...
+
+Global___ReportLinksRequest: typing_extensions.TypeAlias = ReportLinksRequest
+
+@typing.final
+class ReportLinksResponse(google.protobuf.message.Message):
+    """Whether the report was taken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: builtins.int
+    error_code: builtins.int
+    """0, NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    def __init__(
+        self,
+        *,
+        error_code: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error_code", b"error_code"]) -> None: ...
+
+Global___ReportLinksResponse: typing_extensions.TypeAlias = ReportLinksResponse

@@ -209,6 +209,11 @@ class ControllerDutyStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.FromString,
                 _registered_method=True)
+        self.ReportLinks = channel.unary_unary(
+                '/quorate.v1.ControllerDuty/ReportLinks',
+                request_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportLinksRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportLinksResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerDutyServicer(object):
@@ -229,6 +234,12 @@ class ControllerDutyServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportLinks(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerDutyServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -241,6 +252,11 @@ def add_ControllerDutyServicer_to_server(servicer, server):
                     servicer.ReportReplicas,
                     request_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.SerializeToString,
+            ),
+            'ReportLinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLinks,
+                    request_deserializer=quorate__proto_dot_v1_dot_control__pb2.ReportLinksRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_control__pb2.ReportLinksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -298,6 +314,33 @@ class ControllerDuty(object):
             '/quorate.v1.ControllerDuty/ReportReplicas',
             quorate__proto_dot_v1_dot_control__pb2.ReportReplicasRequest.SerializeToString,
             quorate__proto_dot_v1_dot_control__pb2.ReportReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.ControllerDuty/ReportLinks',
+            quorate__proto_dot_v1_dot_control__pb2.ReportLinksRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_control__pb2.ReportLinksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -193,7 +193,23 @@ _ControllerDutyReportReplicasType = typing_extensions.TypeVar(
     ],
 )
 
-class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _ControllerDutyReportReplicasType]):
+_ControllerDutyReportLinksType = typing_extensions.TypeVar(
+    '_ControllerDutyReportLinksType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportLinksRequest,
+        quorate_proto.v1.control_pb2.ReportLinksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportLinksRequest,
+        quorate_proto.v1.control_pb2.ReportLinksResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportLinksRequest,
+        quorate_proto.v1.control_pb2.ReportLinksResponse,
+    ],
+)
+
+class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _ControllerDutyReportReplicasType, _ControllerDutyReportLinksType]):
     """Served by every broker for its peers; answered by the controller alone."""
 
     @typing.overload
@@ -205,6 +221,10 @@ class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.control_pb2.ReportReplicasRequest,
             quorate_proto.v1.control_pb2.ReportReplicasResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ReportLinksRequest,
+            quorate_proto.v1.control_pb2.ReportLinksResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -218,6 +238,10 @@ class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _
             quorate_proto.v1.control_pb2.ReportReplicasRequest,
             quorate_proto.v1.control_pb2.ReportReplicasResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ReportLinksRequest,
+            quorate_proto.v1.control_pb2.ReportLinksResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     ControlledShutdown: _ControllerDutyControlledShutdownType
@@ -225,6 +249,8 @@ class ControllerDutyStub(typing.Generic[_ControllerDutyControlledShutdownType, _
 
     ReportReplicas: _ControllerDutyReportReplicasType
     """A broker has replicas that do not do what the ISR relies on: they are to leave it."""
+
+    ReportLinks: _ControllerDutyReportLinksType
 
 ControllerDutyAsyncStub: typing_extensions.TypeAlias = ControllerDutyStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -234,6 +260,10 @@ ControllerDutyAsyncStub: typing_extensions.TypeAlias = ControllerDutyStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.control_pb2.ReportReplicasRequest,
         quorate_proto.v1.control_pb2.ReportReplicasResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ReportLinksRequest,
+        quorate_proto.v1.control_pb2.ReportLinksResponse,
     ],
 ]
 
@@ -255,5 +285,12 @@ class ControllerDutyServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.control_pb2.ReportReplicasResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.ReportReplicasResponse]]:
         """A broker has replicas that do not do what the ISR relies on: they are to leave it."""
+
+    @abc.abstractmethod
+    def ReportLinks(
+        self,
+        request: quorate_proto.v1.control_pb2.ReportLinksRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.control_pb2.ReportLinksResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.ReportLinksResponse]]: ...
 
 def add_ControllerDutyServicer_to_server(servicer: ControllerDutyServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.replication.hosting.peer_silence import PAUSE_MAX_MS, PeerSilence
+from quorate.broker.replication.hosting.peer_silence import PAUSE_DIVISOR, PeerSilence
 from quorate.broker.replication.partition.silent_followers import (
     ALONE_DELAY_MS,
     SETTLE_MS,
@@ -101,7 +101,7 @@ def test_what_a_process_missed_while_it_stood_still_is_no_evidence() -> None:
     watched = Watched(2)
     watched.silence.ask_leader(THREE, 0)
     watched.pass_time(1_000)
-    watched.now_ms += PAUSE_MAX_MS + 4_000
+    watched.now_ms += LIMIT_MS // PAUSE_DIVISOR + 4_000
     assert watched.pass_time(250) == []
     assert watched.silent == {}
     assert watched.pass_time(6_000) == [TWO]

@@ -1,0 +1,138 @@
+"""The faults of ``bench.availability``: what is done to a cluster, and how it is undone.
+
+The victim is the broker that a fault hits. A cut of links hits it as leader and as follower alike:
+the figures tell the partitions that it led from the others.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.support.deployment import Deployment
+from tests.support.six_hosts import VOTER_HOSTS
+from tests.support.three_hosts import HOSTS
+
+Act = Callable[[Deployment, int], None]
+
+
+class NotHere(Exception):
+    """This machine cannot cause the fault; says why."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The ``victim`` is a "broker" other than the controller, or a role."""
+
+    name: str
+    victim: str
+    begin: Act
+    end: Act
+    observe_s: float = 15.0
+
+
+def _heal(deployed: Deployment, host: int) -> None:
+    deployed.lab.heal()
+
+
+def _nothing(deployed: Deployment, host: int) -> None:
+    """Nothing is left to undo."""
+
+
+def _kill(deployed: Deployment, host: int) -> None:
+    deployed.hosts.kill("broker", host)
+
+
+def _stop(deployed: Deployment, host: int) -> None:
+    deployed.hosts.stop("broker", host)
+
+
+def _start(deployed: Deployment, host: int) -> None:
+    deployed.hosts.start("broker", host)
+
+
+def _kill_voter(deployed: Deployment, voter: int) -> None:
+    deployed.hosts.kill("quorum", voter)
+
+
+def _start_voter(deployed: Deployment, voter: int) -> None:
+    deployed.hosts.start("quorum", voter)
+
+
+def _pause(deployed: Deployment, host: int) -> None:
+    os.kill(deployed.hosts.processes["broker", host].pid, signal.SIGSTOP)
+
+
+def _resume(deployed: Deployment, host: int) -> None:
+    os.kill(deployed.hosts.processes["broker", host].pid, signal.SIGCONT)
+
+
+def _others(host: int) -> list[int]:
+    return [other for other in HOSTS if other != host]
+
+
+def _cut_from_brokers(deployed: Deployment, host: int) -> None:
+    for other in _others(host):
+        deployed.lab.cut(host, other)
+
+
+def _mute_to_brokers(deployed: Deployment, host: int) -> None:
+    for other in _others(host):
+        deployed.lab.cut_one_way(host, other)
+
+
+def _deaf_to_brokers(deployed: Deployment, host: int) -> None:
+    for other in _others(host):
+        deployed.lab.cut_one_way(other, host)
+
+
+def _cut_pair(deployed: Deployment, host: int) -> None:
+    deployed.lab.cut(host, _others(host)[0])
+
+
+def _cut_from_quorum(deployed: Deployment, host: int) -> None:
+    for voter in VOTER_HOSTS:
+        deployed.lab.cut(host, voter)
+
+
+def _unplug(deployed: Deployment, host: int) -> None:
+    deployed.lab.unplug(host)
+
+
+def _impaired(*netem: str) -> Act:
+    def begin(deployed: Deployment, host: int) -> None:
+        if reason := deployed.lab.impair(*netem):
+            raise NotHere(reason)
+
+    return begin
+
+
+BROKER, CONTROLLER, QUORUM_LEADER = "broker", "controller", "quorum leader"
+
+FAULTS: Final = (
+    Fault("kill -9", BROKER, _kill, _start),
+    Fault("kill -9", CONTROLLER, _kill, _start),
+    Fault("kill -9", QUORUM_LEADER, _kill_voter, _start_voter),
+    Fault("SIGSTOP", BROKER, _pause, _resume),
+    Fault("SIGSTOP", CONTROLLER, _pause, _resume),
+    Fault("controlled shutdown", BROKER, _stop, _start),
+    Fault("controlled shutdown", CONTROLLER, _stop, _start),
+    Fault("cut from brokers, both ways", BROKER, _cut_from_brokers, _heal),
+    Fault("cut from brokers, both ways", CONTROLLER, _cut_from_brokers, _heal),
+    Fault("cut from brokers, outbound", BROKER, _mute_to_brokers, _heal),
+    Fault("cut from brokers, outbound", CONTROLLER, _mute_to_brokers, _heal),
+    Fault("cut from brokers, inbound", BROKER, _deaf_to_brokers, _heal),
+    Fault("cut from brokers, inbound", CONTROLLER, _deaf_to_brokers, _heal),
+    Fault("cut from one broker", BROKER, _cut_pair, _heal),
+    Fault("cut from one broker", CONTROLLER, _cut_pair, _heal),
+    Fault("cut from the quorum", BROKER, _cut_from_quorum, _heal),
+    Fault("cut from the quorum", CONTROLLER, _cut_from_quorum, _heal),
+    Fault("cut from all", BROKER, _unplug, _heal),
+    Fault("cut from all", CONTROLLER, _unplug, _heal),
+    Fault("delay 100 ms", BROKER, _impaired("delay", "100ms"), _heal),
+    Fault("delay 500 ms", BROKER, _impaired("delay", "500ms"), _heal),
+    Fault("10 % loss", BROKER, _impaired("loss", "10%"), _heal),
+)
+
+QUICK: Final = ("kill -9", "cut from brokers, both ways")

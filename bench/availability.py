@@ -1,0 +1,168 @@
+"""How long partitions take no acks=all records when something fails, by kind of fault.
+
+Three brokers, three voters and a client on a host of their own each, as network namespaces, set up
+as docs/DEPLOY.md says: replication factor 3, min.insync.replicas 2, TLS between the nodes. The
+client is confluent-kafka with its defaults. It produces to every partition all the time, while one
+broker or voter is killed, stopped, or cut off. "stall" is the longest time without an
+acknowledgement of any one partition, "led" that of the partitions which the victim led, "followed"
+that of the others, "median" the median over the partitions. Needs the right to make network
+namespaces.
+"""
+
+import json
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import _availability_console as console
+from bench._faults import FAULTS, QUICK, QUORUM_LEADER, Fault, NotHere
+from bench._support import Bench
+from tests.support.deployment import Deployment
+from tests.support.network_lab import why_not
+from tests.support.six_hosts import six_hosts
+from tests.support.three_hosts import CONSOLE, HOSTS
+
+TOPIC: Final = "availability"
+PARTITIONS: Final = 6
+PRODUCE_EVERY_S: Final = 0.005
+OBSERVE_MAX_S: Final = 60.0
+ENOUGH: Final = 20
+"""Acknowledgements after the fault that show a partition to go on."""
+REPAIR_TIMEOUT_S: Final = 120.0
+
+
+class Cluster:
+    """The cluster under test, and its producer."""
+
+    def __init__(self, deployed: Deployment) -> None:
+        self.deployed = deployed
+        self._bootstrap = deployed.hosts.bootstrap
+
+    def begin(self) -> None:
+        """Create the topic and produce to it."""
+        self._wait(lambda: len(self.status().get("brokers", ())) == len(HOSTS), "the brokers")
+        self._run("topics", "create", "--topic", TOPIC, "--partitions", str(PARTITIONS))
+        self.wait_until_whole()
+        self.deployed.console.call(
+            console.start, self._bootstrap, TOPIC, PARTITIONS, PRODUCE_EVERY_S
+        )
+
+    def measure(self, fault: Fault) -> dict[str, float]:
+        """The stalls of one fault, in seconds."""
+        self.wait_until_whole()
+        victim = self._victim(fault)
+        leaders = self.leaders()
+        began_s = self.deployed.console.call(console.now_s)
+        fault.begin(self.deployed, victim)
+        try:
+            self._observe(began_s, fault.observe_s)
+            ended_s = self.deployed.console.call(console.now_s)
+        finally:
+            fault.end(self.deployed, victim)
+        gaps = self.deployed.console.call(console.longest_gaps_s, began_s, ended_s)
+        led = [gap for number, gap in gaps.items() if leaders[number][0] == victim]
+        followed = [gap for number, gap in gaps.items() if leaders[number][0] != victim]
+        return {
+            "stall s": max(gaps.values()),
+            "led s": max(led) if fault.victim != QUORUM_LEADER else 0.0,
+            "followed s": max(followed),
+            "median s": statistics.median(gaps.values()),
+        }
+
+    def wait_until_whole(self) -> None:
+        """Until every replica is in sync, and every broker leads what it prefers to lead."""
+
+        def whole() -> bool:
+            status = self.status()
+            if len(status.get("brokers", ())) != len(HOSTS) or status.get("alerts"):
+                return False
+            if status["offline_partitions"] or status["under_replicated_partitions"]:
+                return False
+            self._run("elect-leaders", "--election-type", "preferred", "--all-topic-partitions")
+            found = self.leaders()
+            led = {leader for leader, _ in found.values()}
+            return led == set(HOSTS) and all(size == len(HOSTS) for _, size in found.values())
+
+        self._wait(whole, "every replica in sync")
+
+    def leaders(self) -> dict[int, tuple[int, int]]:
+        """Leader and size of the ISR of each partition."""
+        found: dict[int, tuple[int, int]] = self.deployed.console.call(
+            console.leaders, self._bootstrap, TOPIC
+        )
+        return found
+
+    def status(self) -> Mapping[str, list[object]]:
+        """As an administrator sees it; nothing while nobody answers."""
+        try:
+            found: Mapping[str, list[object]] = json.loads(self._run("status", "--json"))
+        except AssertionError:
+            return {}
+        return found
+
+    def _victim(self, fault: Fault) -> int:
+        if fault.victim == QUORUM_LEADER:
+            return self.deployed.leader()
+        controller = int(str(self.status()["controller_id"]))
+        if fault.victim == "controller":
+            return controller
+        return next(host for host in HOSTS if host != controller)
+
+    def _observe(self, began_s: float, least_s: float) -> None:
+        """Until all partitions go on, and for ``least_s`` at least: a fault may show late."""
+        deadline_s = time.monotonic() + OBSERVE_MAX_S
+        time.sleep(least_s)
+        while time.monotonic() < deadline_s:
+            now_s = self.deployed.console.call(console.now_s)
+            counts = self.deployed.console.call(console.acknowledged, now_s - 2.0)
+            if len(counts) == PARTITIONS and min(counts.values()) >= ENOUGH:
+                return
+            time.sleep(0.5)
+
+    def _run(self, *arguments: str) -> str:
+        command = ["quorate", *arguments, "--bootstrap-server", self._bootstrap]
+        return self.deployed.hosts.run(CONSOLE, command)
+
+    def _wait(self, holds: object, what: str) -> None:
+        assert callable(holds)
+        deadline_s = time.monotonic() + REPAIR_TIMEOUT_S
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{what}\n{self.deployed.hosts.logs()}")
+            time.sleep(0.5)
+
+
+def main() -> None:
+    """Measure each fault several times, and print the medians."""
+    bench = Bench.from_command_line("Availability", __doc__ or "", selectable=True)
+    if reason := why_not():
+        print(f"not measured: {reason}", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory() as folder, six_hosts(Path(folder)) as deployed:
+        cluster = Cluster(deployed)
+        cluster.begin()
+        for fault in FAULTS:
+            if bench.quick and fault.name not in QUICK:
+                continue
+            case = {"fault": fault.name, "victim": fault.victim}
+            if bench.pattern is not None and not re.search(bench.pattern, " ".join(case.values())):
+                continue
+            try:
+                samples = bench.repeat(partial(cluster.measure, fault))
+            except NotHere as unavailable:
+                print(f"{fault.name}: not measured: {unavailable}", file=sys.stderr)
+                continue
+            bench.row(case, samples)
+        acknowledged, failed = deployed.console.call(console.stop)
+        bench.figures.update({"acknowledged": acknowledged, "failed": failed})
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Moves leadership away from brokers that the others do not reach, or gives up the office if that
+is the controller itself.
+
+The quorum still hears such a broker, so its session does not end, and without this its partitions
+would stand still. The pure decisions are in ``managers.reachability``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from quorate.broker.config.dynamic_config import LiveConfiguration
+from quorate.broker.config.topic_keys import TOPIC_MIN_INSYNC_REPLICAS
+from quorate.broker.controller.link_reports import LinkReports
+from quorate.broker.controller.managers import broker_manager, reachability
+from quorate.broker.controller.managers.decisions import ControllerTenure
+from quorate.broker.controller.managers.partition_change import Brokers
+from quorate.broker.controller.tenure import EventPriority, EventQueue, TenureEnded, Writer
+from quorate.broker.metadata.metadata_follower import MetadataFollower
+from quorate.common.types import BrokerId
+from quorate.metadata_log.image import Image
+from quorate.quorum.quorum_errors import QuorumError
+from quorate_proto.v1 import control_pb2, errors_pb2
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL_MS: Final = 250
+ROUNDS_MAX: Final = 5
+"""The attempts of one check to move leaderships that compete with ISR changes."""
+
+
+class LinkChanges:
+    """Acts on reports of broken links during one controller's tenure.
+
+    ``staying`` returns the brokers that leadership may move to. ``resign`` gives up the office, and
+    returns whether it did.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenure: ControllerTenure,
+        config: LiveConfiguration,
+        images: MetadataFollower,
+        writer: Writer,
+        events: EventQueue,
+        reports: LinkReports,
+        staying: Callable[[Image], Brokers],
+        resign: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._tenure = tenure
+        self._config = config
+        self._images = images
+        self._writer = writer
+        self._events = events
+        self._reports = reports
+        self._staying = staying
+        self._resign = resign
+        self._checking: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+
+    def alerts(self) -> list[str]:
+        """Return the links that are broken."""
+        return self._reports.alerts(self._images.image, _now_ms())
+
+    async def report_links(
+        self, request: control_pb2.ReportLinksRequest
+    ) -> control_pb2.ReportLinksResponse:
+        """Take a report. Whatever follows from it is decided a little later, with other reports."""
+        broker = self._images.image.brokers.get(BrokerId(request.broker_id))
+        if broker is None or broker.epoch != request.broker_epoch:
+            return control_pb2.ReportLinksResponse(error_code=errors_pb2.STALE_BROKER_EPOCH)
+        self._reports.record(request, _now_ms())
+        if request.silent and (self._checking is None or self._checking.done()):
+            self._checking = asyncio.create_task(self._check_until_whole(), name="link-changes")
+        return control_pb2.ReportLinksResponse()
+
+    async def _check_until_whole(self) -> None:
+        """Look at the reports again and again, as long as any of them counts."""
+        while self._reports.broken(self._images.image, _now_ms()):
+            await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
+            try:
+                await self._events.run(EventPriority.BROKERS, self._check)
+            except TenureEnded:
+                return
+            except QuorumError as error:
+                log.warning("cut links wait for the quorum: %s", error)
+
+    async def _check(self) -> None:
+        image, now_ms = self._images.image, _now_ms()
+        if not self._reports.are_settled(image, now_ms):
+            return
+        cut = self._reports.cut_off(image, self._tenure.controller_id, now_ms)
+        if self._tenure.controller_id in cut:
+            if await self._resign():
+                log.warning("the other brokers do not reach this controller: it resigns")
+        elif cut:
+            await self._move_leaderships(cut, now_ms)
+
+    async def _move_leaderships(self, cut: Brokers, now_ms: int) -> None:
+        for _ in range(ROUNDS_MAX):
+            image = self._images.image
+            operations = reachability.cut_off_changes(
+                image,
+                self._tenure,
+                cut,
+                self._staying(image) & broker_manager.liveness(image).steady,
+                self._reports.broken(image, now_ms),
+                lambda topic: self._config.of_topic(topic, TOPIC_MIN_INSYNC_REPLICAS),
+            )
+            if not operations:
+                return
+            log.warning(
+                "brokers %s are cut off from the others: %d leaderships move",
+                sorted(cut),
+                len(operations),
+            )
+            await self._writer.commit(operations)
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

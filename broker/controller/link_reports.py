@@ -1,0 +1,100 @@
+"""The links between brokers that are reported to be broken, which is believed for a while. It has
+no side effects.
+
+A link counts as broken if either of its ends reports it: a broker that is cut off from the
+controller cannot report. It counts as broken for a while longer than it is reported, so that a link
+that comes and goes moves leadership once, not every time.
+"""
+
+from typing import Final, NamedTuple
+
+from quorate.broker.controller.managers import reachability
+from quorate.broker.controller.managers.partition_change import Brokers
+from quorate.common.types import BrokerEpoch, BrokerId
+from quorate.metadata_log.image import Image
+from quorate_proto.v1 import control_pb2
+
+BELIEVED_MS: Final = 10_000
+"""The time for which a link counts as broken after the last report (``control.link_reporter``)."""
+
+SETTLE_MS: Final = 1_000
+"""The time in which all ends of links that break together report them. A decision before would be
+about a part of them."""
+
+SETTLE_MAX_MS: Final = 3_000
+
+_NAMED_MAX: Final = 5
+
+Link = frozenset[BrokerId]
+"""The two brokers at the ends of a link."""
+
+
+class _Report(NamedTuple):
+    reporter_epoch: BrokerEpoch
+    peer_epoch: BrokerEpoch
+    since_ms: int
+    until_ms: int
+
+
+class LinkReports:
+    """Keeps the newest report of each end of a link. Times are those of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[BrokerId, BrokerId], _Report] = {}
+
+    def record(self, request: control_pb2.ReportLinksRequest, now_ms: int) -> None:
+        """Record whom a broker does not hear."""
+        reporter = BrokerId(request.broker_id)
+        epoch = BrokerEpoch(request.broker_epoch)
+        for silent in request.silent:
+            key = (reporter, BrokerId(silent.broker_id))
+            known = self._reports.get(key)
+            is_new = known is None or now_ms >= known.until_ms
+            self._reports[key] = _Report(
+                epoch,
+                BrokerEpoch(silent.broker_epoch),
+                now_ms if known is None or is_new else known.since_ms,
+                now_ms + BELIEVED_MS,
+            )
+
+    def broken(self, image: Image, now_ms: int) -> frozenset[Link]:
+        """Return the links between live brokers, in their present incarnations, that are broken."""
+        return frozenset(frozenset(key) for key, _ in self._valid(image, now_ms))
+
+    def cut_off(self, image: Image, controller: BrokerId, now_ms: int) -> Brokers:
+        """Return the brokers that are cut off from the others."""
+        broken = self.broken(image, now_ms)
+        live = frozenset(image.brokers)
+        return reachability.cut_off(live, broken, controller) if broken else frozenset()
+
+    def alerts(self, image: Image, now_ms: int) -> list[str]:
+        """Return the alert for operators: which links are broken, and where to look."""
+        links = sorted(sorted(link) for link in self.broken(image, now_ms))
+        if not links:
+            return []
+        listed = ", ".join(f"{one} and {other}" for one, other in links[:_NAMED_MAX])
+        more = f" and {len(links) - _NAMED_MAX} more pairs" if len(links) > _NAMED_MAX else ""
+        return [
+            f"brokers do not hear each other: {listed}{more}; look at the network between them: "
+            "leadership stays away from those that the others do not reach"
+        ]
+
+    def are_settled(self, image: Image, now_ms: int) -> bool:
+        """Return whether all that breaks together has probably been reported."""
+        since = [report.since_ms for _, report in self._valid(image, now_ms)]
+        if not since:
+            return True
+        return now_ms - max(since) >= SETTLE_MS or now_ms - min(since) >= SETTLE_MAX_MS
+
+    def _valid(self, image: Image, now_ms: int) -> list[tuple[tuple[BrokerId, BrokerId], _Report]]:
+        brokers = image.brokers
+        return [
+            (key, report)
+            for key, report in self._reports.items()
+            if now_ms < report.until_ms
+            and key[0] != key[1]
+            and key[0] in brokers
+            and key[1] in brokers
+            and brokers[key[0]].epoch == report.reporter_epoch
+            and brokers[key[1]].epoch == report.peer_epoch
+        ]
