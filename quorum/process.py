@@ -15,7 +15,12 @@ import msgspec
 import uvloop
 
 from quorate.common.configuration import LOG_LEVEL, ConfigError
-from quorate.common.files.data_folder import REPLACE, DataFolderError, claimed_data_folder
+from quorate.common.files.data_folder import (
+    IDENTITY_FILE,
+    REPLACE,
+    DataFolderError,
+    claimed_data_folder,
+)
 from quorate.common.files.open_files import allow_many_files
 from quorate.common.grpc_support.grpc_log import divert_grpc_log
 from quorate.common.grpc_support.refusal_log import RefusalLog
@@ -29,7 +34,11 @@ from quorate.common.tls.renewable import RenewableSecurity
 from quorate.common.tls.tls_config import PLAINTEXT, VOTER_SECURITY
 from quorate.metadata_log.image import VoterSet
 from quorate.metadata_log.snapshot.builder import InvalidSnapshot
-from quorate.quorum.operations.first_start import read_first_voters, write_first_voters
+from quorate.quorum.operations.first_start import (
+    FIRST_VOTERS_FILE,
+    read_first_voters,
+    write_first_voters,
+)
 from quorate.quorum.operations.stale_folder import remember_stale, require_not_stale
 from quorate.quorum.quorum_config import QuorumConfig, load_quorum_config
 from quorate.quorum.raft.admission import Admission
@@ -39,11 +48,10 @@ from quorate.quorum.raft.leaving import LeavesQuorum, RemovedFromQuorum, VoterSt
 from quorate.quorum.raft.network.poller import DrivenPoller
 from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
 from quorate.quorum.raft.raft_node import RaftNode
-from quorate.quorum.raft.snapshot_store import SnapshotStore
+from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE, SnapshotStore
 from quorate.quorum.raft.staleness import PATIENCE_TIMEOUTS, CheckedFolder
 from quorate.quorum.raft.storage.journal import JournalError
 from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE, LmdbJournal
-from quorate.quorum.raft.storage.lmdb_roots import require_readable
 from quorate.quorum.raft.storage.snapshot_file import SnapshotError
 from quorate.quorum.voter.quorum_service import Authorization, QuorumService
 from quorate.quorum.voter.state_machine import QuorumStateMachine
@@ -212,22 +220,28 @@ async def _show_metrics(config: QuorumConfig, voter: Voter) -> MetricsEndpoint |
 def first_journal(folder: Path) -> None:
     """Create the journal, which a voter's folder has before it gets an identity: see
     ``require_journal``.
+
+    Raises:
+        CannotStart: the folder was used, and has lost its identity.
     """
-    if not (folder / JOURNAL_FILE).exists():
-        LmdbJournal(folder / JOURNAL_FILE).close()
+    journal = LmdbJournal(folder / JOURNAL_FILE)
+    is_fresh = journal.is_fresh()
+    journal.close()
+    used = [name for name in (SNAPSHOT_FILE, FIRST_VOTERS_FILE) if (folder / name).exists()]
+    if used or not is_fresh:
+        raise CannotStart(
+            f"data folder {folder} was in use ({', '.join(used) or JOURNAL_FILE}), but its "
+            f"{IDENTITY_FILE} is missing. {REPLACE}"
+        )
 
 
 def require_journal(folder: Path) -> None:
-    """Refuse a folder that was used and has lost its journal: it is as bad as a wiped one.
-
-    Call it while there is only one thread.
-    """
+    """Refuse a folder that was used and has lost its journal: it is as bad as a wiped one."""
     journal = folder / JOURNAL_FILE
     if not journal.exists():
         raise CannotStart(
             f"data folder {folder} was in use, but its {JOURNAL_FILE} is missing. {REPLACE}"
         )
-    require_readable(journal)
 
 
 def _open_node(

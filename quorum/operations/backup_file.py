@@ -17,6 +17,7 @@ from quorate.metadata_log.snapshot.snapshot import decode_snapshot, encode_snaps
 from quorate.quorum.quorum_errors import BackupError
 from quorate.quorum.raft.storage.snapshot_file import (
     SnapshotCorrupt,
+    SnapshotError,
     SnapshotPosition,
     read_chunks,
     read_position,
@@ -61,8 +62,12 @@ def write_backup(path: Path, backup: Backup) -> int:
     try:
         write_snapshot(path, position, pieces())
         return os.stat(path).st_size
-    except OSError as error:
-        raise BackupError(f"cannot write {path}: {error.strerror}") from error
+    except (OSError, SnapshotError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        reason = cause.strerror if isinstance(cause, OSError) else error
+        raise BackupError(
+            f"cannot write {path}: {reason}. Free space, or choose another folder"
+        ) from error
 
 
 def read_backup(path: Path) -> Backup:

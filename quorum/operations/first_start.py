@@ -4,23 +4,40 @@ It is on disk before the voter's first vote, so that the voter can vouch for oth
 before theirs.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from quorate.common.files.data_folder import DataFolderError
+from quorate.common.files.checked_json import (
+    CHECKSUM,
+    decode_checked_json,
+    decode_json_object,
+    encode_checked_json,
+)
+from quorate.common.files.data_folder import REPLACE, DataFolderError
 from quorate.common.files.durable_files import write_durably
 
 FIRST_VOTERS_FILE: Final = "first-voters.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+_WITHOUT_CHECKSUM: Final = 1
+"""The format before the record had a checksum. It is rewritten when it is read."""
 
 
 def write_first_voters(folder: Path, directories: Mapping[int, bytes]) -> None:
-    """Remember the directory id of each voter, durably."""
+    """Remember the directory id of each voter, durably.
+
+    Raises:
+        DataFolderError: the disk is full or failed.
+    """
     voters = {str(voter_id): directory.hex() for voter_id, directory in directories.items()}
-    content = json.dumps({"format": FORMAT, "voters": voters})
-    write_durably(folder / FIRST_VOTERS_FILE, content.encode() + b"\n")
+    file = folder / FIRST_VOTERS_FILE
+    try:
+        write_durably(file, encode_checked_json({"format": FORMAT, "voters": voters}))
+    except OSError as error:
+        raise DataFolderError(
+            f"cannot write {file}: {error.strerror}. Free space or repair the disk, then start "
+            "this voter again"
+        ) from error
 
 
 def read_first_voters(folder: Path) -> dict[int, bytes]:
@@ -30,12 +47,21 @@ def read_first_voters(folder: Path) -> dict[int, bytes]:
         DataFolderError: the file is malformed.
     """
     file = folder / FIRST_VOTERS_FILE
-    if not file.exists():
-        return {}
     try:
-        found = json.loads(file.read_bytes())
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}, this version reads {FORMAT}")
-        return {int(voter): bytes.fromhex(hexed) for voter, hexed in found["voters"].items()}
+        data = file.read_bytes()
+        unchecked = decode_json_object(data)
+        if int(unchecked["format"]) > FORMAT:
+            raise DataFolderError(
+                f"{file} has format {unchecked['format']}, this version reads {FORMAT}: start this "
+                "voter with the newer release that wrote it, or restore the file if it is damaged"
+            )
+        is_old = unchecked["format"] == _WITHOUT_CHECKSUM and CHECKSUM not in unchecked
+        content = unchecked if is_old else decode_checked_json(data)
+        found = {int(voter): bytes.fromhex(hexed) for voter, hexed in content["voters"].items()}
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataFolderError(f"{file} is malformed ({error}): bring it back") from error
+        raise DataFolderError(f"{file} is malformed ({error}). {REPLACE}") from error
+    if is_old:
+        write_first_voters(folder, found)
+    return found

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from quorate.common.files.data_folder import REPLACE
 from quorate.metadata_log.image import VoterSet
+from quorate.metadata_log.snapshot.builder import InvalidSnapshot
 from quorate.quorum.raft.admission import Admission
 from quorate.quorum.raft.elections import PreVoteVoter
 from quorate.quorum.raft.guards import SafetyViolation
@@ -20,7 +21,11 @@ from quorate.quorum.raft.raft_clock import clock_s
 from quorate.quorum.raft.raft_options import RaftOptions
 from quorate.quorum.raft.snapshot_store import Received, SnapshotStore
 from quorate.quorum.raft.storage.journal import RaftJournal
-from quorate.quorum.raft.storage.snapshot_file import SnapshotPosition
+from quorate.quorum.raft.storage.snapshot_file import (
+    SnapshotCorrupt,
+    SnapshotPosition,
+    naming_errors,
+)
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +80,7 @@ class CompactingVoter(PreVoteVoter):
         super().__init__(options, own, others, journal, poller, transport, admission)
         self.use_serializer(snapshots)
         snapshots.on_waiting = self._wait_for_piece
+        snapshots.on_adopting = journal.adopts_snapshot
 
     def load_snapshot(self) -> None:
         """Start from the snapshot in the folder, if there is one.
@@ -91,7 +97,33 @@ class CompactingVoter(PreVoteVoter):
                 f"lies between is lost. {REPLACE}"
             )
         if position is not None:
-            self._adopt(Received(position, self._machine.decode(self._snapshots.chunks())))
+            self._require_log_of(position)
+            self._adopt(Received(position, self._decoded()))
+
+    def _decoded(self) -> Any:  # noqa: ANN401 - what ``ReplicatedState.decode`` returns
+        path = self._snapshots.path
+        try:
+            with naming_errors("read", path):
+                return self._machine.decode(self._snapshots.chunks())
+        except InvalidSnapshot as error:
+            raise SnapshotCorrupt(
+                f"snapshot {path}: {error}. If a newer release wrote it, start this voter with "
+                f"that release. If it is damaged: {REPLACE}"
+            ) from error
+
+    def _require_log_of(self, position: SnapshotPosition) -> None:
+        """Refuse a journal that is older than the snapshot: it may have forgotten a vote."""
+        index, term = position
+        found = self.journal.term_at(index)
+        if found != term and not self.journal.may_end_before(index):
+            has = (
+                f"ends at {self.journal.last_index}" if found is None else f"has term {found} there"
+            )
+            raise SafetyViolation(
+                f"the snapshot {self._snapshots.path} ends with entry {index} of term {term}, but "
+                f"the journal {has}: the journal is an old copy, or its disk has lost writes. "
+                f"{REPLACE}"
+            )
 
     def _adopt(self, snapshot: Received) -> None:
         """Make the snapshot in the folder our state. Entries after it stay (P1)."""
@@ -99,6 +131,7 @@ class CompactingVoter(PreVoteVoter):
         self._machine.install(index, snapshot.state)
         if self.journal.term_at(index) != term:
             self.journal.reset_to(index, term)
+        self.journal.snapshot_is_adopted()
         self.last_applied = index
         self.commit_index = max(self.commit_index, index)
         self._snapshot_index = index

@@ -90,6 +90,8 @@ class SnapshotStore:
         self.sent: dict[VoterNode, SnapshotPosition] = {}
         self.on_waiting: Callable[[VoterNode], None] = lambda _node: None
         """Called when a follower needs a piece that cannot go now."""
+        self.on_adopting: Callable[[int], None] = lambda _index: None
+        """Called with the index of the leader's snapshot before it takes its name in the folder."""
         self._writer: Background | None = None
         self._written: SnapshotPosition | None = None
         self._checker: Background | None = None
@@ -178,6 +180,7 @@ class SnapshotStore:
             return None
         own = self.position()
         if own is None or own.last_index < received.position.last_index:
+            self.on_adopting(received.position.last_index)
             adopt_snapshot(self._incoming.path, self.path)
         else:
             self._incoming.discard()

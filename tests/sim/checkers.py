@@ -17,6 +17,7 @@ from tests.sim.acknowledgements import Acknowledgements
 from tests.sim.elections import Elections
 from tests.sim.going_back import GoingBack
 from tests.sim.host import Host
+from tests.sim.old_folders import does_not_take_part_unnoticed
 from tests.sim.pre_votes import PreVotes
 from tests.sim.process import HostObserver
 from tests.sim.record import Record
@@ -60,6 +61,7 @@ class SafetyChecker(HostObserver):
         if process is None:
             return
         self._commits_through(host, process.node.commit_index)
+        does_not_take_part_unnoticed(host)
         if process.node.is_leader:
             self.elections.leads(host, process)
             self._acknowledgements.knows_its_followers(host, process)

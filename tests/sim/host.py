@@ -15,6 +15,7 @@ from quorate.quorum.quorum_config import QuorumConfig
 from quorate.quorum.raft.leaving import LeavesQuorum
 from quorate.quorum.raft.network.raft_frames import Message
 from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.storage.promises import Promise
 from tests.sim.disk import SimulatedDisk
 from tests.sim.network import Link, Network
 from tests.sim.process import BackgroundWork, HostObserver, Process
@@ -47,6 +48,8 @@ class Host:
         self.directory_id = f"directory {self.voter_id}".encode().ljust(ID_BYTES, b".")
         self.set_aside: SimulatedDisk | None = None
         """What the disk held before an old copy was put in its place."""
+        self.promised: dict[int, Promise] = {}
+        """What voters that are up then know this one to have promised to them."""
         self.stays_down_until = 0.0
         self.first_voters: Mapping[int, bytes] = {}
         """What it remembers of the first start, on a disk that keeps it."""

@@ -5,14 +5,16 @@ old folder counted: its peers then know between them what it has forgotten. The 
 and gets its newest folder back, or what it has forgotten does no harm.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from quorate.quorum.raft.leaving import LeavesQuorum, VoterStale
+from quorate.quorum.raft.staleness import lacking
+from quorate.quorum.raft.storage.promises import Promise
 from tests.sim.disk import SimulatedDisk
 from tests.sim.host import Host
-from tests.sim.world import World
+from tests.sim.world import Violation, World
 
 SETTLES_S: Final = 1.5
 """Everybody is connected again after this time, and there is a leader."""
@@ -68,7 +70,9 @@ class OldFolders:
     def _replace(self, victim: Host, copy: SimulatedDisk) -> None:
         if not victim.is_up:
             return
+        promised = promises_of(victim, self._hosts.values())
         away = self._some_of([self._leader()], self._spare, victim)
+        away_ids = {host.voter_id for host in away}
         for host in away:
             host.stays_down_until = self._world.now + 3.5
             host.kill(power_lost=False)
@@ -76,6 +80,7 @@ class OldFolders:
             for host in self._hosts.values():
                 if host is not victim and host.is_up and _remembers(host, victim):
                     host.kill(power_lost=True)
+        victim.promised = {v: p for v, p in promised.items() if v not in away_ids}
         victim.note("gets an old copy of its folder")
         victim.kill(power_lost=True)
         victim.set_aside = victim.disk
@@ -100,11 +105,37 @@ class OldFolders:
         self.found += 1
         victim.note(f"gets its newest folder back: {leaving}")
         victim.disk, victim.set_aside = victim.set_aside, None
+        victim.promised = {}
         self._world.after(0.2, victim.boot)
 
     def _goes_on(self, victim: Host, before: Callable[[LeavesQuorum], None]) -> None:
         victim.on_leaves = before
         victim.set_aside = None
+        victim.promised = {}
+
+
+def promises_of(victim: Host, hosts: Iterable[Host]) -> dict[int, Promise]:
+    """Return what the voters that are up know the victim to have promised to them."""
+    known = {
+        host.voter_id: host.process.journal.promises.get(victim.voter_id)
+        for host in hosts
+        if host.process is not None and host is not victim
+    }
+    return {voter_id: promise for voter_id, promise in known.items() if promise is not None}
+
+
+def does_not_take_part_unnoticed(host: Host) -> None:
+    """Raise ``Violation`` if the voter takes part with a folder that lacks what it promised."""
+    process = host.process
+    if not host.promised or process is None or not process.node.admission.takes_part:
+        return
+    promised, host.promised = host.promised, {}
+    for voter_id, promise in promised.items():
+        lacks = lacking(promise, voter_id, process.journal)
+        if lacks:
+            raise Violation(
+                f"voter {host.voter_id} takes part with an old folder: voter {voter_id} {lacks}"
+            )
 
 
 def _remembers(host: Host, victim: Host) -> bool:

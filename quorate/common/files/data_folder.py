@@ -8,18 +8,25 @@ kernel's, so it goes when the process does, kill -9 included.
 import contextlib
 import errno
 import fcntl
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from quorate.common.files.checked_json import (
+    CHECKSUM,
+    decode_checked_json,
+    decode_json_object,
+    encode_checked_json,
+)
 from quorate.common.files.durable_files import write_durably
 from quorate.common.types import ID_BYTES
 
 IDENTITY_FILE: Final = "identity.json"
 LOCK_FILE: Final = ".lock"
-FORMAT: Final = 1
+FORMAT: Final = 2
+_WITHOUT_CHECKSUM: Final = 1
+"""The format before identities had a checksum. It is rewritten when the folder is claimed."""
 
 REPLACE: Final = (
     "Restore the data folder as it was; or, if that cannot be, empty it, remove this voter with "
@@ -119,26 +126,45 @@ def read_identity(path: Path) -> Identity | None:
         DataFolderMalformed: it cannot be understood.
         DataFolderError: it cannot be read.
     """
+    stored = _stored_identity(path)
+    return None if stored is None else stored[0]
+
+
+def _stored_identity(path: Path) -> tuple[Identity, int] | None:
+    """Return the identity of the folder and the format that it has on disk."""
     file = path / IDENTITY_FILE
     try:
-        found = json.loads(file.read_bytes())
-        if found["format"] != FORMAT:
-            raise DataFolderMismatch(
-                f"data folder {path} has format {found['format']}, "
-                f"this version reads format {FORMAT}"
-            )
-        return Identity(
-            cluster_id=str(found["cluster_id"]),
-            role=str(found["role"]),
-            node_id=int(found["node_id"]),
-            directory_id=bytes.fromhex(found["directory_id"]),
+        data = file.read_bytes()
+        content = _decoded(path, data)
+        identity = Identity(
+            cluster_id=str(content["cluster_id"]),
+            role=str(content["role"]),
+            node_id=int(content["node_id"]),
+            directory_id=bytes.fromhex(content["directory_id"]),
         )
+        return identity, content["format"]
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _unusable(path, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataFolderMalformed(f"{file} is malformed ({error})") from error
+
+
+def _decoded(path: Path, data: bytes) -> dict[str, Any]:
+    unchecked = decode_json_object(data)
+    if unchecked["format"] == _WITHOUT_CHECKSUM and CHECKSUM not in unchecked:
+        return unchecked
+    if int(unchecked["format"]) > FORMAT:
+        raise DataFolderMismatch(
+            f"data folder {path} has format {unchecked['format']}, this version reads format "
+            f"{FORMAT}: start this node with the newer release that wrote {IDENTITY_FILE}, or "
+            "restore that file if it is damaged"
+        )
+    content = decode_checked_json(data)
+    if content["format"] != FORMAT:
+        raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
+    return content
 
 
 def _unusable(path: Path, error: OSError) -> DataFolderError:
@@ -162,26 +188,29 @@ def _own_directory(
     path: Path, role: str, node_id: int, cluster_id: str, prepare: Callable[[Path], None]
 ) -> bytes:
     try:
-        found = read_identity(path)
+        stored = _stored_identity(path)
     except DataFolderMalformed as error:
         raise DataFolderMalformed(f"{error}. {_ADVICE[role]}") from error
-    if found is None:
+    if stored is None:
         own = Identity(cluster_id, role, node_id, os.urandom(ID_BYTES))
         prepare(path)
-        try:
-            _write_identity(path, own)
-        except OSError as error:
-            raise _unusable(path, error) from error
+        _write_identity(path, own)
         return own.directory_id
+    found, version = stored
     for name, value in (("cluster_id", cluster_id), ("role", role), ("node_id", node_id)):
         if getattr(found, name) != value:
             raise DataFolderMismatch(
                 f"data folder {path} belongs to {name}={getattr(found, name)}, not {name}={value}: "
                 "correct the configuration, or use another folder"
             )
+    if version != FORMAT:
+        _write_identity(path, found)
     return found.directory_id
 
 
 def _write_identity(path: Path, own: Identity) -> None:
     content = {"format": FORMAT, **own._asdict(), "directory_id": own.directory_id.hex()}
-    write_durably(path / IDENTITY_FILE, json.dumps(content).encode() + b"\n")
+    try:
+        write_durably(path / IDENTITY_FILE, encode_checked_json(content))
+    except OSError as error:
+        raise _unusable(path, error) from error

@@ -42,7 +42,12 @@ class Meta(NamedTuple):
     commit_index: int
     promises: Promises
     """The promises of other voters to this one. They are never changed in place."""
+    adopts: int = 0
+    """The index of the leader's snapshot that was about to take its place in the folder, or 0."""
 
+
+ANY_SNAPSHOT: Final = (1 << 64) - 1
+"""``Meta.adopts`` of a journal of an earlier release, which did not say."""
 
 NOTHING_WRITTEN: Final = Meta(0, None, first=1, commit_index=1, promises={})
 """The meta record of a voter that has neither voted nor written."""
@@ -252,6 +257,25 @@ class RaftJournal:
         kept = strongest(known, promise)
         if kept is not known:
             self._meta = self._meta._replace(promises={**self._meta.promises, voter_id: kept})
+
+    def adopts_snapshot(self, index: int) -> None:
+        """Have on disk on return that the leader's snapshot of ``index`` is about to take its place
+        in the folder, where it may lie beyond our log until ``reset_to``.
+        """
+        self._meta = self._meta._replace(adopts=index)
+        self._dirty = True
+        self.sync()
+
+    def may_end_before(self, snapshot_index: int) -> bool:
+        """Return whether the log may end before the snapshot in the folder, or differ from it. It
+        may only after a crash in the middle of adopting that one: else this journal is an old copy.
+        """
+        return self._meta.adopts in (snapshot_index, ANY_SNAPSHOT)
+
+    def snapshot_is_adopted(self) -> None:
+        """Note that log and snapshot fit together; the next ``sync`` writes it."""
+        if self._meta.adopts:
+            self._meta = self._meta._replace(adopts=0)
 
     def keep_promises(self) -> None:
         """Have the promises on disk on return: the timer may not come again."""

@@ -3,11 +3,12 @@
 On disk the key is the index of a run's first entry (u64), and the value the run (``journal_runs``).
 The meta record is checksummed as well.
 
-LMDB does not check its own pages. The next start finds what damage to them could make of the log:
-the meta record names the last entry and the LMDB transaction that wrote it, and LMDB's two root
-pages are compared (``lmdb_roots``). So neither a shorter nor an older log is taken for ours.
+LMDB does not check its own pages, so they are walked before LMDB opens the file (``lmdb_check``).
+The meta record names the last entry and the LMDB transaction that wrote it. So neither a shorter
+nor an older log is taken for ours.
 """
 
+import errno
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,8 +19,10 @@ from crc32c import crc32c
 
 from quorate.common.files.data_folder import REPLACE
 from quorate.common.files.durable_files import sync_folder
+from quorate.common.files.lmdb_check import LmdbDamaged, check_lmdb_file
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
 from quorate.quorum.raft.storage.journal import (
+    ANY_SNAPSHOT,
     NOTHING_WRITTEN,
     JournalCorrupt,
     JournalError,
@@ -30,7 +33,6 @@ from quorate.quorum.raft.storage.journal import (
     Stored,
 )
 from quorate.quorum.raft.storage.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
-from quorate.quorum.raft.storage.lmdb_roots import MAP_BYTES, check_roots, why_not_opened
 from quorate.quorum.raft.storage.promises import decode_promises, encode_promises
 
 JOURNAL_FILE: Final = "journal.lmdb"
@@ -38,10 +40,14 @@ FORMAT: Final = 5
 _WITHOUT_PROMISES: Final = 4
 """The format before voters kept what others promised them. It is rewritten when it is opened."""
 
+MAP_BYTES: Final = 64 << 30
+"""The size of virtual address space, not of disk: the file grows as needed."""
+
 _KEY = struct.Struct(">Q")
 _META = struct.Struct(">IHQQQQQ")
 _META_LEAST: Final = 6
-_VOTE_LENGTH: Final = struct.Struct(">H")
+_MORE: Final = struct.Struct(">QH")
+"""The index of the snapshot that is being adopted, and the length of the vote."""
 _ENTRIES: Final = b"entries"
 _META_DB: Final = b"meta"
 _META_KEY: Final = b"meta"
@@ -62,7 +68,7 @@ class LmdbStore:
         """Open the file ``path``, creating it if it is missing.
 
         Raises:
-            JournalCorrupt: LMDB's roots are not what it writes.
+            JournalCorrupt: the file is not what LMDB writes.
             JournalError: the file cannot be opened.
         """
         self._path = path
@@ -73,15 +79,17 @@ class LmdbStore:
         try:
             if not path.exists():
                 _create(path)
-            check_roots(path)
+            check_lmdb_file(path)
             self._env = _open(path)
             # A voter that was killed inside a commit may have left it in memory alone; what is
             # read here is answered for.
             self._env.sync(True)
             self._entries_db = self._env.open_db(_ENTRIES, create=False)
             self._meta_db = self._env.open_db(_META_DB, create=False)
+        except LmdbDamaged as error:
+            raise JournalCorrupt(f"journal {error}. {REPLACE}") from error
         except (lmdb.Error, OSError) as error:
-            raise JournalError(why_not_opened(path, error)) from error
+            raise JournalError(_why_not_opened(path, error)) from error
 
     def load(self) -> Stored | None:
         """Return the contents, as ``JournalStore.load`` says."""
@@ -239,7 +247,7 @@ def _encode_meta(meta: Meta, last: int, written_by: int) -> bytes:
     body = b"".join(
         (
             _META.pack(0, FORMAT, *fields)[4:],
-            _VOTE_LENGTH.pack(len(vote)),
+            _MORE.pack(meta.adopts, len(vote)),
             vote,
             encode_promises(meta.promises),
         )
@@ -268,12 +276,26 @@ def _decode_meta(path: Path, raw: bytes) -> _StoredMeta:
             "wrote it. Start this voter with that release"
         )
     _, _, term, first, last, commit_index, written_by = _META.unpack_from(raw)
-    vote, promises = raw[_META.size :], {}
+    vote, promises, adopts = raw[_META.size :], {}, ANY_SNAPSHOT
     if version == FORMAT:
-        end = _VOTE_LENGTH.size + _VOTE_LENGTH.unpack_from(vote)[0]
-        vote, promises = vote[_VOTE_LENGTH.size : end], decode_promises(vote[end:])
-    meta = Meta(term, vote.decode() or None, first, commit_index, promises)
+        adopts, length = _MORE.unpack_from(vote)
+        end = _MORE.size + length
+        vote, promises = vote[_MORE.size : end], decode_promises(vote[end:])
+    meta = Meta(term, vote.decode() or None, first, commit_index, promises, adopts)
     return _StoredMeta(meta, last, written_by, version)
+
+
+def _why_not_opened(path: Path, error: Exception) -> str:
+    """Return what to do about the error."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"cannot open journal {path}: {error}. Free space on its disk, then start this voter "
+            "again: what it acknowledged is in the journal"
+        )
+    return (
+        f"cannot open journal {path}: {error}. Let this user read and write it, or, if it is "
+        f"damaged: {REPLACE}"
+    )
 
 
 # --- files --------------------------------------------------------------------------------------

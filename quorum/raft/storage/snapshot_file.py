@@ -94,11 +94,14 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     """
     with path.open("rb") as file:
         read_head(path, file)
+        size = path.stat().st_size
         count = 0
         while True:
             length, check = _PIECE.unpack(_read_exactly(path, file, _PIECE.size))
             if length == 0:
                 break
+            if length > size - file.tell():
+                raise SnapshotCorrupt(f"snapshot {path} is truncated or damaged. {REPLACE}")
             chunk = _read_exactly(path, file, length)
             if crc32c(chunk) != check:
                 raise SnapshotCorrupt(
@@ -118,7 +121,10 @@ def read_head(path: Path, file: BinaryIO) -> SnapshotPosition:
     """
     head = _read_exactly(path, file, _HEAD_BYTES)
     if not head.startswith(MAGIC):
-        raise SnapshotCorrupt(f"{path} is not a snapshot of a format this version reads")
+        raise SnapshotCorrupt(
+            f"{path} is not a snapshot of a format this version reads. If a newer release wrote "
+            f"it, start this voter with that release. If it is damaged: {REPLACE}"
+        )
     if crc32c(head[:-4]) != int.from_bytes(head[-4:], "big"):
         raise SnapshotCorrupt(f"snapshot {path}: checksum of its head is wrong. {REPLACE}")
     return SnapshotPosition(*_POSITION.unpack_from(head, len(MAGIC)))

@@ -114,6 +114,12 @@ def test_a_backup_of_a_later_format_is_refused(tmp_path: Path) -> None:
         read_backup(path)
 
 
+def test_a_backup_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "not there" / "backup"
+    with pytest.raises(BackupError, match=r"cannot write .*backup: No such file.*another folder"):
+        write_backup(path, BACKUP)
+
+
 def test_an_absent_backup_is_named(tmp_path: Path) -> None:
     with pytest.raises(BackupError, match=r"nothing\.backup: No such file"):
         read_backup(tmp_path / "nothing.backup")

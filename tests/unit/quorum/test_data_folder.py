@@ -34,7 +34,8 @@ def test_new_folder_is_made_and_marked(folder: Path) -> None:
     directory_id = claim(folder)
     identity = json.loads((folder / IDENTITY_FILE).read_bytes())
     assert bytes.fromhex(identity.pop("directory_id")) == directory_id
-    assert identity == {"format": 1, "cluster_id": "c", "role": "broker", "node_id": 3}
+    assert len(identity.pop("crc32c")) == 8
+    assert identity == {"format": 2, "cluster_id": "c", "role": "broker", "node_id": 3}
     assert len(directory_id) == ID_BYTES
     assert read_identity(folder) == ("c", "broker", 3, directory_id)
 
@@ -118,9 +119,9 @@ def test_damaged_identity_is_refused(folder: Path, content: bytes) -> None:
 def test_newer_format_is_refused(folder: Path) -> None:
     claim(folder)
     (folder / IDENTITY_FILE).write_text(
-        '{"format": 2, "cluster_id": "c", "role": "broker", "node_id": 3}'
+        '{"format": 3, "cluster_id": "c", "role": "broker", "node_id": 3}'
     )
-    with pytest.raises(DataFolderMismatch, match="format 2"):
+    with pytest.raises(DataFolderMismatch, match="format 3"):
         claim(folder)
 
 
@@ -129,3 +130,36 @@ def test_unusable_path_is_named(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(DataFolderError, match=str(file)):
         claim(file)
+
+
+def as_before_checksums(folder: Path) -> str:
+    """Write the identity as the release before did; return it."""
+    content = json.loads((folder / IDENTITY_FILE).read_bytes())
+    del content["crc32c"]
+    written = json.dumps({**content, "format": 1}) + "\n"
+    (folder / IDENTITY_FILE).write_text(written)
+    return written
+
+
+def test_an_identity_without_a_checksum_is_rewritten_when_the_folder_is_claimed(
+    folder: Path,
+) -> None:
+    directory_id = claim(folder)
+    current = (folder / IDENTITY_FILE).read_bytes()
+    old = as_before_checksums(folder)
+    assert read_identity(folder) == ("c", "broker", 3, directory_id)
+    assert (folder / IDENTITY_FILE).read_text() == old, "reading writes nothing"
+    assert claim(folder) == directory_id
+    assert (folder / IDENTITY_FILE).read_bytes() == current
+
+
+def test_no_flipped_bit_of_an_identity_is_believed(folder: Path) -> None:
+    claim(folder)
+    file = folder / IDENTITY_FILE
+    content = file.read_bytes()
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        with pytest.raises(DataFolderError, match=r"(?i)identity\.json"):
+            claim(folder)
