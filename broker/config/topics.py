@@ -59,6 +59,16 @@ MESSAGE_MAX_BYTES: Final = ConfigKey(
     doc="The largest record batch that is accepted.",
     update=Update.CLUSTER_WIDE,
 )
+MESSAGE_MAX_DECOMPRESSED_BYTES: Final = ConfigKey(
+    name="message.max.decompressed.bytes",
+    type=int,
+    default=64 << 20,
+    at_least=1 << 20,
+    at_most=256 << 20,
+    doc="The largest size of the decompressed records of a batch that a producer sends. Two "
+    "batches at a time are decompressed to be validated.",
+    update=Update.CLUSTER_WIDE,
+)
 LOG_APPEND_TIME: Final = "LogAppendTime"
 LOG_MESSAGE_TIMESTAMP_TYPE: Final = ConfigKey(
     name="log.message.timestamp.type",

@@ -13,12 +13,10 @@ from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.admission import (
     MARKERS,
     AppendOrigin,
-    may_change_timestamps,
     produced_batches,
     replicated_batches,
 )
 from quorate.broker.log.batches.control_batches import decode_marker
-from quorate.broker.log.batches.keyed_records import check_keys
 from quorate.broker.log.batches.record_batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -26,7 +24,7 @@ from quorate.broker.log.batches.record_batch import (
     iterate_batches,
     put_in_place,
 )
-from quorate.broker.log.batches.topic_timestamps import AS_SENT, with_topic_timestamps
+from quorate.broker.log.batches.topic_timestamps import AS_SENT
 from quorate.broker.log.checkpoints.partition_row import (
     ANY_SEGMENT,
     NO_SEGMENT,
@@ -70,36 +68,35 @@ class PartitionLog(StoredLog):
 
     def append_as_leader(
         self,
-        records: Records,
+        records: Records | list[Batch],
         leader_epoch: LeaderEpoch,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        now_ms: int = 0,
     ) -> LogAppendInfo:
-        """Validate the batches, assign them offsets from the log end on and the leader epoch, and
-        append all or none.
+        """Assign the batches offsets from the log end on and the leader epoch, and append all or
+        none.
+
+        Those of clients are a list that a ``LogValidator`` has returned. Of bytes, as coordinators
+        write them, the headers and the checksums are checked here.
 
         Batches that an idempotent producer has sent before are not appended again. The result has
         the offset of the first batch, whether it is new or not, and the offset up to which the log
         must be replicated to have them all. If the memory of ``records`` is writable, the log takes
-        it over, see ``put_in_place``. ``now_ms`` is the wall clock, for topics whose configuration
-        depends on it (``storing``).
+        it over, see ``put_in_place``.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
                 UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR,
                 TRANSACTIONAL_ID_AUTHORIZATION_FAILED; OUT_OF_ORDER_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED from ``producers``;
                 INVALID_TXN_STATE from ``transactions``.
         """
         self._check_writable()
-        batches = produced_batches(records, self.max_batch_bytes, self._where, origin)
+        if isinstance(records, list):
+            batches = records
+        else:
+            batches = produced_batches(records, self.max_batch_bytes, self._where, origin)
         if origin is MARKERS:
             return self._append_markers(batches, leader_epoch)
-        if origin.is_client:
-            if self.needs_keys:
-                check_keys(batches, self._where)
-            if may_change_timestamps(batches, self.storing, now_ms):
-                batches = with_topic_timestamps(batches, self.storing, now_ms, self._where)
         if len(batches) > 1 or batches[0].header.producer_id >= 0:
             appended = self._append_once(batches, leader_epoch)
         else:

@@ -11,7 +11,7 @@ from quorate.broker.log.options import Flush
 from quorate.broker.log.stored.stored_log import OnDamaged, StoredLog
 from quorate.broker.log.writing.disk_space import OnRoom
 from quorate.common.types import LeaderEpoch, TopicId, TopicIdPartition
-from tests.support.record_batches import assemble
+from tests.support.record_batches import assemble, filled_records
 
 EPOCH = LeaderEpoch(0)
 
@@ -118,12 +118,12 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
 ) -> bytes:
-    """A batch that says it has ``count`` records; ``size`` bytes of body that nobody looks at.
+    """A batch of ``count`` records, which have ``size`` bytes together if they can.
 
     ``producer`` and ``attributes``: as ``record_batches.assemble`` has them.
     """
     return assemble(
-        (seed.to_bytes(8, "big") * (size // 8 + 1))[:size],
+        filled_records(count, size, seed),
         base_offset=base_offset,
         last_delta=count - 1,
         count=count,

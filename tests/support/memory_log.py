@@ -55,13 +55,16 @@ class MemoryLog:
 
     def append_as_leader(
         self,
-        records: Records,
+        records: Records | list[Batch],
         leader_epoch: LeaderEpoch,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        now_ms: int = 0,
     ) -> LogAppendInfo:
         base = self.log_end_offset
-        batches = produced_batches(records, self.max_batch_bytes, self.topic, origin)
+        batches = (
+            records
+            if isinstance(records, list)
+            else produced_batches(records, self.max_batch_bytes, self.topic, origin)
+        )
         (original, *others) = self.producers.find_duplicates(batches)
         if original is not None:
             assert not others, "one batch at a time is sent again in these tests"

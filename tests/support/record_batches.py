@@ -87,6 +87,34 @@ def assemble(
     return bytes(batch)
 
 
+def plain_records(*values: bytes | None) -> bytes:
+    """The records of a batch: without keys, all with the base timestamp."""
+    return b"".join(
+        _encode_record(Record(place, timestamp_ms=0, value=value), 0, 0)
+        for place, value in enumerate(values)
+    )
+
+
+def filled_records(count: int, size: int, seed: int = 0) -> bytes:
+    """``count`` records of ``size`` bytes together, or of the least that they take.
+
+    The last one is as long as it takes, and its value repeats ``seed``.
+    """
+    others = plain_records(*[b""] * (count - 1))
+    room = max(size - len(others), len(_filled(count - 1, None, b"")))
+    for length in range(room, max(room - 24, -1), -1):
+        value = (seed.to_bytes(8, "big") * (length // 8 + 1))[:length]
+        for key in (None, b"k", b"kk"):
+            last = _filled(count - 1, key, value)
+            if len(last) == room:
+                return others + last
+    raise ValueError(f"no record has {room} bytes")
+
+
+def _filled(offset: int, key: bytes | None, value: bytes) -> bytes:
+    return _encode_record(Record(offset, timestamp_ms=0, key=key, value=value), 0, 0)
+
+
 def xerial(body: bytes, block_bytes: int = 32 * 1024) -> bytes:
     """Snappy as the Java client frames it."""
     blocks = [

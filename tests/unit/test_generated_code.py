@@ -1,9 +1,15 @@
-"""The checked-in protobuf modules are what the proto files say."""
+"""The checked-in protobuf modules are what the proto files say, and machine code its source."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+from quorate.broker.log.record_walk import code
+
+PRINT_MACHINE_CODE = """
+from quorate.broker.log.record_walk.compiler import compiled, module_text
+print(module_text(compiled()), end="")
+"""
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 
 
@@ -19,6 +25,15 @@ def test_generated_protobuf_code_is_fresh(tmp_path: Path) -> None:
     assert fresh, "the generator wrote nothing"
     stale = [str(name) for name, text in fresh.items() if _checked_in(name) != text]
     assert not stale, f"run `python proto/generate.py`: stale {sorted(stale)}"
+
+
+def test_the_machine_code_of_the_record_walk_is_fresh() -> None:
+    """A process of its own: what compiles must not have been told another processor before."""
+    fresh = subprocess.run(
+        [sys.executable, "-c", PRINT_MACHINE_CODE], check=True, timeout=120, stdout=subprocess.PIPE
+    ).stdout.decode()
+    checked_in = Path(code.__file__).read_text()
+    assert fresh == checked_in, "run `python -m quorate.broker.log.record_walk`"
 
 
 def test_no_generated_module_outlives_its_proto_file() -> None:

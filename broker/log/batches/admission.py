@@ -13,15 +13,14 @@ from quorate.broker.log.batches.empty_batches import is_empty_span, span_from
 from quorate.broker.log.batches.record_batch import (
     CONTROL,
     LAST_COMPRESSION,
-    LOG_APPEND_TIME,
     TRANSACTIONAL,
     Batch,
     BatchHeader,
+    Where,
     corrupt,
     iterate_batches,
     too_large,
 )
-from quorate.broker.log.batches.topic_timestamps import NO_LIMIT_MS, TopicStorageOptions
 from quorate.broker.log.options import Records
 from quorate_proto.v1 import errors_pb2
 
@@ -48,7 +47,7 @@ costs more."""
 
 
 def produced_batches(
-    records: Records, max_batch_bytes: int, where: str, origin: AppendOrigin = CLIENT
+    records: Records, max_batch_bytes: int, where: Where, origin: AppendOrigin = CLIENT
 ) -> list[Batch]:
     """Return the batches of a request to append, at least one.
 
@@ -66,19 +65,8 @@ def produced_batches(
     return _not_empty(batches, where)
 
 
-def may_change_timestamps(batches: list[Batch], storing: TopicStorageOptions, now_ms: int) -> bool:
-    """Return whether ``with_topic_timestamps`` would change, refuse or decode a batch."""
-    if storing.log_append_time or storing.before_max_ms != NO_LIMIT_MS:
-        return True
-    latest_ms = now_ms + storing.after_max_ms
-    for header, _ in batches:
-        if header.attributes & LOG_APPEND_TIME or header.max_timestamp > latest_ms:
-            return True
-    return False
-
-
 def replicated_batches(
-    records: Records, log_start_offset: int, log_end_offset: int, where: str
+    records: Records, log_start_offset: int, log_end_offset: int, where: Where
 ) -> list[Batch]:
     """Return the batches of a leader's response, at least one.
 
@@ -110,7 +98,7 @@ def replicated_batches(
 
 
 def check_produced(
-    header: BatchHeader, position: int, max_bytes: int, where: str, origin: AppendOrigin = CLIENT
+    header: BatchHeader, position: int, max_bytes: int, where: Where, origin: AppendOrigin = CLIENT
 ) -> None:
     """Refuse a batch that ``origin`` must not send, beyond what ``iterate_batches`` refuses.
 
@@ -146,7 +134,7 @@ def check_produced(
         )
 
 
-def _check_origin(header: BatchHeader, position: int, where: str, origin: AppendOrigin) -> None:
+def _check_origin(header: BatchHeader, position: int, where: Where, origin: AppendOrigin) -> None:
     """Refuse control batches and transactional batches from a writer that may not append them.
 
     Only the writer of markers may append control batches. Only a client whose transaction can be
@@ -173,7 +161,7 @@ def _check_origin(header: BatchHeader, position: int, where: str, origin: Append
         raise _invalid(where, position, "is part of a transaction, but has no producer id")
 
 
-def check_replicated(header: BatchHeader, position: int, log_end_offset: int, where: str) -> None:
+def check_replicated(header: BatchHeader, position: int, log_end_offset: int, where: Where) -> None:
     """Refuse a leader's batch that does not continue a log that ends at ``log_end_offset``.
 
     Raises:
@@ -189,13 +177,13 @@ def check_replicated(header: BatchHeader, position: int, log_end_offset: int, wh
         )
 
 
-def _not_empty(batches: list[Batch], where: str) -> list[Batch]:
+def _not_empty(batches: list[Batch], where: Where) -> list[Batch]:
     if not batches:
         raise KafkaError(errors_pb2.INVALID_RECORD, f"{where}: the request has no record batch")
     return batches
 
 
-def _invalid(where: str, position: int, problem: str) -> KafkaError:
+def _invalid(where: Where, position: int, problem: str) -> KafkaError:
     return KafkaError(
         errors_pb2.INVALID_RECORD, f"{where}: batch at byte {position} of the request {problem}"
     )

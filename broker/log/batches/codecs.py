@@ -41,6 +41,10 @@ class UndecodableRecords(ValueError):
     them that way."""
 
 
+class DoesNotFit(Exception):
+    """What comes out is larger than the buffer for it."""
+
+
 def decompress(codec: int, compressed: Records, max_bytes: int) -> bytes:
     """Return the records under ``codec`` (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd).
 
@@ -49,14 +53,36 @@ def decompress(codec: int, compressed: Records, max_bytes: int) -> bytes:
     """
     if codec == NONE:
         return bytes(compressed)
+    room = min(max_bytes, max(_GUESS * len(compressed), _LEAST_GUESS_BYTES))
+    while True:
+        out = memoryview(bytearray(room))
+        try:
+            return bytes(out[: decompress_into(codec, compressed, out)])
+        except DoesNotFit as error:
+            if room >= max_bytes:
+                raise UndecodableRecords(
+                    f"{len(compressed)} bytes decompress to more than {max_bytes}"
+                ) from error
+            room = min(max_bytes, _GUESS * room)
+
+
+def decompress_into(codec: int, compressed: Records, out: memoryview) -> int:
+    """Decompress into a buffer, and return how many of its bytes are used. ``codec`` is not 0.
+
+    Raises:
+        UndecodableRecords: unknown codec or damaged data.
+        DoesNotFit: more comes out. The content of the buffer is undefined then.
+    """
+    inflate = _INFLATE.get(codec)
+    if inflate is None:
+        raise UndecodableRecords(f"compression type {codec} is unknown")
     try:
-        if codec == _SNAPPY:
-            return _decompress_snappy(compressed, max_bytes)
-        inflate = _INFLATE.get(codec)
-        if inflate is None:
-            raise UndecodableRecords(f"compression type {codec} is unknown")
-        return _within(inflate, compressed, max_bytes)
-    except (cramjam.DecompressionError, ValueError, struct.error) as error:
+        return inflate(compressed, out)
+    except cramjam.DecompressionError as error:
+        if _TOO_SMALL in str(error):
+            raise DoesNotFit from error
+        raise UndecodableRecords(str(error)) from error
+    except (ValueError, struct.error) as error:
         raise UndecodableRecords(str(error)) from error
 
 
@@ -65,48 +91,27 @@ def compress(codec: int, records: bytes) -> bytes:
     return _COMPRESS[codec](records)
 
 
-def _within(inflate: Callable[[Records, bytearray], int], data: Records, max_bytes: int) -> bytes:
-    """Decompress into a buffer that grows until the output fits."""
-    room = min(max_bytes, max(_GUESS * len(data), _LEAST_GUESS_BYTES))
-    while True:
-        out = bytearray(room)
-        try:
-            size = inflate(data, out)
-        except cramjam.DecompressionError as error:
-            if _TOO_SMALL not in str(error):
-                raise
-            if room >= max_bytes:
-                raise UndecodableRecords(
-                    f"{len(data)} bytes decompress to more than {max_bytes}"
-                ) from error
-            room = min(max_bytes, _GUESS * room)
-        else:
-            return bytes(memoryview(out)[:size])
-
-
-def _decompress_snappy(data: Records, max_bytes: int) -> bytes:
+def _snappy_into(data: Records, out: memoryview) -> int:
     """Decompress raw snappy, or the framing of snappy-java: a header, then blocks with their
     lengths."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(data, max_bytes)
-    blocks: list[bytes] = []
+        return _snappy_block_into(data, out)
+    used = 0
     position = len(_XERIAL_HEADER)
     while position < len(data):
         (length,) = _BLOCK.unpack_from(data, position)
         position += _BLOCK.size
         if not 0 <= length <= len(data) - position:
             raise UndecodableRecords(f"a snappy block of {length} bytes at {position}")
-        blocks.append(_snappy_block(data[position : position + length], max_bytes))
-        max_bytes -= len(blocks[-1])
+        used += _snappy_block_into(data[position : position + length], out[used:])
         position += length
-    return b"".join(blocks)
+    return used
 
 
-def _snappy_block(block: Records, max_bytes: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(block)
-    if size > max_bytes:
-        raise UndecodableRecords(f"a snappy block decompresses to {size} bytes, too many")
-    return bytes(cramjam.snappy.decompress_raw(block))
+def _snappy_block_into(block: Records, out: memoryview) -> int:
+    if cramjam.snappy.decompress_raw_len(block) > len(out):
+        raise DoesNotFit
+    return int(cramjam.snappy.decompress_raw_into(block, out))
 
 
 def _compress_snappy(records: bytes) -> bytes:
@@ -133,8 +138,9 @@ def _compress_lz4(records: bytes) -> bytes:
 
 
 _SNAPPY: Final = 2
-_INFLATE: Final[Mapping[int, Callable[[Records, bytearray], int]]] = {
+_INFLATE: Final[Mapping[int, Callable[[Records, memoryview], int]]] = {
     1: cramjam.gzip.decompress_into,
+    _SNAPPY: _snappy_into,
     3: cramjam.lz4.decompress_into,
     4: cramjam.zstd.decompress_into,
 }

@@ -7,21 +7,19 @@ Offsets, sequences, records and batch boundaries stay as they are. Only the byte
 import struct
 from typing import Final
 
-from quorate.broker.common.errors import KafkaError
-from quorate.broker.log.batches.codecs import UndecodableRecords, compress
+from quorate.broker.log.batches.codecs import compress
 from quorate.broker.log.batches.record_batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     LAST_COMPRESSION,
+    Batch,
+    Where,
     encoded,
-    iterate_batches,
+    read_header,
+    too_large,
 )
 from quorate.broker.log.batches.records import plain_records
 from quorate.broker.log.options import Records
-from quorate_proto.v1 import errors_pb2
-
-MOST_BYTES: Final = 64 << 20
-"""The largest size of the decompressed records of one batch, in bytes."""
 
 _LENGTH: Final = struct.Struct(">8xi")
 _ATTRIBUTES_LOW_AT: Final = 22
@@ -42,28 +40,27 @@ def needs_recompression(records: Records, codec: int) -> bool:
     return False
 
 
-def recompressed(records: Records, codec: int, max_batch_bytes: int, where: str) -> Records:
-    """Return the batches of ``records``, all compressed with ``codec``, in a new buffer that the
-    caller may write to.
-
-    A batch that will be refused for its size or its codec stays as it is.
+def recompressed(
+    batches: list[Batch], codec: int, max_batch_bytes: int, where: Where
+) -> list[Batch]:
+    """Return validated batches, all compressed with ``codec``. Those that change are copies.
 
     Raises:
-        KafkaError: what ``iterate_batches`` raises; INVALID_RECORD if records cannot be
-            decompressed.
+        KafkaError: MESSAGE_TOO_LARGE if a batch has more bytes with this codec than the log takes.
     """
-    out = bytearray()
-    for header, data in iterate_batches(records, where):
-        is_stored_so = header.compression == codec
-        if is_stored_so or header.compression > LAST_COMPRESSION or header.size > max_batch_bytes:
-            out += data
-            continue
-        try:
-            plain = plain_records(header, data, MOST_BYTES)
-        except UndecodableRecords as error:
-            raise KafkaError(
-                errors_pb2.INVALID_RECORD, f"{where}: a batch cannot be decompressed: {error}"
-            ) from error
-        attributes = header.attributes & ~COMPRESSION_MASK | codec
-        out += encoded(header._replace(attributes=attributes), compress(codec, plain))
-    return memoryview(out)
+    return [
+        batch
+        if batch.header.compression == codec
+        else _recoded(batch, codec, max_batch_bytes, where)
+        for batch in batches
+    ]
+
+
+def _recoded(batch: Batch, codec: int, max_batch_bytes: int, where: Where) -> Batch:
+    header = batch.header
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    records = compress(codec, plain_records(*batch))
+    data = encoded(header._replace(attributes=attributes), records)
+    if len(data) > max_batch_bytes:
+        raise too_large(where, 0, len(data), max_batch_bytes)
+    return Batch(read_header(data), memoryview(bytearray(data)))

@@ -15,14 +15,17 @@ import struct
 import sys
 from collections.abc import Iterator
 from mmap import mmap
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.options import LARGEST_BATCH_BYTES, Records
-from quorate.common.types import LeaderEpoch
+from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
+
+Where: TypeAlias = str | TopicPartition
+"""The partition that a message names. It is made a text only if there is a message."""
 
 HEADER_BYTES: Final = 61
 MAGIC: Final = 2
@@ -124,7 +127,7 @@ def read_crc(buffer: Records) -> int:
     return int(_CRC.unpack_from(buffer, _CRC_AT)[0])
 
 
-def iterate_batches(records: Records, where: str) -> Iterator[Batch]:
+def iterate_batches(records: Records, where: Where) -> Iterator[Batch]:
     """Yield the batches in ``records``, each verified: length, magic and CRC.
 
     ``where`` names the partition in messages.
@@ -221,7 +224,7 @@ def _memory_bytes(owner: object) -> int:
     return len(owner) if isinstance(owner, bytearray | mmap) else sys.maxsize
 
 
-def _size_at(view: memoryview, position: int, where: str) -> int:
+def _size_at(view: memoryview, position: int, where: Where) -> int:
     """Return the size of the batch at ``position``, after checking that it is a batch that ends
     within the buffer."""
     left = len(view) - position
@@ -232,7 +235,7 @@ def _size_at(view: memoryview, position: int, where: str) -> int:
     raise _no_batch(view, position, left, where)
 
 
-def _no_batch(view: memoryview, position: int, left: int, where: str) -> KafkaError:
+def _no_batch(view: memoryview, position: int, left: int, where: Where) -> KafkaError:
     """Return the error for bytes at ``position`` that are no batch."""
     magic = view[position + _MAGIC_AT] if left > _MAGIC_AT else MAGIC
     if magic < MAGIC:
@@ -259,14 +262,14 @@ def _no_batch(view: memoryview, position: int, left: int, where: str) -> KafkaEr
     return too_large(where, position, size, LARGEST_BATCH_BYTES)
 
 
-def corrupt(where: str, position: int, problem: str) -> KafkaError:
+def corrupt(where: Where, position: int, problem: str) -> KafkaError:
     """Return the error that refuses bytes that are no batch."""
     return KafkaError(
         errors_pb2.CORRUPT_MESSAGE, f"{where}: batch at byte {position} of the request: {problem}"
     )
 
 
-def too_large(where: str, position: int, size: int, max_bytes: int) -> KafkaError:
+def too_large(where: Where, position: int, size: int, max_bytes: int) -> KafkaError:
     """Return the error that refuses a batch above ``max_bytes``."""
     return KafkaError(
         errors_pb2.MESSAGE_TOO_LARGE,

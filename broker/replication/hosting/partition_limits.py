@@ -32,7 +32,11 @@ from quorate.broker.config.topic_keys import (
     TOPIC_TIMESTAMP_BEFORE_MAX_MS,
     TOPIC_TIMESTAMP_TYPE,
 )
-from quorate.broker.config.topics import CODEC_OF_TYPE, LOG_APPEND_TIME
+from quorate.broker.config.topics import (
+    CODEC_OF_TYPE,
+    LOG_APPEND_TIME,
+    MESSAGE_MAX_DECOMPRESSED_BYTES,
+)
 from quorate.broker.log import KEEP_ALL, Retention
 from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
 from quorate.broker.log.compaction.log_selection import CompactionOptions
@@ -85,6 +89,7 @@ class PartitionLimits:
             before_max_ms=of_topic(topic, TOPIC_TIMESTAMP_BEFORE_MAX_MS),
             after_max_ms=of_topic(topic, TOPIC_TIMESTAMP_AFTER_MAX_MS),
             codec=CODEC_OF_TYPE.get(of_topic(topic, TOPIC_COMPRESSION_TYPE)),
+            decompressed_max_bytes=self._live[MESSAGE_MAX_DECOMPRESSED_BYTES],
         )
 
     def retention(self, topic: str) -> Retention:

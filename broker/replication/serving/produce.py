@@ -3,12 +3,16 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.errors import InvalidRecords, KafkaError
 from quorate.broker.log import LogAppendInfo
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import encode_marker
+from quorate.broker.log.batches.log_validator import LogValidator, TooMuchAtOnce
+from quorate.broker.log.batches.recompression import needs_recompression
+from quorate.broker.log.batches.record_batch import Batch
+from quorate.broker.log.options import Records
 from quorate.broker.replication.api import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -25,18 +29,18 @@ from quorate.broker.replication.hosting.hosted_partition import (
     not_leader,
 )
 from quorate.broker.replication.hosting.partition_table import PartitionTable
-from quorate.broker.replication.serving.recompression_queue import RecompressionQueue
 from quorate.broker.replication.serving.sequence_gaps import SequenceGaps
 from quorate.broker.replication.serving.transaction_verification import (
     Release,
     TransactionBatch,
     TransactionVerification,
 )
+from quorate.broker.replication.serving.validation_queue import ValidationQueue
 from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
 _HELD: Final = ProduceOutcome()
-"""The outcome of an entry that waits for recompression or verification."""
+"""The outcome of an entry that waits for validation in a thread or for verification."""
 
 _MAY_PASS: Final = frozenset(
     {
@@ -58,19 +62,30 @@ _WHATEVER_IS_STORED: Final = frozenset(
 )
 """The refusals that hold for batches in the log, too, or that say that they are not there."""
 
+Validated: TypeAlias = Records | list[Batch] | KafkaError
+"""The records of an entry: validated batches, or why they are refused. Bytes are those of
+coordinators, which the log checks itself."""
+
+_NOT_AT_ONCE: Final = KafkaError(
+    errors_pb2.REQUEST_TIMED_OUT, "the batches are not validated yet; send them again"
+)
+"""Stands for batches that a thread must validate. No producer is answered with it: the entry waits,
+or its original is found."""
+
 
 class RecordAppender:
     """Appends before its first await, so that requests of one connection keep their order.
 
-    Exceptions are batches that need another codec (``recompression``), batches that would begin a
-    transaction (``transaction_verification``), and whatever waits behind them.
+    Exceptions are batches whose validation takes long (``validation_queue``), batches that would
+    begin a transaction (``transaction_verification``), and whatever waits behind them.
     """
 
     def __init__(self, table: PartitionTable, verification: TransactionVerification | None) -> None:
         """Without ``verification``, transactions begin without a question to their coordinators."""
         self._table = table
         self._clock = table.clock
-        self._recompression = RecompressionQueue()
+        self._validator = LogValidator.at_once()
+        self._validation = ValidationQueue(table.clock.wall_clock_ms)
         self._gaps = SequenceGaps()
         self._verification = verification
 
@@ -94,8 +109,8 @@ class RecordAppender:
         return await pending.wait(timeout_ms)
 
     async def close(self) -> None:
-        """Refuse what waits for recompression or verification: another broker will lead."""
-        await self._recompression.close()
+        """Refuse what waits for validation or verification: another broker will lead."""
+        await self._validation.close()
         if self._verification is not None:
             await self._verification.close()
 
@@ -147,35 +162,59 @@ class RecordAppender:
     def _append(self, entry: ProduceEntry, acks: int, pending: DelayedProduce) -> None:
         """Append an entry, or hold it, and add its outcome to ``pending``."""
         hosted = self._table.named(entry.tp)
-        if hosted is not None and hosted.leads and self._is_held(hosted, entry, acks, pending):
-            return
-        outcome, waiters, needed = self._appended(hosted, entry, acks)
+        records: Validated = entry.records
+        if hosted is not None and hosted.leads:
+            if entry.origin.is_client:
+                records = self._validated(hosted, entry)
+            if self._is_held(hosted, entry, records, acks, pending):
+                return
+        outcome, waiters, needed = self._appended(hosted, entry, records, acks)
         pending.outcomes.append(outcome)
         if waiters is not None:
             waiters.add(needed, pending, pending.expect())
 
-    def _is_held(
-        self, hosted: HostedPartition, entry: ProduceEntry, acks: int, pending: DelayedProduce
-    ) -> bool:
-        """Have the entry wait for another codec or for the answer of a coordinator, if it must.
+    def _validated(self, hosted: HostedPartition, entry: ProduceEntry) -> Validated:
+        """Validate the batches of a client, unless that takes long or others wait for it."""
+        target = hosted.log
+        codec = target.storing.codec
+        if hosted in self._validation.queues:
+            return _NOT_AT_ONCE
+        if codec is not None and needs_recompression(entry.records, codec):
+            return _NOT_AT_ONCE
+        try:
+            return self._validator.validate(
+                entry.records, target, entry.origin, self._clock.wall_clock_ms(), entry.tp
+            )
+        except TooMuchAtOnce:
+            return _NOT_AT_ONCE
+        except KafkaError as error:
+            return error
 
-        Returns whether it waits. Most topics keep the producers' codecs, and most batches begin no
+    def _is_held(
+        self,
+        hosted: HostedPartition,
+        entry: ProduceEntry,
+        records: Validated,
+        acks: int,
+        pending: DelayedProduce,
+    ) -> bool:
+        """Have the entry wait for its validation or for the answer of a coordinator, if it must.
+
+        Returns whether it waits. Most batches are validated already, and most begin no
         transaction: neither waits. What is in the log already does not wait either.
         """
-        recompression = self._recompression
-        may_wait = hosted.log.storing.codec is not None or recompression.queues
-        if may_wait and recompression.is_needed(hosted, entry):
+        if records is _NOT_AT_ONCE:
             if _needs_no_wait(hosted, entry):
                 return False
             pending.outcomes.append(_HELD)
             go_on = partial(self._go_on, acks, pending, pending.expect())
-            recompression.hold(hosted, entry, go_on)
+            self._validation.hold(hosted, entry, go_on)
             return True
-        asked = self._question(hosted, entry)
+        asked = None if isinstance(records, KafkaError) else self._question(hosted, entry)
         if asked is None or _needs_no_wait(hosted, entry):
             return False
         pending.outcomes.append(_HELD)
-        asked(partial(self._release, entry, acks, pending, pending.expect()))
+        asked(partial(self._release, entry, records, acks, pending, pending.expect()))
         return True
 
     def _question(
@@ -193,21 +232,23 @@ class RecordAppender:
         pending: DelayedProduce,
         position: int,
         entry: ProduceEntry,
-        refusal: KafkaError | None,
+        records: Validated,
     ) -> None:
-        """Go on with an entry that has the codec of its topic by now, or that was refused."""
+        """Go on with an entry that is validated by now, or that was refused."""
         hosted = self._table.named(entry.tp)
-        release = partial(self._release, entry, acks, pending, position)
-        if refusal is None and hosted is not None and hosted.leads and pending.is_open(position):
+        release = partial(self._release, entry, records, acks, pending, position)
+        is_refused = isinstance(records, KafkaError)
+        if not is_refused and hosted is not None and hosted.leads and pending.is_open(position):
             asked = self._question(hosted, entry)
             if asked is not None:
                 asked(release)
                 return
-        release(refusal)
+        release(None)
 
     def _release(
         self,
         entry: ProduceEntry,
+        records: Validated,
         acks: int,
         pending: DelayedProduce,
         position: int,
@@ -222,7 +263,8 @@ class RecordAppender:
             pending.outcomes[position] = self._refused(entry, refusal)
             pending.settle(position, errors_pb2.NONE, None)
             return
-        outcome, waiters, needed = self._appended(self._table.named(entry.tp), entry, acks)
+        hosted = self._table.named(entry.tp)
+        outcome, waiters, needed = self._appended(hosted, entry, records, acks)
         pending.outcomes[position] = outcome
         if waiters is not None:
             waiters.add(needed, pending, position)
@@ -230,7 +272,7 @@ class RecordAppender:
             pending.settle(position, errors_pb2.NONE, None)
 
     def _appended(
-        self, hosted: HostedPartition | None, entry: ProduceEntry, acks: int
+        self, hosted: HostedPartition | None, entry: ProduceEntry, records: Validated, acks: int
     ) -> tuple[ProduceOutcome, ProducePurgatory | None, int]:
         """Append an entry. Return its outcome, and where to wait for which offset first.
 
@@ -242,13 +284,13 @@ class RecordAppender:
         replica = hosted.replica
         end_before = hosted.log.log_end_offset
         try:
+            if isinstance(records, KafkaError):
+                raise records
             if acks == ACKS_ALL and not replica.has_enough_replicas:
                 raise _too_few_replicas(hosted)
             if self._gaps.by_partition:
                 self._check_order(hosted, entry)
-            appended = hosted.log.append_as_leader(
-                entry.records, replica.leader_epoch, entry.origin, self._clock.wall_clock_ms()
-            )
+            appended = hosted.log.append_as_leader(records, replica.leader_epoch, entry.origin)
         except KafkaError as refusal:
             try:
                 appended = _original(hosted, entry, refusal)
@@ -304,7 +346,10 @@ def _original(hosted: HostedPartition, entry: ProduceEntry, refusal: KafkaError)
     Raises:
         KafkaError: the refusal if the log has none of them, or why that is not known.
     """
-    if refusal.code in _WHATEVER_IS_STORED:
+    is_malformed = refusal.code == errors_pb2.INVALID_RECORD and not isinstance(
+        refusal, InvalidRecords
+    )
+    if is_malformed or refusal.code in _WHATEVER_IS_STORED:
         raise refusal
     original = hosted.log.find_originals(entry.records, entry.origin)
     if original is None:

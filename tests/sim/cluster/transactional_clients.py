@@ -7,7 +7,7 @@ from quorate.common.types import TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 from tests.sim.cluster.client import Client, TopicPart
 from tests.sim.cluster.consumer import Consumer
-from tests.support.record_batches import TRANSACTIONAL, assemble
+from tests.support.record_batches import TRANSACTIONAL, assemble, plain_records
 
 if TYPE_CHECKING:
     from tests.sim.cluster.clients import Clients
@@ -96,7 +96,7 @@ class TransactionalProducer(Client):
         value = b"<%d.%d>" % (self.number, self._sent)
         self.clients.checker.truths.outcomes.writes(transaction, value)
         batch = assemble(
-            value,
+            plain_records(value),
             base_offset=0,
             last_delta=0,
             count=1,

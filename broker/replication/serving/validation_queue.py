@@ -1,0 +1,147 @@
+"""Validation of what clients produce, in a thread, where it takes too long for the event loop.
+
+Records that are not compressed are validated in microseconds. What is compressed takes as long as
+its decompression, and what needs the codec of its topic as long as compression: batches of this
+kind wait here. Whatever comes for the same partition meanwhile waits behind them, from
+whatever client: batches are appended in the order in which they came, although requests of one
+connection overlap. A thread is given the batches of many partitions at a time, such as those of one
+request, because each change of threads costs as much as the validation of a small batch.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.log_validator import (
+    IN_A_THREAD,
+    LogValidator,
+    ProducedLog,
+)
+from quorate.broker.log.batches.recompression import recompressed
+from quorate.broker.log.batches.record_batch import Batch
+from quorate.broker.replication.api import ProduceEntry
+from quorate.broker.replication.hosting.hosted_partition import HostedPartition
+from quorate.common.background_tasks import BackgroundTasks
+from quorate_proto.v1 import errors_pb2
+
+log = logging.getLogger(__name__)
+
+THREADS: Final = 2
+"""The number of threads that validate: each holds the decompressed records of a batch in memory."""
+TAKEN_BYTES: Final = 1 << 20
+"""A thread takes more of the batches that wait until it has this many bytes."""
+
+Release: TypeAlias = Callable[[ProduceEntry, list[Batch] | KafkaError], None]
+"""A function that goes on with the batches of an entry, or with the refusal of it."""
+
+
+class _Held(NamedTuple):
+    entry: ProduceEntry
+    release: Release
+
+
+_Taken: TypeAlias = tuple[HostedPartition, ProduceEntry]
+
+
+class ValidationQueue:
+    """The validation of one broker. All but the work in threads happens on the event loop."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """``now_ms`` is the wall clock, by which timestamps are judged."""
+        self.queues: dict[HostedPartition, deque[_Held]] = {}
+        """The entries that wait, by partition, in the order in which they came."""
+        self._now_ms = now_ms
+        self._ready: deque[HostedPartition] = deque()
+        self._in_threads: list[LogValidator] = []
+        self._working = 0
+        self._tasks = BackgroundTasks()
+
+    def hold(self, hosted: HostedPartition, entry: ProduceEntry, release: Release) -> None:
+        """Have ``release`` called when the entry is validated, in the order of the calls."""
+        queue = self.queues.get(hosted)
+        if queue is not None:
+            queue.append(_Held(entry, release))
+            return
+        self.queues[hosted] = deque([_Held(entry, release)])
+        self._ready.append(hosted)
+        if self._working < THREADS:
+            self._working += 1
+            self._tasks.start(self._work())
+
+    async def close(self) -> None:
+        """Refuse what waits: its producers look for another leader."""
+        await self._tasks.close()
+        for queue in self.queues.values():
+            while queue:
+                entry, release = queue.popleft()
+                message = f"the leader of {entry.tp} is stopping"
+                release(entry, KafkaError(errors_pb2.NOT_LEADER_OR_FOLLOWER, message))
+        self.queues.clear()
+
+    async def _work(self) -> None:
+        """Validate as long as anything waits that no other thread has taken."""
+        try:
+            while self._ready:
+                await self._validate_some()
+        finally:
+            self._working -= 1
+
+    async def _validate_some(self) -> None:
+        taken = self._take()
+        try:
+            for (hosted, _), outcome in zip(taken, await self._in_a_thread(taken), strict=True):
+                entry, release = self.queues[hosted].popleft()
+                release(entry, outcome)
+        finally:
+            for hosted in dict.fromkeys(hosted for hosted, _ in taken):
+                if self.queues[hosted]:
+                    self._ready.append(hosted)
+                else:
+                    del self.queues[hosted]
+
+    def _take(self) -> list[_Taken]:
+        """Return entries to validate next. They stay in their queues until they are validated."""
+        taken: list[_Taken] = []
+        size = 0
+        while self._ready and size < TAKEN_BYTES:
+            hosted = self._ready.popleft()
+            for entry, _ in self.queues[hosted]:
+                taken.append((hosted, entry))
+                size += len(entry.records)
+                if size >= TAKEN_BYTES:
+                    break
+        return taken
+
+    async def _in_a_thread(self, taken: Sequence[_Taken]) -> list[list[Batch] | KafkaError]:
+        validators = self._in_threads
+        validator = validators.pop() if validators else LogValidator(IN_A_THREAD)
+        outcomes = await asyncio.to_thread(_validated_all, validator, taken, self._now_ms())
+        validators.append(validator)
+        return outcomes
+
+
+def _validated_all(
+    validator: LogValidator, taken: Sequence[_Taken], now_ms: int
+) -> list[list[Batch] | KafkaError]:
+    return [_validated(validator, hosted.log, entry, now_ms) for hosted, entry in taken]
+
+
+def _validated(
+    validator: LogValidator, target: ProducedLog, entry: ProduceEntry, now_ms: int
+) -> list[Batch] | KafkaError:
+    where = entry.tp
+    try:
+        batches = validator.validate(entry.records, target, entry.origin, now_ms, where)
+        codec = target.storing.codec
+        if codec is not None:
+            batches = recompressed(batches, codec, target.max_batch_bytes, where)
+    except KafkaError as error:
+        return error
+    except Exception:
+        log.exception("cannot validate a batch for %s", where)
+        message = f"a batch for {where} could not be validated"
+        return KafkaError(errors_pb2.UNKNOWN_SERVER_ERROR, message)
+    return batches
