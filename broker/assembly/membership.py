@@ -67,6 +67,7 @@ async def register(
         ],
         inter_broker_protocol_max=shared.config[INTER_BROKER_PROTOCOL_VERSION],
     )
+    shared.quorum.carry_mark(lambda: replication.store.mark)
     await registrar.start()
     cleanup.push_async_callback(registrar.close)
 

@@ -96,6 +96,9 @@ class Quorum(Sessions, QuorumView, Protocol):
             QuorumUnavailable: not within ``deadline_ms``.
         """
 
+    def carry_mark(self, mark: Callable[[], int]) -> None:
+        """Have keep-alives carry the mark of the log folder from now on (rule 8)."""
+
     async def close(self) -> None:
         """End the session."""
 

@@ -49,7 +49,9 @@ class LeaderConnection:
         *,
         on_kept_alive: Callable[[int], None],
         on_session_gone: Callable[[SessionId], None],
+        mark: Callable[[], int],
     ) -> None:
+        """``mark`` returns the mark of the log folder, which keep-alives carry."""
         self._directory = directory
         self._address = address
         self._stub = stub_of(directory.channel(address))
@@ -59,6 +61,7 @@ class LeaderConnection:
         self._work = work
         self._on_kept_alive = on_kept_alive
         self._on_session_gone = on_session_gone
+        self._mark = mark
         self._owed = PendingAnswer(asyncio.get_running_loop().time)
         self._keep_alive_is_owed = False
 
@@ -97,7 +100,9 @@ class LeaderConnection:
             while True:
                 sequence += 1
                 sent_ms = int(time.monotonic() * 1000)
-                ping = pb.KeepAliveRequest(session_id=self._session_id, sequence=sequence)
+                ping = pb.KeepAliveRequest(
+                    session_id=self._session_id, sequence=sequence, mark=self._mark()
+                )
                 self._keep_alive_is_owed = True
                 self._owed.asked()
                 await _write(call, ping)

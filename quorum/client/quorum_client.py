@@ -74,6 +74,7 @@ class QuorumClient:
         self._pending = PendingTransactions()
         self._deadlines = DeadlineTimer(self._expire)
         self._work = asyncio.Event()
+        self._mark: Callable[[], int] = lambda: 0
         self._lost_callbacks: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -111,6 +112,10 @@ class QuorumClient:
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once per session that is lost; ``close`` does not count as a loss."""
         self._lost_callbacks.append(callback)
+
+    def carry_mark(self, mark: Callable[[], int]) -> None:
+        """Have keep-alives carry the mark of a broker's log folder from now on (rule 8)."""
+        self._mark = mark
 
     async def _open_session(self, deadline_ms: int | None) -> None:
         started = time.monotonic()
@@ -177,6 +182,7 @@ class QuorumClient:
                 self._work,
                 on_kept_alive=self._kept_alive,
                 on_session_gone=self._session_gone,
+                mark=lambda: self._mark(),
             )
             try:
                 await tenure.run()

@@ -110,7 +110,7 @@ class QuorumService(QuorumServicer):
         try:
             async for ping in request_iterator:
                 session_id = SessionId(ping.session_id)
-                answer = self._voter.keep_alive(session_id, stream)
+                answer = self._voter.keep_alive(session_id, stream, ping.mark)
                 leader_id = self._voter.leadership.leader_id
                 if not self._voter.leadership.leads:
                     yield pb.KeepAliveResponse(

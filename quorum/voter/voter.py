@@ -15,6 +15,8 @@ from quorate.common.types import ID_BYTES, MetadataOffset, SessionId
 from quorate.metadata_log.codec import encode_transaction
 from quorate.metadata_log.image import Image
 from quorate.metadata_log.records import (
+    FolderMark,
+    FolderMarks,
     Operation,
     QuorumVoter,
     Record,
@@ -34,6 +36,7 @@ from quorate.quorum.raft.driver import (
 )
 from quorate.quorum.raft.raft_clock import clock_s, wall_clock_ms
 from quorate.quorum.raft.raft_node import RaftNode
+from quorate.quorum.voter import folder_marks
 from quorate.quorum.voter.sessions import HANDOVER_MARGIN_MS, TICK_MS, KeepAlive, SessionTable
 from quorate.quorum.voter.state_machine import AppliedSince, QuorumStateMachine
 from quorate.quorum.voter.watch_sources import (
@@ -81,6 +84,8 @@ class Voter:
         self.snapshot = SharedSnapshot()
         self.watchers = 0
         self._noting: asyncio.Task[None] | None = None
+        self._marks = folder_marks.FolderMarks()
+        self._marking: asyncio.Task[None] | None = None
         self.without_leader_since: float | None = clock_s()
         self._machine = machine
         self._loop = asyncio.get_running_loop()
@@ -257,12 +262,14 @@ class Voter:
     def new_session_id(self) -> SessionId:
         return SessionId(os.urandom(ID_BYTES))
 
-    def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
-        """Take a keep-alive that came on ``stream``. It is not answered unless a majority was just
-        heard.
+    def keep_alive(self, session_id: SessionId, stream: object, mark: int = 0) -> KeepAlive:
+        """Take a keep-alive that came on ``stream``, with the mark of a broker's log folder. It is
+        not answered unless a majority was just heard.
         """
         self._follow_sessions()
         answer = self._sessions.keep_alive(session_id, stream)
+        if answer is KeepAlive.ALIVE:
+            self._marks.hear(session_id, mark)
         return answer if self.heard_majority_just_now else KeepAlive.NO_ANSWER
 
     def keep_alive_stream_closed(self, session_id: SessionId, stream: object) -> None:
@@ -286,6 +293,7 @@ class Voter:
                 expiry = asyncio.create_task(self._expire(session_id))
                 expiry.add_done_callback(_log_failure)
             self._note_silences()
+            self._note_marks()
 
     async def _expire(self, session_id: SessionId) -> None:
         try:
@@ -311,6 +319,19 @@ class Voter:
         )
         with contextlib.suppress(NotLeader, OutcomeLost):
             await self.propose(SessionSilences(silences=noted))
+
+    def _note_marks(self) -> None:
+        """Note the marks of all log folders in one transaction, and one at a time."""
+        if not self.leadership.leads or (self._marking is not None and not self._marking.done()):
+            return
+        marks = self._marks.due(self.image, self._loop.time() * 1000)
+        if marks:
+            self._marking = asyncio.create_task(self._mark(marks), name="folder-marks")
+            self._marking.add_done_callback(_log_failure)
+
+    async def _mark(self, marks: tuple[FolderMark, ...]) -> None:
+        with contextlib.suppress(NotLeader, OutcomeLost):
+            await self.propose(FolderMarks(marks=marks))
 
     # -- reading the log -------------------------------------------------------------------------
 

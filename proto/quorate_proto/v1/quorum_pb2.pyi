@@ -144,17 +144,21 @@ class KeepAliveRequest(google.protobuf.message.Message):
 
     SESSION_ID_FIELD_NUMBER: builtins.int
     SEQUENCE_FIELD_NUMBER: builtins.int
+    MARK_FIELD_NUMBER: builtins.int
     session_id: builtins.bytes
     """The session to keep."""
     sequence: builtins.int
     """Echoed in the answer."""
+    mark: builtins.int
+    """A broker's: the mark that its log folder holds; 0: none yet."""
     def __init__(
         self,
         *,
         session_id: builtins.bytes = ...,
         sequence: builtins.int = ...,
+        mark: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["sequence", b"sequence", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["mark", b"mark", "sequence", b"sequence", "session_id", b"session_id"]) -> None: ...
 
 Global___KeepAliveRequest: typing_extensions.TypeAlias = KeepAliveRequest
 

@@ -17,6 +17,7 @@ from quorate.metadata_log.codec import decode_transaction
 from quorate.metadata_log.features import NEWEST_METADATA_VERSION
 from quorate.metadata_log.image import Changes, Image
 from quorate.metadata_log.records import (
+    FolderMarks,
     Operation,
     SessionClosed,
     SessionOpened,
@@ -25,6 +26,7 @@ from quorate.metadata_log.records import (
     Transaction,
     TransactionResult,
 )
+from quorate.quorum.voter import folder_marks
 from quorate.quorum.voter.sessions import KeepAlive, SessionTable
 from tests.sim.world import World
 from tests.support.metadata import first_voter_set
@@ -56,6 +58,7 @@ class SimulatedQuorum:
         self.on_applied: Callable[[Image, Applied, Transaction], None] = lambda *_: None
         self._world = world
         self._table = SessionTable()
+        self._marks = folder_marks.FolderMarks()
         self._leader_from = 0.0
         self._terms = 0
         self._watchers: dict[SimulatedQuorumClient, None] = {}
@@ -142,13 +145,19 @@ class SimulatedQuorum:
                 for one, quarters in changed.items()
             )
             self.write(Operation(records=(SessionSilences(silences=silences),)))
+        marks = self._marks.due(self.image, self._world.now * 1000) if self.leads else ()
+        if marks:
+            self.write(Operation(records=(FolderMarks(marks=marks),)))
 
     # -- what clients ask ------------------------------------------------------------------------
 
-    def keep_alive(self, session_id: SessionId, stream: object) -> KeepAlive:
+    def keep_alive(self, session_id: SessionId, stream: object, mark: int) -> KeepAlive:
         if not self.leads:
             return KeepAlive.NO_ANSWER
-        return self._table.keep_alive(session_id, stream)
+        answer = self._table.keep_alive(session_id, stream)
+        if answer is KeepAlive.ALIVE:
+            self._marks.hear(session_id, mark)
+        return answer
 
     def stream_closed(self, session_id: SessionId, stream: object) -> None:
         self._table.stream_closed(session_id, stream)

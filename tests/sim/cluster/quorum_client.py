@@ -58,6 +58,7 @@ class SimulatedQuorumClient:
         self._quorum = quorum
         self.session_timeout_ms = timeout_ms
         self._patience = patience
+        self._mark: Callable[[], int] = lambda: 0
         self._lost_callbacks: list[Callable[[], None]] = []
         self._sequence = 0
         self._under_way: dict[int, _Pending] = {}
@@ -113,6 +114,9 @@ class SimulatedQuorumClient:
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         self._lost_callbacks.append(callback)
 
+    def carry_mark(self, mark: Callable[[], int]) -> None:
+        self._mark = mark
+
     def _open_session(self, answer: Callable[[SessionId], None]) -> None:
         if self._quorum.leads:
             answer(
@@ -124,7 +128,8 @@ class SimulatedQuorumClient:
         self._stream = stream = object()
         while self.session_id == session_id:
             sent_ms = self.now_ms()
-            answer = await self._ask_for(partial(self._ping, session_id, stream), 1.0)
+            ping = partial(self._ping, session_id, stream, self._mark())
+            answer = await self._ask_for(ping, 1.0)
             if answer is KeepAlive.GONE:
                 self._session_gone(session_id)
                 return
@@ -135,9 +140,13 @@ class SimulatedQuorumClient:
                 await asyncio.sleep(0.05)
 
     def _ping(
-        self, session_id: SessionId, stream: object, answer: Callable[[KeepAlive], None]
+        self,
+        session_id: SessionId,
+        stream: object,
+        mark: int,
+        answer: Callable[[KeepAlive], None],
     ) -> None:
-        answer(self._quorum.keep_alive(session_id, stream))
+        answer(self._quorum.keep_alive(session_id, stream, mark))
 
     def _session_gone(self, session_id: SessionId) -> None:
         if session_id != self.session_id:

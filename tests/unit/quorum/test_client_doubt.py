@@ -97,6 +97,7 @@ class Scene:
             self.work,
             on_kept_alive=lambda _sent_ms: None,
             on_session_gone=lambda _session_id: None,
+            mark=lambda: 7,
         )
         return asyncio.create_task(tenure.run())
 
