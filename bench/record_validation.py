@@ -1,0 +1,146 @@
+"""What the validation of produced records costs: CPU of brokers, beside brokers without it.
+
+Two clusters of three brokers run side by side and are measured in turn, by an unmodified
+librdkafka. With one replica the cost is compared with the least that a broker does with a batch.
+With three replicas and acks=all it shows whether the throughput of many partitions suffers.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from bench._kafka_load import in_own_process
+from bench._kafka_producers import Producers, Stream
+from bench._nodes import pids
+from bench._support import Bench, median_row
+from bench.peers.processes import cpu_seconds
+from bench.without_validation import without_validation
+from quorate.client.results import NewTopic
+from quorate.testing import RunningCluster, running_cluster
+
+BROKERS: Final = 3
+PRODUCERS: Final = 2
+IN_FLIGHT: Final = 32
+BATCH_BYTES: Final = 64 << 10
+_OVERHEAD_BYTES: Final = 12
+_HEADER_BYTES: Final = 61
+_SETTLE_S: Final = 2.0
+CODECS: Final = ("none", "lz4", "snappy", "zstd", "gzip")
+WITH: Final = "with"
+WITHOUT: Final = "without"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Batches of 64 KiB before compression."""
+
+    codec: str
+    record_bytes: int
+    replicas: int
+    partitions: int
+
+    @property
+    def records_per_batch(self) -> int:
+        return (BATCH_BYTES - _HEADER_BYTES) // (self.record_bytes + _OVERHEAD_BYTES)
+
+    def stream(self, bootstrap: str, topic: str) -> Stream:
+        return Stream(
+            bootstrap=bootstrap,
+            topic=topic,
+            partitions=self.partitions,
+            acks="1" if self.replicas == 1 else "all",
+            records_per_batch=self.records_per_batch,
+            record_bytes=self.record_bytes,
+            codec=self.codec,
+        )
+
+
+def loads(quick: bool) -> list[Load]:
+    codecs = CODECS[:2] if quick else CODECS
+    found = [Load(codec, size, 1, 12) for size in (1_000, 100) for codec in codecs]
+    return found + [Load(codec, 1_000, BROKERS, 100) for codec in codecs[:2]]
+
+
+@contextmanager
+def topic_for(load: Load, name: str, cluster: RunningCluster) -> Iterator[None]:
+    with cluster.admin() as admin:
+        new = NewTopic(name=name, num_partitions=load.partitions, replication_factor=load.replicas)
+        admin.create_topics([new])[0].raise_for_error()
+        time.sleep(_SETTLE_S)
+        yield
+        admin.delete_topics([name])
+
+
+def measure(stream: Stream, brokers: Sequence[int], seconds: float) -> dict[str, float]:
+    """Produce at full speed, after a start that does not count."""
+    producers = Producers(stream, PRODUCERS)
+    producers.touch()
+    producers.send(seconds=seconds / 4, in_flight=IN_FLIGHT)
+    before = cpu_seconds(brokers)
+    sent = producers.send(seconds=seconds, in_flight=IN_FLIGHT)
+    spent_s = cpu_seconds(brokers) - before
+    size = sent.batches * stream.payload_bytes
+    return {"CPU s/GB": spent_s / size * 1e9, "MB/s": size / 1e6 / sent.elapsed_s}
+
+
+def measure_turn(
+    load: Load, name: str, clusters: dict[str, RunningCluster], seconds: float
+) -> dict[str, dict[str, float]]:
+    found = {}
+    for system, cluster in clusters.items():
+        with topic_for(load, name, cluster):
+            stream = load.stream(cluster.bootstrap, name)
+            brokers = pids(cluster)["broker"]
+            found[system] = in_own_process(measure, stream, brokers, seconds)
+    return found
+
+
+def measure_load(
+    bench: Bench, number: int, load: Load, clusters: dict[str, RunningCluster]
+) -> None:
+    seconds = bench.pick(full=3.0, quick=1.0)
+    samples = [
+        measure_turn(load, f"load-{number}-{turn}", clusters, seconds)
+        for turn in range(bench.repetitions)
+    ]
+    figures: dict[str, float] = {}
+    for system in (WITHOUT, WITH):
+        medians = median_row([sample[system] for sample in samples])
+        figures |= {f"{name} {system}": value for name, value in medians.items()}
+    for name in ("CPU s/GB", "MB/s"):
+        ratios = [sample[WITH][name] / sample[WITHOUT][name] for sample in samples]
+        figures[f"{name} more %"] = 100 * (statistics.median(ratios) - 1)
+    case: dict[str, int | str] = {
+        "codec": load.codec,
+        "record": f"{load.record_bytes} B",
+        "RF": load.replicas,
+        "partitions": load.partitions,
+    }
+    bench.row(case, figures)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    bench = Bench.from_command_line(
+        "Record validation",
+        "batches of 64 KiB; CPU of all brokers per GB of values",
+        arguments,
+    )
+    settings = {"log.flush": "os"}
+    with running_cluster(brokers=BROKERS, config=settings) as validating:
+        with without_validation():
+            other = running_cluster(brokers=BROKERS, config=settings)
+            bare = other.__enter__()
+        try:
+            clusters = {WITHOUT: bare, WITH: validating}
+            for number, load in enumerate(loads(bench.quick)):
+                measure_load(bench, number, load, clusters)
+        finally:
+            other.__exit__(None, None, None)
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()
