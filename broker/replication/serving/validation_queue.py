@@ -64,10 +64,10 @@ class ValidationQueue:
         queue = self.queues.get(hosted)
         if queue is not None:
             queue.append(_Held(entry, release))
-            return
-        self.queues[hosted] = deque([_Held(entry, release)])
-        self._ready.append(hosted)
-        if self._working < THREADS:
+        else:
+            self.queues[hosted] = deque([_Held(entry, release)])
+            self._ready.append(hosted)
+        if self._ready and self._working < THREADS:
             self._working += 1
             self._tasks.start(self._work())
 
