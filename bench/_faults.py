@@ -29,7 +29,7 @@ class Fault:
     victim: str
     begin: Act
     end: Act
-    observe_s: float = 15.0
+    observe_s: float = 12.0
 
 
 def _heal(deployed: Deployment, host: int) -> None:

@@ -40,6 +40,7 @@ class ControllerClient:
         self._images = images
         self._channels = channels
         self._local = local
+        self._said = ""
 
     async def report_replicas(
         self, request: control_pb2.ReportReplicasRequest, timeout_s: float
@@ -119,5 +120,11 @@ class ControllerClient:
         except TimeoutError:
             return None
         except grpc.aio.AioRpcError as error:
-            log.info("the controller does not answer: %s", error.details())
+            self._say(f"the controller does not answer: {error.details()}")
             return None
+
+    def _say(self, what: str) -> None:
+        """Log once what many requests meet."""
+        if what != self._said:
+            log.info("%s", what)
+        self._said = what

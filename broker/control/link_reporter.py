@@ -27,6 +27,7 @@ CHECKS_PER_LIMIT: Final = 20
 
 WAIT_STEP_MS: Final = 100
 REPEAT_INTERVAL_MS: Final = 1_000
+RETRY_INTERVAL_MS: Final = 400
 TIMEOUT_MS: Final = 2_000
 
 
@@ -73,7 +74,9 @@ class LiveSince:
             if silent_ms > silence_max_ms:
                 found.append(
                     control_pb2.SilentPeer(
-                        broker_id=broker_id, broker_epoch=epoch, silent_ms=silent_ms
+                        broker_id=broker_id,
+                        broker_epoch=epoch,
+                        broken_ms=silent_ms - silence_max_ms,
                     )
                 )
         return found
@@ -97,8 +100,10 @@ class LinkReporter:
         self._links = links
         self._clock = clock
         self._live = LiveSince()
-        self._told: tuple[int, frozenset[int]] = (-1, frozenset())
-        """The epoch of the controller that took the last report, and whom it named."""
+        self._told: frozenset[int] = frozenset()
+        """Whom the last report named that a controller took."""
+        self._asked: tuple[int, frozenset[int]] = (-1, frozenset())
+        """The epoch of the controller that was asked last to take a report, and whom it named."""
         self._repeat_ms = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -124,27 +129,26 @@ class LinkReporter:
         self._live.observe({b: one.epoch for b, one in image.brokers.items()}, now_ms)
         silent = self._live.silent(self._links.silent_peers(), now_ms, self._links.silence_max_ms())
         names = frozenset(peer.broker_id for peer in silent)
-        is_due = bool(names) and now_ms >= self._repeat_ms
+        is_news = (image.controller_epoch, names) != self._asked
         epoch = self._identity.epoch
-        if epoch is None or not (is_due or names != self._told[1] or self._is_new_controller()):
+        if epoch is None or not (names or self._told):
             return
+        if not is_news and now_ms < self._repeat_ms:
+            return
+        self._asked = (image.controller_epoch, names)
         request = control_pb2.ReportLinksRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=epoch,
             controller_epoch=image.controller_epoch,
             silent=silent,
         )
-        if await self._report(request):
-            if names != self._told[1]:
-                heard = f"nothing is heard of brokers {sorted(names)}" if names else "all are heard"
-                log.info("the controller knows that %s", heard)
-            self._told = (image.controller_epoch, names)
-            self._repeat_ms = now_ms + REPEAT_INTERVAL_MS
-
-    def _is_new_controller(self) -> bool:
-        """Return whether another controller than the one that was told has to be told."""
-        told_epoch, told = self._told
-        return bool(told) and told_epoch != self._images.image.controller_epoch
+        was_told = await self._report(request)
+        self._repeat_ms = now_ms + (REPEAT_INTERVAL_MS if was_told else RETRY_INTERVAL_MS)
+        if was_told and names != self._told:
+            heard = f"nothing is heard of brokers {sorted(names)}" if names else "all are heard"
+            log.info("the controller knows that %s", heard)
+        if was_told:
+            self._told = names
 
     async def _report(self, request: control_pb2.ReportLinksRequest) -> bool:
         """Report, and return whether the controller took it. A new controller ends the wait."""

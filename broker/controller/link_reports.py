@@ -23,6 +23,9 @@ about a part of them."""
 
 SETTLE_MAX_MS: Final = 3_000
 
+SETTLE_ANEW_MS: Final = 500
+"""The time in which a new controller is told of links that broke before its tenure."""
+
 _NAMED_MAX: Final = 5
 
 Link = frozenset[BrokerId]
@@ -32,7 +35,10 @@ Link = frozenset[BrokerId]
 class _Report(NamedTuple):
     reporter_epoch: BrokerEpoch
     peer_epoch: BrokerEpoch
+    told_ms: int
+    """When this controller was told first."""
     since_ms: int
+    """When the link came to count as broken, as the reporter says."""
     until_ms: int
 
 
@@ -53,7 +59,8 @@ class LinkReports:
             self._reports[key] = _Report(
                 epoch,
                 BrokerEpoch(silent.broker_epoch),
-                now_ms if known is None or is_new else known.since_ms,
+                now_ms if known is None or is_new else known.told_ms,
+                now_ms - max(0, silent.broken_ms),
                 now_ms + BELIEVED_MS,
             )
 
@@ -81,10 +88,14 @@ class LinkReports:
 
     def are_settled(self, image: Image, now_ms: int) -> bool:
         """Return whether all that breaks together has probably been reported."""
-        since = [report.since_ms for _, report in self._valid(image, now_ms)]
-        if not since:
+        valid = [report for _, report in self._valid(image, now_ms)]
+        if not valid:
             return True
-        return now_ms - max(since) >= SETTLE_MS or now_ms - min(since) >= SETTLE_MAX_MS
+        told_ms = [report.told_ms for report in valid]
+        if now_ms - min(told_ms) >= SETTLE_MAX_MS:
+            return True
+        newest_ms = max(report.since_ms for report in valid)
+        return now_ms - newest_ms >= SETTLE_MS and now_ms - max(told_ms) >= SETTLE_ANEW_MS
 
     def _valid(self, image: Image, now_ms: int) -> list[tuple[tuple[BrokerId, BrokerId], _Report]]:
         brokers = image.brokers

@@ -29,7 +29,7 @@ from quorate.broker.replication.api import (
     ProduceOutcome,
 )
 from quorate.broker.replication.commands.control_commands import ControlCommands
-from quorate.broker.replication.commands.deposed_leaders import DeposedLeaders
+from quorate.broker.replication.commands.deposed_leaders import DeposedLeaders, SessionLife
 from quorate.broker.replication.commands.stray_partitions import AssignmentCheck, QuorumReader
 from quorate.broker.replication.fetching.replica_fetcher_manager import (
     ReplicaFetcherManager,
@@ -74,7 +74,7 @@ class ReplicationOptions:
     retention_check_interval_ms: int = 300_000
 
 
-class ReplicaQuorum(Transactor, QuorumReader, Protocol):
+class ReplicaQuorum(Transactor, QuorumReader, SessionLife, Protocol):
     """The part of the quorum client that replicas need."""
 
 
@@ -140,7 +140,7 @@ class ReplicaManager(LogManagerListener):
             producer_check_interval_ms=options.producer_check_interval_ms,
             retention_check_interval_ms=options.retention_check_interval_ms,
         )
-        self._deposed_leaders = DeposedLeaders(self.table, metadata, limits)
+        self._deposed_leaders = DeposedLeaders(self.table, metadata, quorum, limits)
         self._tasks = BackgroundTasks()
 
     # -- life ------------------------------------------------------------------------------------

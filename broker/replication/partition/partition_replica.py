@@ -137,7 +137,7 @@ class PartitionReplica(ReplicaState):
         Produce requests wait on if the newer epoch is this broker's own: it is about to be told.
         """
         effects = self.saw_newer_epoch(epoch)
-        if effects and leader != self.broker_id:
+        if self.is_suspended and leader != self.broker_id:
             effects += self._fail_all(f"broker {leader} leads {self.tp} now")
         return effects
 

@@ -84,6 +84,11 @@ class ReplicaState:
         return self.role is ReplicaRole.IDLE
 
     @property
+    def is_suspended(self) -> bool:
+        """Whether the replica led until it saw a newer leader epoch, and waits for a command."""
+        return self.role is ReplicaRole.SUSPENDED
+
+    @property
     def has_enough_replicas(self) -> bool:
         """Whether the committed ISR has as many members as acks=all needs."""
         return len(self.isr.committed) >= self.effective_min_insync_replicas

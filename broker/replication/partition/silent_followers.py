@@ -15,8 +15,9 @@ from typing import Final
 from quorate.broker.replication.partition.follower_progress import FollowerProgress
 from quorate.common.types import BrokerId
 
-SETTLE_MS: Final = 1_000
-"""The time in which the silence of all members that are cut off together is noticed."""
+SETTLE_MS: Final = 1_500
+"""The time in which the silence of all members that are cut off together is noticed, and in which
+the controller moves the leadership if this broker is the one that is cut off."""
 
 ALONE_DELAY_MS: Final = 3_000
 """The time that a leader which hears only a minority of its ISR gives the controller first."""

@@ -635,21 +635,21 @@ class SilentPeer(google.protobuf.message.Message):
 
     BROKER_ID_FIELD_NUMBER: builtins.int
     BROKER_EPOCH_FIELD_NUMBER: builtins.int
-    SILENT_MS_FIELD_NUMBER: builtins.int
+    BROKEN_MS_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """Who."""
     broker_epoch: builtins.int
     """Its registration, as the sender knows it."""
-    silent_ms: builtins.int
-    """For how long."""
+    broken_ms: builtins.int
+    """For how long it has counted as silent."""
     def __init__(
         self,
         *,
         broker_id: builtins.int = ...,
         broker_epoch: builtins.int = ...,
-        silent_ms: builtins.int = ...,
+        broken_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "silent_ms", b"silent_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broken_ms", b"broken_ms", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]) -> None: ...
 
 Global___SilentPeer: typing_extensions.TypeAlias = SilentPeer
 

@@ -15,7 +15,7 @@ def silent(cluster: Cluster, reporter: int, *peers: int) -> control_pb2.ReportLi
         broker_epoch=cluster.brokers[reporter].epoch,
         silent=[
             control_pb2.SilentPeer(
-                broker_id=peer, broker_epoch=cluster.brokers[peer].epoch, silent_ms=5_250
+                broker_id=peer, broker_epoch=cluster.brokers[peer].epoch, broken_ms=250
             )
             for peer in peers
         ],

@@ -14,6 +14,8 @@ from tests.support.broker_replicas import BrokerReplicas
 from tests.support.replica_cluster import batch
 from tests.unit.replication.test_produce import settle
 
+SESSION_TIMEOUT_MS = 6_000
+
 
 class Told:
     """What the image says of partition 0 of every topic."""
@@ -40,8 +42,15 @@ def role(broker: BrokerReplicas) -> ReplicaRole:
     return broker.hosted("orders").replica.role
 
 
-def deposed_by(broker: BrokerReplicas, told: Told) -> DeposedLeaders:
-    return DeposedLeaders(broker.manager.table, cast("Any", told), broker.limits)
+def deposed_by(
+    broker: BrokerReplicas, told: Told, *, last_keep_alive_ms: int = 1 << 40
+) -> DeposedLeaders:
+    session = SimpleNamespace(
+        last_keep_alive_ms=last_keep_alive_ms, session_timeout_ms=SESSION_TIMEOUT_MS
+    )
+    return DeposedLeaders(
+        broker.manager.table, cast("Any", told), cast("Any", session), broker.limits
+    )
 
 
 async def test_rule_6_a_deposed_leader_that_hears_nobody_answers_its_producers(
@@ -88,3 +97,46 @@ async def test_while_all_are_heard_only_commands_count(broker: BrokerReplicas) -
     leaders.look()
     leaders.look()
     assert role(broker) is ReplicaRole.LEADER
+
+
+async def test_rule_6_a_leader_that_stepped_down_by_a_conflict_answers_its_producers_too(
+    broker: BrokerReplicas,
+) -> None:
+    await leader_without_peers(broker)
+    waiting = asyncio.ensure_future(broker.produce("orders", batch("a"), acks=-1))
+    await settle()
+    hosted = broker.hosted("orders")
+    broker.manager.table.run(hosted, hosted.replica.saw_newer_epoch(LeaderEpoch(1)))
+    assert not waiting.done()
+    leaders = deposed_by(broker, Told(leader=2, epoch=1))
+    leaders.look()
+    leaders.look()
+    outcome = await asyncio.wait_for(waiting, 5)
+    assert outcome.error_code == errors_pb2.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("session_ended", "follower_left", "answered"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+async def test_producers_are_sent_away_once_the_session_may_have_ended_and_followers_have_left(
+    broker: BrokerReplicas, *, session_ended: bool, follower_left: bool, answered: bool
+) -> None:
+    broker.limits.min_insync = 2
+    await broker.lead("orders", isr=(1, 2), replicas=(1, 2))
+    stream = broker.follower(2)
+    stream.send("orders", ack_only=True)
+    waiting = asyncio.ensure_future(broker.produce("orders", batch("a"), acks=-1))
+    await settle()
+    if follower_left:
+        stream.send("orders", forget=True)
+    keep_alive_ms = broker.now_ms - SESSION_TIMEOUT_MS + (0 if session_ended else 1)
+    leaders = deposed_by(broker, Told(leader=1, epoch=0), last_keep_alive_ms=keep_alive_ms)
+    leaders.look()
+    await settle()
+    assert not waiting.done(), "it may be about to come back"
+    leaders.look()
+    await settle()
+    assert waiting.done() == answered
+    assert role(broker) is ReplicaRole.LEADER, "it goes on if the followers come back"
+    waiting.cancel()
