@@ -23,6 +23,7 @@ from quorate.broker.kafka.server import KafkaServer
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.log.log_manager import LogCallbacks, LogManager
 from quorate.broker.log.options import LogOptions
+from quorate.broker.log.recovery.folder_identity import require_identity
 from quorate.broker.log.writing.log_writer import LogManagerEvents
 from quorate.broker.rpc.grpc_listener import (
     Certificates,
@@ -160,7 +161,8 @@ class ProcessEnvironment:
         config = self._config
         folder = Path(config[LOG_DIR])
         cluster_id = self.quorum.cluster_id
-        cleanup.enter_context(claimed_data_folder(folder, "broker", self._broker_id, cluster_id))
+        claim = (folder, "broker", self._broker_id, cluster_id, require_identity)
+        cleanup.enter_context(claimed_data_folder(*claim))
         options = LogOptions(
             flush="os" if config[LOG_FLUSH] == "os" else "sync",
             segment_bytes=config[LOG_SEGMENT_BYTES],

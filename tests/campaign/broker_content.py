@@ -9,7 +9,7 @@ import msgspec
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import ColdRead, LogCallbacks, LogManager, LogOptions, LogRead, PartitionLog
 from quorate.broker.log.batches.record_batch import read_header
-from quorate.broker.log.recovery.examination import examine
+from quorate.broker.log.recovery.folder_identity import examine_folder, require_identity
 from quorate.common.files.data_folder import DataFolderError, claimed_data_folder
 from quorate.common.types import TopicIdPartition
 from tests.campaign.outcome import Outcome, Verdict
@@ -49,7 +49,9 @@ class BrokerContent(msgspec.Struct):
 
 async def read_content(folder: Path) -> BrokerContent:
     """Open the folder as a broker does, and read everything."""
-    with claimed_data_folder(folder, "broker", BROKER_ID, CLUSTER_ID) as directory_id:
+    with claimed_data_folder(
+        folder, "broker", BROKER_ID, CLUSTER_ID, require_identity
+    ) as directory_id:
         failures: list[Exception] = []
         callbacks = LogCallbacks(lambda logs: None, failures.append)
         store = await LogManager.open(folder, OPTIONS, callbacks)
@@ -214,7 +216,7 @@ def _head(text: str, other: str) -> str:
 def verify(folder: Path) -> Sequence[str]:
     """Return what ``quorate log verify`` finds. Call it in a child process."""
     try:
-        return [str(problem) for problem in examine(folder).problems]
+        return [str(problem) for problem in examine_folder(folder).problems]
     except NAMED as error:
         return [f"refused: {error}"]
 

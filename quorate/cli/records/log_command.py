@@ -97,8 +97,8 @@ def dump(
 @log_dir_option
 @json_option
 def verify(directory: Path, as_json: bool) -> None:
-    """Check the position and the checksum of every batch, and that no log has a gap. The exit code
-    is 1 if something is wrong.
+    """Check the position and the checksum of every batch, that no log has a gap, and whose the
+    directory is. The exit code is 1 if something is wrong.
 
     \b
     Example:
@@ -154,10 +154,10 @@ def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def _examined(directory: Path) -> "LogExamination":
-    from quorate.broker.log.recovery.examination import examine
+    from quorate.broker.log.recovery.folder_identity import examine_folder
 
     with _held(directory):
-        return examine(directory)
+        return examine_folder(directory)
 
 
 @contextmanager

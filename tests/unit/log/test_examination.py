@@ -13,7 +13,7 @@ from quorate.broker.log.checkpoints.store_table import StoreTable
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.log.segments.pending_batch import PendingBatch
 from quorate.broker.log.segments.segment import Segment
-from quorate.common.files.data_folder import held_data_folder
+from quorate.common.files.data_folder import claimed_data_folder, held_data_folder
 from tests.support.cli import quorate, quorate_error, quorate_json
 from tests.support.log_stores import EPOCH, batch, everything, opened
 from tests.support.record_batches import TRANSACTIONAL
@@ -27,6 +27,8 @@ SEGMENT = "segment-0000000001.mdb"
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
     """Two partitions of 40 batches each, over several segments."""
+    with claimed_data_folder(tmp_path, "broker", 1, "cluster"):
+        pass
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         logs = [store.create("orders", 0), store.create("orders", 1)]
         for _ in range(40):
