@@ -22,12 +22,13 @@ async def stored_batches(folder: Path) -> dict[TopicIdPartition, Batches]:
         folder, LogOptions(), LogCallbacks(lambda logs: None, lambda error: None)
     )
     try:
-        return {tip: _batches(log) for tip, log in store.logs.items()}
+        return {tip: batches_of(log) for tip, log in store.logs.items()}
     finally:
         await store.close()
 
 
-def _batches(log: PartitionLog) -> Batches:
+def batches_of(log: PartitionLog) -> Batches:
+    """The batches of one open log."""
     found = {}
     at = log.log_start_offset
     while at < log.log_end_offset:

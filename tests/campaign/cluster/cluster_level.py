@@ -142,6 +142,9 @@ class ClusterCampaign:
             self._wait_until_whole()
             self._kill_all(BROKER)
             _, differing = self._nursery.ask(*asked)
+        if differing:
+            for folder in folders:
+                shutil.copytree(folder, self._cluster.folder / "differing" / folder.name)
         return list(differing)
 
     # -- processes -------------------------------------------------------------------------------

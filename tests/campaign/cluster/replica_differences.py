@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quorate.broker.common.errors import KafkaError
+from quorate.broker.log import LogCallbacks, LogManager, LogOptions
 from tests.campaign.trial import in_child, value_of
-from tests.support.stored_logs import Batches, stored_batches
+from tests.support.stored_logs import Batches, batches_of
 
 _LIMIT_S = 60.0
 
@@ -40,16 +41,21 @@ def differences(folders: Sequence[Path], ends: Mapping[str, int]) -> Differences
         return value_of(in_child(lambda: _compared(copies, ends), _LIMIT_S, said))
 
 
+class _Copy(NamedTuple):
+    """One log: its batches, and the high watermark that the replica knows for certain."""
+
+    batches: Batches
+    high_watermark: int
+
+
 def _compared(copies: Sequence[Path], ends: Mapping[str, int]) -> Differences:
-    read: list[dict[str, Batches]] = []
+    read: list[dict[str, _Copy]] = []
     unreadable = []
     for number, copy in enumerate(copies):
         try:
-            stored = asyncio.run(stored_batches(copy))
+            read.append(asyncio.run(_logs(copy)))
         except KafkaError:
             unreadable.append(number)
-            continue
-        read.append({f"{t.topic_id.hex()}-{t.partition}": found for t, found in stored.items()})
     differing: list[str] = []
     for name, end in ends.items():
         logs = [copy[name] for copy in read if name in copy]
@@ -57,17 +63,35 @@ def _compared(copies: Sequence[Path], ends: Mapping[str, int]) -> Differences:
     return Differences(unreadable, differing)
 
 
-def _differing(name: str, logs: Sequence[Batches], wanted: int, end: int) -> list[str]:
-    """Compare the copies of one partition from where the latest of them begins to where the first
-    of them ends: a replica that has left the ISR may be behind."""
+async def _logs(folder: Path) -> dict[str, _Copy]:
+    callbacks = LogCallbacks(lambda _: None, lambda _: None)
+    store = await LogManager.open(folder, LogOptions(), callbacks)
+    try:
+        return {
+            f"{tip.topic_id.hex()}-{tip.partition}": _Copy(
+                batches_of(log), log.checkpointed_high_watermark
+            )
+            for tip, log in store.logs.items()
+        }
+    finally:
+        await store.close()
+
+
+def _differing(name: str, logs: Sequence[_Copy], wanted: int, end: int) -> list[str]:
+    """Compare the copies of one partition with the first that reaches furthest, below both high
+    watermarks: beyond its own, a replica that has left the ISR may have anything."""
     told = [] if len(logs) == wanted else [f"{name}: {wanted - len(logs)} copies are missing"]
-    start = max((min(log, default=0) for log in logs), default=0)
-    beyond = min((max(log, default=-1) + 1 for log in logs), default=0)
-    cut = [{at: data for at, data in log.items() if start <= at < min(beyond, end)} for log in logs]
-    for log in cut[1:]:
-        differing = sorted(at for at, _ in cut[0].items() ^ log.items())
+    furthest = max(logs, key=lambda log: log.high_watermark, default=_Copy({}, 0))
+    for log in logs:
+        start = max(min(log.batches, default=0), min(furthest.batches, default=0))
+        beyond = min(log.high_watermark, furthest.high_watermark, end)
+        one, other = (
+            {at: data for at, data in copy.batches.items() if start <= at < beyond}
+            for copy in (log, furthest)
+        )
+        differing = sorted(at for at, _ in one.items() ^ other.items())
         if differing:
-            told.append(f"{name}: copies differ from offset {differing[0]} on")
+            told.append(f"{name}: copies differ from offset {differing[0]} to {beyond}")
     return told
 
 
