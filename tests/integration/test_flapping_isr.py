@@ -118,12 +118,10 @@ def producers(make: MakeLoad, cluster: RunningCluster) -> list[Load]:
     names = list(TOPICS)
     address = cluster.bootstrap
     return [
-        make("slow-1", address, names[:1], SLOW_S, False),
-        make("slow-2", address, names[1:], SLOW_S, False),
-        make("slow-3", address, names, SLOW_S, False),
+        make("slow-1", address, names[1:], SLOW_S, False),
+        make("slow-2", address, names, SLOW_S, False),
         make("fast", address, names, FAST_S, False),
-        make("slow-transactions", address, names, SLOW_S / 4, True),
-        make("fast-transactions", address, names, FAST_S, True),
+        make("transactions", address, names, FAST_S, True),
     ]
 
 

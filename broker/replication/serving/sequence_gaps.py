@@ -7,13 +7,12 @@ leader that does not know the producer would do. And they must not be called out
 it what it does not know to be in the log. They are refused like the first one, NOT_ENOUGH_REPLICAS,
 so that all are sent again in their order.
 
-A refusal is remembered for a time only: a producer that has given up on a batch, and goes on
+Each refusal is remembered for a time only: a producer that has given up on a batch, and goes on
 without it, is told so then.
 
 This module is pure.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from quorate.broker.log.batches.record_batch import HEADER_BYTES, BatchHeader, read_header
@@ -36,11 +35,11 @@ SEQUENCES_MAX: Final = 16
 
 
 class _Refused(NamedTuple):
-    """The first sequences of the refused batches of one producer, in one epoch."""
+    """The refused batches of one producer in one epoch."""
 
     epoch: int
-    sequences: tuple[int, ...]
-    until_ms: int
+    until_ms: dict[int, int]
+    """Until when each is remembered, by its first sequence, in the order of the refusals."""
 
 
 class SequenceGaps:
@@ -60,15 +59,14 @@ class SequenceGaps:
         if header.producer_id < 0 or header.base_sequence < 0:
             return
         producers = self.by_partition.pop(tp, {})
-        known = producers.pop(header.producer_id, None)
-        earlier: Sequence[int] = ()
-        if known is not None and known.epoch == header.producer_epoch and known.until_ms > now_ms:
-            earlier = [one for one in known.sequences if one != header.base_sequence]
-        sequences = (*earlier[1 - SEQUENCES_MAX :], header.base_sequence)
-        producers[header.producer_id] = _Refused(
-            header.producer_epoch, sequences, now_ms + REMEMBERED_MS
-        )
+        refused = producers.pop(header.producer_id, None)
+        if refused is None or refused.epoch != header.producer_epoch:
+            refused = _Refused(header.producer_epoch, {})
+        refused.until_ms.pop(header.base_sequence, None)
+        refused.until_ms[header.base_sequence] = now_ms + REMEMBERED_MS
+        producers[header.producer_id] = refused
         self.by_partition[tp] = producers
+        _drop_oldest(refused.until_ms, SEQUENCES_MAX)
         _drop_oldest(producers, PRODUCERS_MAX)
         _drop_oldest(self.by_partition, PARTITIONS_MAX)
 
@@ -86,7 +84,9 @@ class SequenceGaps:
         refused = noted.get(header.producer_id)
         if refused is None:
             return False
-        if refused.until_ms <= now_ms:
+        for sequence in [one for one, until_ms in refused.until_ms.items() if until_ms <= now_ms]:
+            del refused.until_ms[sequence]
+        if not refused.until_ms:
             self._forget(tp, header.producer_id)
             return False
         return refused.epoch == header.producer_epoch and _is_behind(header, refused, producers)
@@ -104,8 +104,8 @@ def _is_behind(header: BatchHeader, refused: _Refused, producers: ProducerStateM
     """
     expected = producers.expected_sequence(header)
     if expected is None:
-        return any(precedes(one, header.base_sequence) for one in refused.sequences)
-    return expected in refused.sequences and precedes(expected, header.base_sequence)
+        return any(precedes(one, header.base_sequence) for one in refused.until_ms)
+    return expected in refused.until_ms and precedes(expected, header.base_sequence)
 
 
 def _drop_oldest(entries: dict[Key, Value], limit: int) -> None:

@@ -29,6 +29,7 @@ public class FlappingLoad {
     int turn;
     int transactions;
     volatile boolean stopped;
+    final java.util.concurrent.Semaphore unanswered;
 
     FlappingLoad(String[] args) {
         name = args[0];
@@ -37,6 +38,7 @@ public class FlappingLoad {
         pauseNanos = Long.parseLong(args[3]);
         transactional = Boolean.parseBoolean(args[4]);
         partitions = Integer.parseInt(args[5]);
+        unanswered = new java.util.concurrent.Semaphore(Integer.parseInt(args[6]));
     }
 
     public static void main(String[] args) throws Exception {
@@ -81,6 +83,7 @@ public class FlappingLoad {
         settings.put("client.id", name);
         settings.put("acks", "all");
         settings.put("enable.idempotence", "true");
+        settings.put("delivery.timeout.ms", "300000");
         settings.put("linger.ms", "0");
         settings.put("retry.backoff.ms", "2");
         settings.put("retry.backoff.max.ms", "10");
@@ -109,7 +112,9 @@ public class FlappingLoad {
     void write(KafkaProducer<byte[], byte[]> producer) {
         while (!stopped) {
             Sent sent = next();
+            unanswered.acquireUninterruptibly();
             producer.send(record(sent), (metadata, error) -> {
+                unanswered.release();
                 if (error == null) {
                     say("acknowledged", 0, sent);
                 } else {

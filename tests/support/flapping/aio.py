@@ -8,12 +8,11 @@ from functools import partial
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from tests.support.flapping.numbers import Numbers, transaction_ends_in_abort
+from tests.support.flapping.numbers import UNANSWERED_MAX, Numbers, transaction_ends_in_abort
 from tests.support.flapping.story import Sent, Story
 
 PATIENCE_S = 60.0
 RECORDS_PER_TRANSACTION = 20
-UNANSWERED_MAX = 500
 
 
 class AioLoad:

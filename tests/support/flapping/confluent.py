@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.support.flapping.numbers import Numbers, transaction_ends_in_abort
+from tests.support.flapping.numbers import SLOW, UNANSWERED_MAX, Numbers, transaction_ends_in_abort
 from tests.support.flapping.story import Sent, Story
 
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ class ConfluentLoad:
             "enable.idempotence": True,
             "client.id": name,
             "linger.ms": 0,
-            "batch.num.messages": 1,
+            "batch.num.messages": 1 if name.startswith(SLOW) else 1_000,
             "retry.backoff.ms": 10,
             "retry.backoff.max.ms": 20,
             "log_level": 0,
@@ -70,6 +70,8 @@ class ConfluentLoad:
         while not self._stop.wait(self._every_s):
             self._send(producer, self._numbers.next(), self.story.acknowledged)
             producer.poll(0)
+            while len(producer) > UNANSWERED_MAX and not self._stop.is_set():
+                producer.poll(0.1)
         left = producer.flush(PATIENCE_S)
         if left:
             self.story.failures.append(f"{self.name}: {left} were never answered")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.flapping.numbers import PARTITIONS
+from tests.support.flapping.numbers import PARTITIONS, UNANSWERED_MAX
 from tests.support.flapping.story import Lane, Sent, Story
 
 KAFKA_CLIENTS: Final = "4.3.1"
@@ -67,7 +67,7 @@ class JavaLoad:
         self._command = [
             *("java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", class_path, "FlappingLoad"),
             *(name, bootstrap, ",".join(topics), str(int(every_s * 1e9))),
-            *("true" if transactional else "false", str(PARTITIONS)),
+            *("true" if transactional else "false", str(PARTITIONS), str(UNANSWERED_MAX)),
         ]
         self._thread = threading.Thread(target=self._run, name=name)
         self._process: subprocess.Popen[str] | None = None
@@ -89,6 +89,8 @@ class JavaLoad:
             self._thread.join()
             self.story.failures.append(f"{self.name} does not stop")
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _run(self) -> None:
         assert self._process is not None

@@ -10,6 +10,13 @@ PARTITIONS: Final = 3
 """As many as brokers: a client has five requests in flight at a broker, and they should be of one
 partition."""
 
+UNANSWERED_MAX: Final = 100
+"""A producer that has so many records in doubt sends nothing new: none must wait for so long that
+its client gives it up, and what librdkafka does then can double others."""
+
+SLOW: Final = "slow-"
+"""The names of producers with a slow link begin so."""
+
 ABORTED_EVERY: Final = 5
 
 

@@ -103,6 +103,18 @@ def test_a_producer_that_gave_up_on_a_batch_is_told_after_a_while(leader: Leader
     assert not leader.gaps.by_partition, "and nothing slows producers down"
 
 
+def test_a_refusal_for_a_gap_does_not_keep_the_gap(leader: Leader) -> None:
+    """Otherwise a producer that sends on and on would never be told."""
+    leader.append(0)
+    leader.refuse(1)
+    leader.now_ms = REMEMBERED_MS - 1
+    assert leader.explains(2)
+    leader.refuse(2)
+    leader.now_ms = REMEMBERED_MS
+    assert not leader.explains(2)
+    assert not leader.explains(3)
+
+
 def test_only_idempotent_producers_have_gaps(leader: Leader) -> None:
     leader.gaps.note(TP, batch(), 0)
     leader.gaps.note(TP, b"not a batch", 0)
@@ -119,8 +131,8 @@ def test_what_is_remembered_is_bounded(leader: Leader) -> None:
     assert 0 not in leader.gaps.by_partition[TP]
     for sequence in range(2 * SEQUENCES_MAX):
         leader.refuse(sequence)
-    assert leader.gaps.by_partition[TP][ME].sequences[-1] == 2 * SEQUENCES_MAX - 1
-    assert len(leader.gaps.by_partition[TP][ME].sequences) == SEQUENCES_MAX
+    remembered = list(leader.gaps.by_partition[TP][ME].until_ms)
+    assert remembered == list(range(SEQUENCES_MAX, 2 * SEQUENCES_MAX))
     one = batch(producer=(ME, 0, 0))
     for partition in range(1, PARTITIONS_MAX + 1):
         leader.gaps.note(TopicPartition("orders", partition), one, 0)
