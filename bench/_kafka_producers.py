@@ -76,7 +76,7 @@ class _Lane:
                 **(stream.settings or {}),
             }
         )
-        values = _values(stream.records_per_batch, stream.record_bytes)
+        values = sample_values(stream.records_per_batch, stream.record_bytes)
         self._one_value = values[0]
         self._messages: list[dict[str, object]] = [{"value": value} for value in values]
 
@@ -193,7 +193,7 @@ def produce(stream: Stream, *, seconds: float, in_flight: int, producers: int = 
     return new.send(seconds=seconds, in_flight=in_flight)
 
 
-def _values(count: int, size: int) -> list[bytes]:
+def sample_values(count: int, size: int) -> list[bytes]:
     """Values that compress as structured text does: to a third or so by lz4."""
     dice = random.Random(1)
     return [_value(dice, size) for _ in range(count)]

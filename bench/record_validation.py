@@ -1,8 +1,10 @@
 """What the validation of produced records costs: CPU of brokers, beside brokers without it.
 
-Two clusters of three brokers run side by side and are measured in turn, by an unmodified
-librdkafka. With one replica the cost is compared with the least that a broker does with a batch.
-With three replicas and acks=all it shows whether the throughput of many partitions suffers.
+First the validation alone, in this process: CPU time of the best of many rounds, which others on
+the machine disturb least. Then two clusters of three brokers, which run side by side and are
+measured in turn, by an unmodified librdkafka. With one replica the cost is compared with the least
+that a broker does with a batch. With three replicas and acks=all it shows whether the throughput of
+many partitions suffers.
 """
 
 import statistics
@@ -13,13 +15,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench._kafka_load import in_own_process
-from bench._kafka_producers import Producers, Stream
+from bench._kafka_producers import Producers, Stream, sample_values
 from bench._nodes import pids
 from bench._support import Bench, median_row
 from bench.peers.processes import cpu_seconds
 from bench.without_validation import without_validation
+from quorate.broker.log.batches.admission import AppendOrigin, produced_batches
+from quorate.broker.log.batches.log_validator import IN_A_THREAD, LogValidator
+from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
 from quorate.client.results import NewTopic
+from quorate.common.types import TopicPartition
 from quorate.testing import RunningCluster, running_cluster
+from tests.support.record_batches import Record, encode_batch
 
 BROKERS: Final = 3
 PRODUCERS: Final = 2
@@ -29,6 +36,10 @@ _OVERHEAD_BYTES: Final = 12
 _HEADER_BYTES: Final = 61
 _SETTLE_S: Final = 2.0
 CODECS: Final = ("none", "lz4", "snappy", "zstd", "gzip")
+_BATCHES: Final = 40
+"""More bytes than the caches next to a processor hold."""
+_WHERE: Final = TopicPartition("bench", 0)
+_STORING: Final = TopicStorageOptions(after_max_ms=3_600_000)
 WITH: Final = "with"
 WITHOUT: Final = "without"
 
@@ -62,6 +73,45 @@ def loads(quick: bool) -> list[Load]:
     codecs = CODECS[:2] if quick else CODECS
     found = [Load(codec, size, 1, 12) for size in (1_000, 100) for codec in codecs]
     return found + [Load(codec, 1_000, BROKERS, 100) for codec in codecs[:2]]
+
+
+@dataclass
+class _Log:
+    max_batch_bytes: int = 8 << 20
+    needs_keys: bool = False
+    storing: TopicStorageOptions = _STORING
+
+
+def alone(load: Load, rounds: int) -> dict[str, float]:
+    """CPU time of one batch, whose headers alone are looked at, or each of whose records is."""
+    now_ms = int(time.time() * 1000)
+    values = sample_values(load.records_per_batch, load.record_bytes)
+    records = [Record(place, now_ms, value=value) for place, value in enumerate(values)]
+    batch = encode_batch(records, codec=load.codec)
+    batches = [memoryview(bytearray(batch)) for _ in range(_BATCHES)]
+    validator = LogValidator.at_once() if load.codec == "none" else LogValidator(IN_A_THREAD)
+    log, client = _Log(), AppendOrigin.CLIENT
+
+    def without() -> None:
+        for each in batches:
+            produced_batches(each, log.max_batch_bytes, _WHERE, client)
+
+    def validated() -> None:
+        for each in batches:
+            validator.validate(each, log, client, now_ms, _WHERE)
+
+    best = dict.fromkeys((WITHOUT, WITH), float("inf"))
+    for _ in range(rounds):
+        for system, work in ((WITHOUT, without), (WITH, validated)):
+            begin = time.thread_time()
+            work()
+            best[system] = min(best[system], (time.thread_time() - begin) / _BATCHES)
+    size = load.records_per_batch * load.record_bytes
+    return {
+        f"batch us {WITHOUT}": best[WITHOUT] * 1e6,
+        f"batch us {WITH}": best[WITH] * 1e6,
+        "CPU s/GB more": (best[WITH] - best[WITHOUT]) / size * 1e9,
+    }
 
 
 @contextmanager
@@ -128,6 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "batches of 64 KiB; CPU of all brokers per GB of values",
         arguments,
     )
+    rounds = bench.pick(full=200, quick=50)
+    for load in loads(bench.quick):
+        if load.replicas == 1:
+            bench.row(
+                {"codec": load.codec, "record": f"{load.record_bytes} B"}, alone(load, rounds)
+            )
     settings = {"log.flush": "os"}
     with running_cluster(brokers=BROKERS, config=settings) as validating:
         with without_validation():

@@ -12,9 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 
-TRIPLES: Final = {"x86_64": "x86_64-unknown-linux-gnu"}
-"""The machines that code is made for, as ``platform.machine`` names them, and as LLVM does. Other
-machines walk in Python: code that was never run is not shipped."""
+TRIPLES: Final = {
+    "x86_64": "x86_64-unknown-linux-gnu",
+    "aarch64": "aarch64-unknown-linux-gnu",
+}
+"""The machines that code is made for, as ``platform.machine`` names them, and as LLVM does. The
+code for aarch64 has run in an emulator only. Other machines walk in Python."""
 
 _OPTIMIZATION: Final = 3
 _LINE_CHARACTERS: Final = 90

@@ -198,6 +198,8 @@ def test_the_steps_are_records_and_headers(walk: RecordWalk) -> None:
     assert ask(walk, records, 2, steps=4).status == layout.OK
     assert ask(walk, records, 2, steps=3).status == layout.UNFINISHED
     assert ask(walk, records, 2, steps=1).status == layout.UNFINISHED
+    claimed = one(ZERO, ZERO, NULL, NULL, varint(2**31 - 1))
+    assert ask(walk, claimed, 1, steps=4).status == layout.BAD_HEADERS, "there is no room for them"
 
 
 def test_records_outside_the_buffer_are_not_walked_over() -> None:
