@@ -126,7 +126,9 @@ class LogManager:
             callbacks.flushed,
             callbacks.failed,
         )
-        self._checkpoints = LogCheckpoints(table, housekeeping.ahead, self._checkpoint_failed)
+        self._checkpoints = LogCheckpoints(
+            table, housekeeping.ahead, self._checkpoint_failed, self._journal.commits
+        )
         for found in recovered.logs:
             number = found.row.number
             high_watermark = self._checkpoints.high_watermarks.get(number)

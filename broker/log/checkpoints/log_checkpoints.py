@@ -12,6 +12,9 @@ from concurrent.futures import Executor
 
 from quorate.broker.log.checkpoints.store_table import StoreTable
 
+SegmentCommits = Callable[[], Mapping[int, int]]
+"""Returns the last commits of segments that are written, by id. It is called in a thread."""
+
 
 class OffsetCheckpoint(ABC):
     """Offsets by local partition number, which are written to the table in the background."""
@@ -77,17 +80,22 @@ class OffsetCheckpoint(ABC):
 
 
 class HighWatermarkCheckpoint(OffsetCheckpoint):
-    """The high watermarks of the logs."""
+    """The high watermarks of the logs, and how far segments were written then."""
 
     def __init__(
-        self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
+        self,
+        table: StoreTable,
+        executor: Executor,
+        on_fault: Callable[[Exception], None],
+        commits: SegmentCommits,
     ) -> None:
         super().__init__(table, table.high_watermarks(), executor, on_fault)
+        self._commits = commits
         self.mark = table.mark()
         """The mark of the folder, as it is on disk. It grows with every checkpoint."""
 
     def _replace(self, offsets: Mapping[int, int]) -> None:
-        self.mark = self._table.write_high_watermarks(offsets)
+        self.mark = self._table.write_high_watermarks(offsets, self._commits())
 
 
 class CleanedOffsetCheckpoint(OffsetCheckpoint):
@@ -101,9 +109,13 @@ class LogCheckpoints:
     """Both checkpoints of a store."""
 
     def __init__(
-        self, table: StoreTable, executor: Executor, on_fault: Callable[[Exception], None]
+        self,
+        table: StoreTable,
+        executor: Executor,
+        on_fault: Callable[[Exception], None],
+        commits: SegmentCommits,
     ) -> None:
-        self.high_watermarks = HighWatermarkCheckpoint(table, executor, on_fault)
+        self.high_watermarks = HighWatermarkCheckpoint(table, executor, on_fault, commits)
         self.cleaned = CleanedOffsetCheckpoint(table, table.cleaned_offsets(), executor, on_fault)
 
     def forget(self, number: int) -> None:

@@ -25,6 +25,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import lmdb
@@ -44,7 +45,6 @@ from quorate.broker.log.checkpoints.table_check import TableDamaged, check_table
 from quorate.broker.log.checkpoints.table_rows import (
     CLEANED_OFFSETS_KEY,
     DATABASES,
-    FOOTER_PLACE,
     HIGH_WATERMARKS_KEY,
     HISTORY_KEY,
     LAST_SEGMENT_KEY,
@@ -57,12 +57,16 @@ from quorate.broker.log.checkpoints.table_rows import (
     RULE_KEY,
     RULES,
     RUN_KEY,
+    SEGMENT_COMMIT,
+    SEGMENT_COMMITS_KEY,
     SEGMENTS,
     U64,
     StoreRun,
     TruncationRule,
     check_row,
+    footer_in,
     number_in,
+    packed_segment,
 )
 from quorate.broker.log.checkpoints.truncation_rows import add_rule, move_start, rules_of
 from quorate.broker.log.segments.segment_contents import FooterPlace
@@ -217,9 +221,9 @@ class StoreTable:
         """Return where the footers of the sealed segments are, by id."""
         with self._reading() as rows:
             return {
-                number_in(U64, key): FooterPlace(*FOOTER_PLACE.unpack_from(value, 1))
+                number_in(U64, key): place
                 for key, value in rows.rows(SEGMENTS)
-                if len(value) > 1
+                if (place := footer_in(value)) is not None
             }
 
     def record_footer(self, segment_id: int, place: FooterPlace) -> None:
@@ -228,7 +232,7 @@ class StoreTable:
         with self._writing() as rows:
             key = U64.pack(segment_id)
             if rows.get(SEGMENTS, key) is not None:
-                rows.put(SEGMENTS, key, b"\1" + FOOTER_PLACE.pack(*place))
+                rows.put(SEGMENTS, key, packed_segment(place))
 
     def last_segment_id(self) -> int:
         """Return the highest segment id that was ever used, or 0 if there was none."""
@@ -259,11 +263,22 @@ class StoreTable:
         have been deleted."""
         return self._checkpoint(HIGH_WATERMARKS_KEY)
 
-    def write_high_watermarks(self, offsets: Mapping[int, int]) -> int:
-        """Replace the checkpoint of the high watermarks. Raise the mark with it, and return the new
+    def segment_commits(self) -> dict[int, int]:
+        """Return commits of LMDB that segments without footer have at least, by id."""
+        with self._reading() as rows:
+            return dict(SEGMENT_COMMIT.iter_unpack(rows.get(STORE, SEGMENT_COMMITS_KEY) or b""))
+
+    def write_high_watermarks(
+        self, offsets: Mapping[int, int], commits: Mapping[int, int] = MappingProxyType({})
+    ) -> int:
+        """Replace the checkpoint of the high watermarks. ``commits`` are for ``segment_commits``.
+
+        Raise the mark with it, and return the new
         mark: a copy of the folder that lacks this checkpoint has a lower one."""
         with self._writing() as rows:
             rows.put(STORE, HIGH_WATERMARKS_KEY, _packed_offsets(offsets))
+            packed = b"".join([SEGMENT_COMMIT.pack(*one) for one in commits.items()])
+            rows.put(STORE, SEGMENT_COMMITS_KEY, packed)
             mark = number_in(U64, rows.get(STORE, MARK_KEY)) + 1
             rows.put(STORE, MARK_KEY, U64.pack(mark))
         return mark

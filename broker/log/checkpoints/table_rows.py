@@ -9,6 +9,7 @@ import msgspec
 from quorate.broker.log.checkpoints.checked_rows import STORE, RowDamaged
 from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
+from quorate.broker.log.segments.segment_contents import FooterPlace
 
 PARTITIONS: Final = b"partitions"
 RULES: Final = b"voids"
@@ -20,7 +21,10 @@ NUMBER: Final = struct.Struct(">I")
 RULE_KEY: Final = struct.Struct(">IQ")
 U64: Final = struct.Struct(">Q")
 FOOTER_PLACE: Final = struct.Struct(">QII")
+FOOTER_COMMIT: Final = struct.Struct(">Q")
+SEGMENT_COMMIT: Final = struct.Struct(">QQ")
 NEXT_NUMBER_KEY: Final = b"next-number"
+SEGMENT_COMMITS_KEY: Final = b"segment-commits"
 LAST_SEGMENT_KEY: Final = b"last-segment"
 HIGH_WATERMARKS_KEY: Final = b"high-watermarks"
 CLEANED_OFFSETS_KEY: Final = b"cleaned-offsets"
@@ -84,7 +88,8 @@ def _check_producers(key: bytes, _: bytes) -> None:
 
 def _check_segment(key: bytes, value: bytes) -> None:
     U64.unpack(key)
-    if len(value) not in (1, 1 + FOOTER_PLACE.size):
+    sizes = (1, 1 + FOOTER_PLACE.size, 1 + FOOTER_PLACE.size + FOOTER_COMMIT.size)
+    if len(value) not in sizes:
         raise ValueError(f"it has {len(value)} bytes")
 
 
@@ -98,6 +103,24 @@ def _check_u64(_: bytes, value: bytes) -> None:
 
 def _check_offsets(_: bytes, value: bytes) -> None:
     RULE_KEY.iter_unpack(value)
+
+
+def _check_commits(_: bytes, value: bytes) -> None:
+    SEGMENT_COMMIT.iter_unpack(value)
+
+
+def packed_segment(place: FooterPlace) -> bytes:
+    """Return the row of a sealed segment."""
+    position, size, crc, commit = place
+    return b"\1" + FOOTER_PLACE.pack(position, size, crc) + FOOTER_COMMIT.pack(commit)
+
+
+def footer_in(value: bytes) -> FooterPlace | None:
+    """Return where the footer of a segment is, or None if the row says nothing of one."""
+    if len(value) == 1:
+        return None
+    commit = number_in(FOOTER_COMMIT, value[1 + FOOTER_PLACE.size :] or None)
+    return FooterPlace(*FOOTER_PLACE.unpack_from(value, 1))._replace(commit=commit)
 
 
 def _check_run(_: bytes, value: bytes) -> None:
@@ -121,6 +144,7 @@ _FORMS: Final[Mapping[bytes, _Check]] = {
 _STORE_FORMS: Final[Mapping[bytes, _Check]] = {
     NEXT_NUMBER_KEY: _check_number,
     LAST_SEGMENT_KEY: _check_u64,
+    SEGMENT_COMMITS_KEY: _check_commits,
     HIGH_WATERMARKS_KEY: _check_offsets,
     CLEANED_OFFSETS_KEY: _check_offsets,
     RUN_KEY: _check_run,

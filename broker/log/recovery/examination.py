@@ -5,7 +5,7 @@ the process. Nothing is changed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,8 +16,10 @@ from quorate.broker.log.batches.record_batch import BatchHeader, read_header
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
 from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable
 from quorate.broker.log.checkpoints.table_rows import TruncationRule
+from quorate.broker.log.recovery.recovery import NEWER_SEGMENT
 from quorate.broker.log.segments.batch_verification import batch_problem
 from quorate.broker.log.segments.damage import DamagedSegment
+from quorate.broker.log.segments.segment import is_unused, older_copy
 from quorate.broker.log.segments.segment_contents import FooterDamaged, FooterPlace
 from quorate.broker.log.segments.segment_file import SegmentFile
 from quorate.broker.log.segments.segment_names import segment_id_of, segment_name
@@ -55,6 +57,10 @@ class SegmentReport(msgspec.Struct, kw_only=True):
     batches: list[ExaminedBatch] = []
     problem: str = ""
     """The reason why the file cannot be read at all, or empty."""
+    is_sealed: bool = False
+    """Whether it has a footer. The contents are then what the footer says."""
+    page_problem: str = ""
+    """Damage to the pages of a segment without footer, or empty. Batches may be missing."""
     footer_problem: str = ""
     """The reason why the footer cannot be used, or empty. The footer will then be written again."""
 
@@ -145,13 +151,17 @@ def examine(directory: Path) -> LogExamination:
             table.truncation_rules(),
             table.segments(),
         )
-        footers = table.footers()
+        footers, commits = table.footers(), table.segment_commits()
+        last_id = table.last_segment_id()
     finally:
         table.close()
     segments = [
-        _examined_segment(directory / segment_name(one), footers.get(one)) for one in sorted(known)
+        _examined_segment(directory / segment_name(one), footers.get(one), commits.get(one, 0))
+        for one in sorted(known)
     ]
-    problems = [*_unknown_files(directory, known), *_segment_problems(segments)]
+    _note_strange_batches(segments, {row.number for row in rows})
+    segments += _newer_segments(directory, known, last_id)
+    problems = [*_unknown_files(directory, known, last_id), *_segment_problems(segments)]
     partitions = []
     by_number = _by_partition(segments)
     for row in sorted(rows, key=lambda row: (row.topic, row.partition)):
@@ -161,9 +171,24 @@ def examine(directory: Path) -> LogExamination:
     return LogExamination(segments=segments, partitions=partitions, problems=problems)
 
 
-def _unknown_files(directory: Path, known: Mapping[int, bool]) -> Iterator[LogProblem]:
+def _newer_segments(
+    directory: Path, known: Mapping[int, bool], last_id: int
+) -> Iterator[SegmentReport]:
+    """Yield the segments that show that the table is older than they are."""
     for path in sorted(directory.glob("segment-*.mdb")):
-        if segment_id_of(path) not in known:
+        segment_id = segment_id_of(path)
+        if segment_id and segment_id > last_id and segment_id not in known and not is_unused(path):
+            problem = f"newer than the table: {NEWER_SEGMENT}"
+            size = path.stat().st_size
+            yield SegmentReport(segment_id=segment_id, path=str(path), size=size, problem=problem)
+
+
+def _unknown_files(
+    directory: Path, known: Mapping[int, bool], last_id: int
+) -> Iterator[LogProblem]:
+    for path in sorted(directory.glob("segment-*.mdb")):
+        segment_id = segment_id_of(path) or 0
+        if segment_id not in known and (segment_id <= last_id or is_unused(path)):
             what = "not in the table: the next start removes it"
             yield LogProblem(what=what, segment=path.name)
 
@@ -172,9 +197,22 @@ def _segment_problems(segments: Iterable[SegmentReport]) -> Iterator[LogProblem]
     for segment in segments:
         if segment.problem:
             yield LogProblem(what=segment.problem, segment=Path(segment.path).name)
+        if segment.page_problem:
+            what = f"{segment.page_problem}; batches may be lost here"
+            yield LogProblem(what=what, segment=Path(segment.path).name)
         if segment.footer_problem:
             what = f"footer: {segment.footer_problem}; no batch is lost, the next start mends it"
             yield LogProblem(what=what, segment=Path(segment.path).name)
+
+
+def _note_strange_batches(segments: Iterable[SegmentReport], numbers: Collection[int]) -> None:
+    """Note damaged batches of no partition: the damage may be to the number itself."""
+    for segment in segments:
+        for batch in segment.batches:
+            if batch.problem and batch.number not in numbers and not segment.is_sealed:
+                segment.page_problem = segment.page_problem or (
+                    f"a batch of the unknown partition number {batch.number}: {batch.problem}"
+                )
 
 
 _Found = list[tuple[SegmentReport, ExaminedBatch]]
@@ -242,7 +280,7 @@ def _is_truncated(
     )
 
 
-def _examined_segment(path: Path, footer: FooterPlace | None) -> SegmentReport:
+def _examined_segment(path: Path, place: FooterPlace | None, commit: int) -> SegmentReport:
     """Read and check every batch in the file, and compare the footer with them."""
     report = SegmentReport(segment_id=segment_id_of(path) or 0, path=str(path), size=0)
     try:
@@ -252,12 +290,7 @@ def _examined_segment(path: Path, footer: FooterPlace | None) -> SegmentReport:
         return report
     try:
         report.size = file.size_bytes
-        report.batches = [
-            _checked_batch(number, base_offset, b"".join(map(file.value, values)))
-            for number, base_offset, values in file.stored(report.segment_id)
-        ]
-        if footer is not None and not any(batch.problem for batch in report.batches):
-            report.footer_problem = _footer_problem(file, footer, report.segment_id)
+        _examine_contents(report, file, place, commit)
     except DamagedSegment as damaged:
         report.problem = damaged.problem
     except KafkaError as error:
@@ -267,18 +300,41 @@ def _examined_segment(path: Path, footer: FooterPlace | None) -> SegmentReport:
     return report
 
 
-def _footer_problem(file: SegmentFile, place: FooterPlace, segment_id: int) -> str:
+def _examine_contents(
+    report: SegmentReport, file: SegmentFile, place: FooterPlace | None, least_commit: int
+) -> None:
+    footer = None
     try:
-        footer = file.footer(place, segment_id)
+        footer = None if place is None else file.footer(place, report.segment_id)
     except FooterDamaged as error:
-        return str(error)
-    scanned = file.scan(segment_id, lambda _: None)
-    scanned.written_at_ms = footer.written_at_ms
-    return "" if scanned.pack() == footer.pack() else "it does not say what is in the segment"
+        report.footer_problem = str(error)
+        least_commit = 0 if place is None else place.commit
+    problems: list[str] = []
+    report.batches = [
+        _checked_batch(number, base_offset, b"".join(map(file.value, values)), problem)
+        for number, base_offset, values, problem in file.stored(report.segment_id, problems.append)
+    ]
+    if footer is None:
+        if problem := older_copy(file.root().transaction, least_commit):
+            problems.append(problem)
+        report.page_problem = "; ".join(problems[:1])
+        return
+    report.is_sealed = True
+    sealed = set(zip(footer.numbers, footer.base_offsets, strict=True))
+    report.batches = [
+        batch
+        for batch in report.batches
+        if not batch.problem or (batch.number, batch.base_offset) in sealed
+    ]
+    if not any(batch.problem for batch in report.batches):
+        scanned = file.scan(report.segment_id, lambda _: None, on_problem=lambda _: None)
+        scanned.written_at_ms = footer.written_at_ms
+        if scanned.pack() != footer.pack():
+            report.footer_problem = "it does not say what is in the segment"
 
 
-def _checked_batch(number: int, base_offset: int, data: bytes) -> ExaminedBatch:
-    problem = batch_problem([data], base_offset, len(data))
+def _checked_batch(number: int, base_offset: int, data: bytes, problem: str) -> ExaminedBatch:
+    problem = batch_problem([data], base_offset, len(data)) or problem
     if problem:
         return ExaminedBatch(number, base_offset, len(data), problem=problem)
     header = read_header(data)

@@ -23,7 +23,7 @@ from quorate.broker.log.options import LogOptions
 from quorate.broker.log.recovery.recovered_log import RecoveredLog
 from quorate.broker.log.segments.batch_index import Forgotten
 from quorate.broker.log.segments.damage import DamagedSegment
-from quorate.broker.log.segments.segment import Segment
+from quorate.broker.log.segments.segment import Segment, is_unused
 from quorate.broker.log.segments.segment_names import (
     UNFINISHED,
     remove_segment_files,
@@ -39,6 +39,10 @@ from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
+NEWER_SEGMENT: Final = (
+    "store.mdb was put back, or lost its last changes; the segment is set aside and the broker "
+    "declares its logs lost"
+)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -165,17 +169,19 @@ def _open_segments(directory: Path, table: StoreTable) -> dict[int, Segment]:
 
     An unreadable segment is recorded as a loss too, and its file is set aside.
     """
-    known, footers = table.segments(), table.footers()
-    for path in directory.glob("segment-*.mdb"):
+    known, footers, commits = table.segments(), table.footers(), table.segment_commits()
+    for path in sorted(directory.glob("segment-*.mdb")):
         if segment_id_of(path) not in known:
-            # The file was created but not added to the table, or removed from it but not deleted.
-            # Both hold no batch of any log.
-            remove_segment_files(path)
+            _put_away(path, table)
     segments: dict[int, Segment] = {}
     for segment_id in sorted(known):
         path = directory / segment_name(segment_id)
         try:
-            segments[segment_id] = Segment.open(path, footers.get(segment_id))
+            segments[segment_id] = opened = Segment.open(
+                path, footers.get(segment_id), commits.get(segment_id, 0)
+            )
+            if opened.is_damaged:
+                table.record_loss(unhandled=True)
         except FileNotFoundError:
             log.error("log segment %s is missing: its batches are lost here", path)
             _lose(table, segment_id)
@@ -184,6 +190,23 @@ def _open_segments(directory: Path, table: StoreTable) -> dict[int, Segment]:
             _lose(table, segment_id)
             set_aside(path)
     return segments
+
+
+def _put_away(path: Path, table: StoreTable) -> None:
+    """Remove a segment that was created but not added to the table, or removed from the table but
+    not deleted: no log has a batch in it.
+
+    Any other shows that the table is older than the segments. It is set aside.
+    """
+    segment_id = segment_id_of(path) or 0
+    if segment_id <= table.last_segment_id() or is_unused(path):
+        remove_segment_files(path)
+        return
+    log.error("log segment %s is newer than the table: %s", path, NEWER_SEGMENT)
+    table.record_loss(unhandled=True)
+    table.record_segments({segment_id: True})
+    table.forget_segments([segment_id])
+    set_aside(path)
 
 
 def _lose(table: StoreTable, segment_id: int) -> None:
@@ -197,11 +220,11 @@ def _choose_active(
     """Return the segment to append to, and the one created ahead of it, if any.
 
     It is never a segment that a truncation rule applies to, because new batches would be removed at
-    once.
+    once, nor one that is damaged or that an earlier release wrote.
     """
     last_id = table.last_segment_id()
     newest = segments.get(last_id)
-    if newest is None:
+    if newest is None or not newest.may_be_written:
         newest = create(last_id + 1)
         segments[newest.id] = newest
         return newest, None
@@ -213,7 +236,7 @@ def _choose_active(
     if (
         newest.is_empty
         and before is not None
-        and not before.is_sealed
+        and before.may_be_written
         and before.id > voided_id
         and before.used_bytes < options.segment_bytes
     ):

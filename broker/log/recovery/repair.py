@@ -32,6 +32,16 @@ class SetAside(msgspec.Struct, frozen=True, tag=True):
         return f"set {name} aside as {name}{SET_ASIDE} ({self.why})"
 
 
+class GiveUp(msgspec.Struct, frozen=True, tag=True):
+    """Never write a segment again whose pages are damaged. What can be read of it stays."""
+
+    segment_id: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"read what is left of {segment_name(self.segment_id)} ({self.why})"
+
+
 class Cut(msgspec.Struct, frozen=True, tag=True):
     """Truncate a partition's log to an offset."""
 
@@ -46,7 +56,7 @@ class Cut(msgspec.Struct, frozen=True, tag=True):
         return f"cut {where} at offset {self.offset} ({self.why})"
 
 
-Action = SetAside | Cut
+Action = SetAside | GiveUp | Cut
 
 
 def plan(examined: LogExamination) -> list[Action]:
@@ -56,6 +66,11 @@ def plan(examined: LogExamination) -> list[Action]:
         SetAside(segment.segment_id, segment.problem)
         for segment in examined.segments
         if segment.problem and Path(segment.path).exists()
+    ]
+    actions += [
+        GiveUp(segment.segment_id, segment.page_problem)
+        for segment in examined.segments
+        if segment.page_problem
     ]
     first: dict[tuple[str, int], LogProblem] = {}
     for problem in examined.problems:
@@ -85,10 +100,21 @@ def carry_out(directory: Path, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, SetAside):
                 set_aside(directory / segment_name(action.segment_id))
+            elif isinstance(action, GiveUp):
+                _give_up(directory, table, action.segment_id)
         sync_folder(directory)
         _cut(directory, table, [action for action in actions if isinstance(action, Cut)])
     finally:
         table.close()
+
+
+def _give_up(directory: Path, table: StoreTable, segment_id: int) -> None:
+    """Seal a segment with what can be read of it."""
+    segment = Segment.open(directory / segment_name(segment_id))
+    try:
+        table.record_footer(segment_id, segment.seal())
+    finally:
+        segment.close()
 
 
 def _cut(directory: Path, table: StoreTable, cuts: list[Cut]) -> None:
@@ -96,11 +122,13 @@ def _cut(directory: Path, table: StoreTable, cuts: list[Cut]) -> None:
     the others by a truncation rule."""
     if not cuts:
         return
-    newest_id = table.last_segment_id()
-    path = directory / segment_name(newest_id)
+    through_id = table.last_segment_id()
+    path = directory / segment_name(through_id)
     if path.exists():
-        newest = Segment.open(path)
-        newest.begin_writing("sync", LogOptions().segment_bytes)
-        newest.delete_from([(cut.number, cut.offset) for cut in cuts])
+        newest = Segment.open(path, table.footers().get(through_id))
+        if newest.may_be_written:
+            through_id -= 1
+            newest.begin_writing("sync", LogOptions().segment_bytes)
+            newest.delete_from([(cut.number, cut.offset) for cut in cuts])
         newest.close()
-    table.record_truncations([Truncation(cut.number, cut.offset, 0) for cut in cuts], newest_id - 1)
+    table.record_truncations([Truncation(cut.number, cut.offset, 0) for cut in cuts], through_id)

@@ -1,6 +1,6 @@
 """The positions of a sealed segment's batches in its file, which stay in memory to read them.
 
-They take 24 bytes per batch in four arrays, sorted by partition number and base offset. The batches
+They take 28 bytes per batch in five arrays, sorted by partition number and base offset. The batches
 of one partition are a range of each array.
 """
 
@@ -34,6 +34,7 @@ class BatchPlaces:
         self.positions = array("Q")
         """The positions of first chunks. The other chunks follow directly, or are in
         ``scattered``."""
+        self.leader_epochs = array("i")
         self.scattered: dict[int, tuple[int, ...]] = {}
         """The positions of all chunks of a batch whose chunks are not side by side, by the batch's
         place."""

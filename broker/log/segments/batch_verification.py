@@ -1,11 +1,14 @@
 """Verifies that a batch on disk is the one that was written there. This is done on every read.
 
-The checksum begins after base offset and leader epoch, which a broker sets. The base offset is
-therefore compared with the key that the batch was found by. This module is pure.
+The checksum begins after base offset and leader epoch, which a broker sets. They are therefore
+compared with those that the batch was found by: with its key and check in the active segment, and
+with the checksummed footer of a sealed one. This module is pure.
 """
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from crc32c import crc32c
 
@@ -18,6 +21,9 @@ from quorate.broker.log.batches.record_batch import (
 )
 from quorate.broker.log.options import Records
 from quorate.broker.log.segments.damage import DamagedBatch
+
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_LEADER_EPOCH_AT: Final = 12
 
 
 def header_problem(start: Records, base_offset: int, size: int) -> str:
@@ -48,22 +54,32 @@ def batch_problem(chunks: Sequence[Records], base_offset: int, size: int) -> str
     return ""
 
 
+def _epoch_problem(start: Records, leader_epoch: int) -> str:
+    (found,) = _LEADER_EPOCH.unpack_from(start, _LEADER_EPOCH_AT)
+    return "" if found == leader_epoch else f"its leader epoch is {found}, not {leader_epoch}"
+
+
 def verify(
     path: Path,
     number: int,
     wanted: Sequence[tuple[int, int]],
     chunks: Sequence[Records],
     chunk_bytes: int,
+    leader_epochs: Sequence[int] = (),
 ) -> None:
     """Verify the batches ``wanted``, given as (base offset, size). ``chunks`` are their pieces.
+
+    ``leader_epochs`` are theirs, where no check of the header was made.
 
     Raises:
         DamagedBatch: A batch is not what was written.
     """
     first = 0
-    for base_offset, size in wanted:
+    for place, (base_offset, size) in enumerate(wanted):
         end = first + -(-size // chunk_bytes)
         problem = batch_problem(chunks[first:end], base_offset, size)
+        if leader_epochs and not problem:
+            problem = _epoch_problem(chunks[first], leader_epochs[place])
         if problem:
             raise DamagedBatch(path, number, base_offset, problem)
         first = end

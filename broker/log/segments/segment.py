@@ -24,6 +24,8 @@ from typing import Final
 
 import lmdb
 
+from quorate.broker.common.errors import KafkaError
+from quorate.broker.log.batches.record_batch import check_of
 from quorate.broker.log.options import Flush, Records
 from quorate.broker.log.segments.batch_places import CHUNK_BYTES, BatchPlaces
 from quorate.broker.log.segments.batch_verification import verify
@@ -42,13 +44,14 @@ from quorate.broker.log.segments.segment_environment import (
 )
 from quorate.broker.log.segments.segment_file import SegmentFile
 from quorate.broker.log.segments.segment_keys import (
+    CHECK,
     FORMAT,
     IDENTITY_KEY,
     IDENTITY_VALUE,
     KEY,
     NUMBER,
-    OFFSET,
     epoch_key,
+    packed_epoch,
 )
 from quorate.broker.log.segments.segment_names import (
     UNFINISHED,
@@ -90,6 +93,11 @@ class Segment:
         self.is_volatile = False
         """Whether a power loss may destroy it: it is written without fsync, and not sealed yet."""
         self.is_unlinked = False
+        self.is_damaged = False
+        """Whether damage was found when it was opened. Batches may be lost, and LMDB must not write
+        it."""
+        self.commit = 0
+        """LMDB's last commit of it. This is not known of a sealed segment."""
         self._file = file
         self._environment: lmdb.Environment | None = None
         self._lock = threading.Lock()
@@ -118,8 +126,13 @@ class Segment:
         return created
 
     @classmethod
-    def open(cls, path: Path, footer: FooterPlace | None = None) -> "Segment":
+    def open(
+        cls, path: Path, footer: FooterPlace | None = None, least_commit: int = 0
+    ) -> "Segment":
         """Return an existing segment for reading. If it has no valid footer, its pages are scanned.
+
+        A file of an older commit than ``least_commit``, or than that of the footer, is an older
+        copy.
 
         Raises:
             DamagedSegment: The file is of another format, is no segment, or cannot be read at all.
@@ -129,22 +142,34 @@ class Segment:
             raise DamagedSegment(path, "its name is not that of a segment")
         segment = cls(path, segment_id, SegmentFile(path))
         try:
-            segment._find_out(footer)
+            segment._find_out(footer, least_commit)
         except BaseException:
             segment._file.close()
             raise
         return segment
 
-    def _find_out(self, footer: FooterPlace | None) -> None:
+    def _find_out(self, footer: FooterPlace | None, least_commit: int) -> None:
         if footer is not None:
             try:
                 self._learn(self._file.footer(footer, self.id))
             except FooterDamaged as error:
                 log.warning("log segment %s: its footer is damaged: %s", self.path, error)
+                least_commit = footer.commit
             else:
                 self.is_sealed = True
                 return
-        self._learn(self._file.scan(self.id, _log_damage))
+        self._learn(self._file.scan(self.id, self._note_batch, on_problem=self._note_problem))
+        self.commit = self._file.root().transaction
+        if problem := older_copy(self.commit, least_commit):
+            self._note_problem(problem)
+
+    def _note_batch(self, damaged: DamagedBatch) -> None:
+        log.error("%s", damaged.message)
+        self.is_damaged = True
+
+    def _note_problem(self, problem: str) -> None:
+        log.error("log segment %s is damaged: %s; it is not written any more", self.path, problem)
+        self.is_damaged = True
 
     def _learn(self, contents: SegmentContents) -> None:
         self.contents = contents
@@ -199,7 +224,7 @@ class Segment:
         """
         contents = self.contents or self._file.scan(self.id, _refuse_damage, _give_way)
         packed = contents.pack()
-        place = FooterPlace(self._file.root().used_bytes, len(packed), footer_crc(packed))
+        place = self._footer_place(packed)
         _write_durably(self.path, place.position, packed)
         with self._lock:
             environment, self._environment = self._environment, None
@@ -211,6 +236,10 @@ class Segment:
             lock_file(self.path).unlink(missing_ok=True)
         self._recorded_epochs.clear()
         return place
+
+    def _footer_place(self, packed: bytes) -> FooterPlace:
+        root = self._file.root()
+        return FooterPlace(root.used_bytes, len(packed), footer_crc(packed), root.transaction)
 
     @property
     def used_bytes(self) -> int:
@@ -224,6 +253,12 @@ class Segment:
         """The time of the last write by the wall clock. No batch in the segment is newer."""
         known = self._written_at_ms
         return self._file.modified_at_ms if known is None else known
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether batches may be added to it. This is only valid before the segment is written."""
+        has_checks = self.contents is not None and self.contents.has_checks
+        return has_checks and not self.is_sealed and not self.is_damaged
 
     @property
     def is_empty(self) -> bool:
@@ -241,7 +276,10 @@ class Segment:
             epoch = batch.leader_epoch
             if epoch >= 0 and begun.get(number, self._recorded_epochs.get(number)) != epoch:
                 begun[number] = epoch
-                items.append((epoch_key(number, epoch), OFFSET.pack(batch.epoch_start_offset)))
+                key = epoch_key(number, epoch)
+                items.append((key, packed_epoch(key, batch.epoch_start_offset)))
+            key = KEY.pack(number, base_offset, CHECK)
+            items.append((key, check_of(key, batch.records)))
             if batch.size <= CHUNK_BYTES:
                 items.append((KEY.pack(number, base_offset, 0), batch.records))
                 continue
@@ -252,6 +290,8 @@ class Segment:
             )
         with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(items)
+            commit = transaction.id()
+        self.commit = commit
         self.stored_bytes += sum([batch.size for batch in batches])
         # Only after the commit, because it may fail and be repeated.
         self._recorded_epochs.update(begun)
@@ -297,6 +337,11 @@ class Segment:
                         if value is None:
                             raise DamagedBatch(self.path, number, base_offset, "it is not there")
                         chunks.append(value)
+                    key = KEY.pack(number, base_offset, CHECK)
+                    if transaction.get(key) != check_of(key, chunks[-chunk - 1]):
+                        raise DamagedBatch(
+                            self.path, number, base_offset, "its header is not what was written"
+                        )
         except lmdb.Error as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
         return chunks
@@ -325,6 +370,25 @@ class Segment:
         return self._environment
 
 
+def is_unused(path: Path) -> bool:
+    """Return whether the file is a segment that was created and then never written."""
+    try:
+        segment = Segment.open(path)
+    except (KafkaError, OSError):
+        return False
+    try:
+        return segment.is_empty and not segment.is_damaged
+    finally:
+        segment.close()
+
+
+def older_copy(commit: int, least_commit: int) -> str:
+    """Return what is wrong with a file of ``commit``, or an empty string."""
+    if commit >= least_commit:
+        return ""
+    return f"it is an older copy: it is of commit {commit}, {least_commit} was written"
+
+
 def _write_durably(path: Path, position: int, data: bytes) -> None:
     """Write the end of a file, and sync the whole file, including what others wrote."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -337,10 +401,6 @@ def _write_durably(path: Path, position: int, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _log_damage(damaged: DamagedBatch) -> None:
-    log.error("%s", damaged.message)
 
 
 def _give_way() -> None:

@@ -52,6 +52,8 @@ class FooterPlace(NamedTuple):
     position: int
     size: int
     crc: int
+    commit: int = 0
+    """The commit of LMDB that the footer is of, or 0 if an earlier release wrote it."""
 
 
 class StoredBatch(NamedTuple):
@@ -94,13 +96,14 @@ class SegmentContents(BatchPlaces):
         self.written_at_ms = written_at_ms
         self.last_offset_deltas = array("i")
         self.max_timestamps = array("q")
-        self.leader_epochs = array("i")
         self.producer_ids = array("q")
         self.producer_epochs = array("h")
         self.base_sequences = array("i")
         self.attributes = array("h")
         self.record_counts = array("i")
         self.epochs: list[StoredEpoch] = []
+        self.has_checks = True
+        """Whether the segment is of a format in which every batch has a check of its header."""
         self._marker_places = array("I")
         self._marker_kinds = array("b")
         self._coordinator_epochs = array("i")
@@ -151,6 +154,7 @@ class SegmentContents(BatchPlaces):
         places.base_offsets = self.base_offsets
         places.sizes = self.sizes
         places.positions = self.positions
+        places.leader_epochs = self.leader_epochs
         places.scattered = self.scattered
         return places
 

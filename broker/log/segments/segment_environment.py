@@ -9,7 +9,7 @@ import lmdb
 
 from quorate.broker.log.options import LARGEST_BATCH_BYTES, Flush
 from quorate.broker.log.segments.segment_contents import StoredEpoch
-from quorate.broker.log.segments.segment_keys import EPOCHS, KEY, OFFSET, epoch_key
+from quorate.broker.log.segments.segment_keys import EPOCHS, KEY, epoch_key, epoch_start
 from quorate.common.files.lmdb_lock_file import allocate_lock_file
 
 _ROOM_BYTES: Final = 4 * LARGEST_BATCH_BYTES
@@ -56,5 +56,4 @@ def _epochs_from(cursor: "lmdb.Cursor[bytes]", first: bytes) -> Iterator[StoredE
         kind, packed, _ = KEY.unpack(key)
         if kind != EPOCHS:
             return
-        (start_offset,) = OFFSET.unpack(value)
-        yield StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, start_offset)
+        yield StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, epoch_start(key, value))

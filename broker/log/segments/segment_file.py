@@ -18,7 +18,7 @@ from typing import Final
 
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.control_batches import decode_marker
-from quorate.broker.log.batches.record_batch import HEADER_BYTES, read_header
+from quorate.broker.log.batches.record_batch import HEADER_BYTES, check_of, read_header
 from quorate.broker.log.segments.batch_places import CHUNK_BYTES, BatchPlaces
 from quorate.broker.log.segments.batch_verification import header_problem, verify
 from quorate.broker.log.segments.damage import DamagedBatch, DamagedSegment
@@ -30,21 +30,26 @@ from quorate.broker.log.segments.segment_contents import (
     StoredEpoch,
 )
 from quorate.broker.log.segments.segment_keys import (
+    CHECK,
     EPOCHS,
     FORMAT,
+    FORMAT_WITHOUT_CHECKS,
     IDENTITY_KEY,
     IDENTITY_VALUE,
     KEY,
     LAST_NUMBER,
-    OFFSET,
+    epoch_start,
 )
-from quorate.broker.log.segments.segment_pages import (
+from quorate.common.files.lmdb_check import check_free_pages
+from quorate.common.files.lmdb_pages import (
     DatabaseRoot,
+    OnProblem,
+    PageMap,
     PagesDamaged,
-    StoredValue,
-    read_root,
-    walk,
+    raise_problem,
+    read_roots,
 )
+from quorate.common.files.lmdb_tree import StoredValue, TreeWalk
 from quorate_proto.v1 import errors_pb2
 
 _BATCHES_PER_BREATH: Final = 200
@@ -53,6 +58,8 @@ _ADVISED_BYTES: Final = 512 << 10
 _AHEAD_BYTES: Final = 8 << 20
 """The number of bytes that are read ahead for a reader of old data."""
 
+JudgedBatch = tuple[int, int, list[StoredValue], str]
+"""A batch as in ``Stored``, and what is wrong with its check."""
 Stored = tuple[int, int, list[StoredValue]]
 """Partition number, base offset and pieces of a batch."""
 OnDamaged = Callable[[DamagedBatch], None]
@@ -134,7 +141,7 @@ class SegmentFile:
             DamagedSegment: The file has none.
         """
         try:
-            return read_root(self.read_at, self.size_bytes)
+            return read_roots(self.read_at, self.size_bytes)[1]
         except PagesDamaged as error:
             raise DamagedSegment(self.path, str(error)) from error
 
@@ -149,35 +156,51 @@ class SegmentFile:
         )
 
     def scan(
-        self, segment_id: int, on_damaged: OnDamaged, breathe: Callable[[], None] = _go_on
+        self,
+        segment_id: int,
+        on_damaged: OnDamaged,
+        breathe: Callable[[], None] = _go_on,
+        on_problem: OnProblem = raise_problem,
     ) -> SegmentContents:
         """Return the contents by reading LMDB's pages and each batch's header. Damaged batches are
         left out.
 
-        ``breathe`` is called after about every millisecond of work.
+        ``breathe`` is called after about every millisecond of work. ``on_problem`` is called with
+        damage to the pages behind which there may still be batches.
 
         Raises:
             DamagedSegment: The pages are damaged, or the file is no segment.
             KafkaError: KAFKA_STORAGE_ERROR if the file is of another format, or another segment.
         """
-        stored, epochs = self._walk(segment_id, breathe)
+        stored, epochs, version = self._walk(segment_id, breathe, on_problem)
         batches: list[StoredBatch] = []
         for number, base_offset, values in stored:
             if not len(batches) % _BATCHES_PER_BREATH:
                 breathe()
             try:
+                self._verify_check(number, base_offset, values, version)
                 batches.append(self._stored_batch(number, base_offset, values))
             except DamagedBatch as damaged:
                 on_damaged(damaged)
-        return SegmentContents.of(segment_id, self.modified_at_ms, batches, epochs)
+        contents = SegmentContents.of(segment_id, self.modified_at_ms, batches, epochs)
+        contents.has_checks = version == FORMAT
+        return contents
 
-    def stored(self, segment_id: int) -> list[Stored]:
-        """Return partition number, base offset and pieces of every batch, by LMDB's pages alone.
+    def stored(self, segment_id: int, on_problem: OnProblem) -> Iterator[JudgedBatch]:
+        """Yield partition number, base offset and pieces of every batch, by LMDB's pages and the
+        checks alone, with the problem of the check, or an empty string.
 
         Raises:
             DamagedSegment, KafkaError: what ``scan`` raises.
         """
-        return self._walk(segment_id)[0]
+        stored, _, version = self._walk(segment_id, _go_on, on_problem)
+        for number, base_offset, values in stored:
+            try:
+                self._verify_check(number, base_offset, values, version)
+            except DamagedBatch as damaged:
+                yield number, base_offset, values, damaged.problem
+            else:
+                yield number, base_offset, values, ""
 
     def value(self, value: StoredValue) -> bytes:
         """Return the bytes of a value."""
@@ -198,12 +221,14 @@ class SegmentFile:
             NotCached: The disk would have to be waited for, and ``wait`` is False.
         """
         chunks: list[tuple[int, int]] = []
+        epochs: list[int] = []
         place = -1
         for base_offset, size in wanted:
             place = places.place_of(number, base_offset, place + 1)
             if place < 0 or places.sizes[place] != size:
                 raise DamagedBatch(self.path, number, base_offset, "it is not there")
             chunks += places.chunks(place)
+            epochs.append(places.leader_epochs[place])
         ranges = joined(chunks)
         try:
             parts = self._read_cached(ranges, places, place) if not wait else None
@@ -211,7 +236,7 @@ class SegmentFile:
         except OSError as error:
             raise DamagedBatch(self.path, number, wanted[0][0], str(error)) from error
         pieces = cut(chunks, ranges, parts)
-        verify(self.path, number, wanted, pieces, CHUNK_BYTES)
+        verify(self.path, number, wanted, pieces, CHUNK_BYTES, epochs)
         return pieces
 
     def _read_cached(
@@ -256,32 +281,65 @@ class SegmentFile:
                 self.read_at(position, size)
 
     def _walk(
-        self, segment_id: int, breathe: Callable[[], None] = _go_on
-    ) -> tuple[list[Stored], list[StoredEpoch]]:
-        """Read all keys: the batches and the epochs. First check that the file is this segment."""
+        self, segment_id: int, breathe: Callable[[], None], on_problem: OnProblem
+    ) -> tuple[list[Stored], list[StoredEpoch], int]:
+        """Read all keys: the batches, the epochs and the format. First check that the file is this
+        segment."""
         root = self.root()
         batches: list[Stored] = []
         epochs: list[StoredEpoch] = []
-        is_identified = False
+        version = 0
         try:
-            for number, base_offset, values in _grouped(
-                walk(self._read_at_once, root, HEADER_BYTES)
-            ):
+            pages = PageMap(root)
+            walk = TreeWalk(
+                self._read_at_once,
+                root,
+                root.main,
+                pages,
+                start_bytes=HEADER_BYTES,
+                on_problem=on_problem,
+            )
+            for number, base_offset, values in _grouped(walk.values()):
                 if number <= LAST_NUMBER:
                     if not len(batches) % _BATCHES_PER_BREATH:
                         breathe()
                     batches.append((number, base_offset, values))
                 elif number == EPOCHS:
-                    (start,) = OFFSET.unpack(self.value(values[0]))
-                    epochs.append(StoredEpoch(base_offset >> 32, base_offset & 0xFFFF_FFFF, start))
+                    epochs += self._epoch(base_offset, values[0], on_problem)
                 elif values[0].key == IDENTITY_KEY:
-                    self._check_identity(self.value(values[0]), segment_id)
-                    is_identified = True
+                    version = self._check_identity(self.value(values[0]), segment_id)
+            check_free_pages(self._read_at_once, root, pages, on_problem)
         except (PagesDamaged, struct.error) as error:
             raise DamagedSegment(self.path, str(error)) from error
-        if not is_identified:
+        if not version:
             raise DamagedSegment(self.path, "it does not say which segment it is")
-        return batches, epochs
+        return batches, epochs, version
+
+    def _epoch(self, packed: int, value: StoredValue, on_problem: OnProblem) -> list[StoredEpoch]:
+        try:
+            start_offset = epoch_start(value.key, self.value(value))
+        except ValueError as error:
+            on_problem(str(error))
+            return []
+        return [StoredEpoch(packed >> 32, packed & 0xFFFF_FFFF, start_offset)]
+
+    def _verify_check(
+        self, number: int, base_offset: int, values: list[StoredValue], version: int
+    ) -> None:
+        """Verify the check of a batch, and take it from the pieces of the batch.
+
+        Raises:
+            DamagedBatch: The check is missing, or is one of another header.
+        """
+        has_check = values[-1].key == KEY.pack(number, base_offset, CHECK)
+        check = values.pop() if has_check and len(values) > 1 else None
+        if version == FORMAT_WITHOUT_CHECKS and not has_check:
+            return
+        if check is None or check.start != check_of(check.key, values[0].start):
+            problem = "its check is missing"
+            if check is not None:
+                problem = "its header is not what was written"
+            raise DamagedBatch(self.path, number, base_offset, problem)
 
     def _stored_batch(
         self, number: int, base_offset: int, values: Sequence[StoredValue]
@@ -302,15 +360,17 @@ class SegmentFile:
         marker = decode_marker(header, self.value(values[0])) if header.is_control else None
         return StoredBatch(number, base_offset, size, header, chunks, marker)
 
-    def _check_identity(self, stored: bytes, segment_id: int) -> None:
+    def _check_identity(self, stored: bytes, segment_id: int) -> int:
+        """Return the format of the segment."""
         version, stored_id = IDENTITY_VALUE.unpack(stored)
-        if (version, stored_id) != (FORMAT, segment_id):
+        if version not in (FORMAT_WITHOUT_CHECKS, FORMAT) or stored_id != segment_id:
             raise KafkaError(
                 errors_pb2.KAFKA_STORAGE_ERROR,
                 f"log segment {self.path}: format {version}, segment {stored_id}; expected "
                 f"{FORMAT}, {segment_id}: put the right file there, or start the release that "
                 "wrote it",
             )
+        return int(version)
 
     @contextmanager
     def _used(self) -> Iterator[int]:

@@ -91,6 +91,11 @@ class Journal:
                 self._delete(list(chain.from_iterable(deletions)))
         return self.active
 
+    def commits(self) -> dict[int, int]:
+        """Return the last commit of the active segment, by id. Any thread may ask."""
+        active = self.active
+        return {active.id: active.commit}
+
     def close(self) -> None:
         """Close the segment that was created ahead. Every other segment belongs to the store."""
         if self._following is not None and self._following.exception() is None:

@@ -4,6 +4,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy as shallow_copy
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -40,7 +41,7 @@ class SimulatedSegment:
         self.id = segment_id
         self.path = Path(f"segment-{segment_id}")
         self.live_batches = self.live_bytes = 0
-        self.used_bytes = self.stored_bytes = 0
+        self.used_bytes = self.stored_bytes = self.commit = 0
         self.written_at_ms = 0
         self.is_sealed = self.is_unlinked = self.is_volatile = False
         self._write = on_write
@@ -48,6 +49,10 @@ class SimulatedSegment:
         self._batches: dict[int, dict[int, bytes]] = {}
         self._epochs: dict[int, dict[int, int]] = {}
         self._recorded_epochs: dict[int, int] = {}
+
+    @property
+    def may_be_written(self) -> bool:
+        return not self.is_sealed
 
     @property
     def is_empty(self) -> bool:
@@ -254,7 +259,9 @@ class SimulatedTable:
     def high_watermarks(self) -> dict[int, int]:
         return dict(self._high_watermarks)
 
-    def write_high_watermarks(self, offsets: Mapping[int, int]) -> int:
+    def write_high_watermarks(
+        self, offsets: Mapping[int, int], _commits: Mapping[int, int] = MappingProxyType({})
+    ) -> int:
         self._high_watermarks = dict(offsets)
         self._mark += 1
         return self._mark

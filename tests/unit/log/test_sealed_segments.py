@@ -23,8 +23,9 @@ from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.segments.segment_contents import FooterDamaged, SegmentContents, footer_crc
 from quorate.broker.log.segments.segment_file import NotCached, OnDamaged, SegmentFile
 from quorate.broker.log.segments.segment_keys import KEY
-from quorate.broker.log.segments.segment_pages import DatabaseRoot, walk
 from quorate.broker.log.stored.stored_log import StoredLog
+from quorate.common.files.lmdb_pages import DatabaseRoot, OnProblem, PageMap
+from quorate.common.files.lmdb_tree import TreeWalk
 from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 from tests.support.log_stores import EPOCH, OpenStore, batch, everything, opened
@@ -73,7 +74,9 @@ def test_pages_are_read_as_lmdb_reads_them(segment: Segment) -> None:
     fill(segment, 400)
     segment.close()
     file = SegmentFile(segment.path)
-    found = [(one.key, file.value(one)) for one in walk(file.read_at, file.root(), 20)]
+    root = file.root()
+    walk = TreeWalk(file.read_at, root, root.main, PageMap(root), start_bytes=20)
+    found = [(one.key, file.value(one)) for one in walk.values()]
     file.close()
     with (
         lmdb.open(str(segment.path), subdir=False, readonly=True, lock=False) as environment,
@@ -356,7 +359,7 @@ def test_pages_that_lmdb_never_wrote_are_not_missing(segment: Segment) -> None:
     """What one transaction takes and gives back is counted, and not written: the file may end
     before the last page."""
     kept = []
-    appended = [([6, 5, 9], 2, 1000), ([6, 2], 3, 1000), ([4, 5], 3, 3000), ([3, 9, 4, 6], 3, 1000)]
+    appended = [([2, 4, 2, 5], 3, 1000), ([5, 3, 2, 5], 2, 1000), ([6, 2, 5], 3, 3000)]
     ends = [0] * 10
     for numbers, count, size in appended:
         batches = []
@@ -417,8 +420,8 @@ def test_a_page_that_is_another_is_not_walked(segment: Segment, wrong: str) -> N
     root = segment._file.root()
     segment.close()
     file = SegmentFile(segment.path)
-    _xor(segment.path, root.tree * root.page_bytes + (0 if wrong == "number" else 10), 0x03)
-    with pytest.raises(DamagedSegment, match=f"page {root.tree} says"):
+    _xor(segment.path, root.main.root * root.page_bytes + (0 if wrong == "number" else 10), 0x03)
+    with pytest.raises(DamagedSegment, match=f"page {root.main.root} says"):
         file.scan(7, lambda _: None)
     file.close()
 
@@ -474,9 +477,11 @@ async def test_sealed_segments_are_opened_by_their_footers_alone(
     scanned: list[int] = []
     scan = SegmentFile.scan
 
-    def noted(self: SegmentFile, segment_id: int, on_damaged: OnDamaged) -> SegmentContents:
+    def noted(
+        self: SegmentFile, segment_id: int, on_damaged: OnDamaged, *, on_problem: OnProblem
+    ) -> SegmentContents:
         scanned.append(segment_id)
-        return scan(self, segment_id, on_damaged)
+        return scan(self, segment_id, on_damaged, on_problem=on_problem)
 
     monkeypatch.setattr(SegmentFile, "scan", noted)
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:

@@ -408,7 +408,7 @@ async def test_what_a_crash_left_of_a_creation_is_removed(tmp_path: Path) -> Non
     async with opened(tmp_path) as store:
         store.create()
     (tmp_path / "segment-0000000002.mdb.creating").write_bytes(b"half")
-    (tmp_path / "segment-0000000002.mdb").write_bytes(b"named, but never entered into the table")
+    Segment.create(tmp_path, 2, "sync", SEGMENT_BYTES).close()  # Never entered into the table.
     async with opened(tmp_path) as store:
         assert segment_files(tmp_path) == ["segment-0000000001.mdb"]
         assert not list(tmp_path.glob("*.creating*"))
