@@ -36,6 +36,7 @@ from quorate.broker.metrics.client_metrics import ClientFigures
 from quorate.broker.quota.client_memory import ClientMemory
 from quorate.broker.quota.client_quota_manager import ClientQuotaManager
 from quorate.broker.quota.windowed_rate import QuotaWindow
+from quorate.broker.replication.commands.stray_partitions import names_of
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.services.range_read_service import add_range_read_to_server
 from quorate.broker.replication.services.range_write_service import add_range_write_to_server
@@ -183,6 +184,20 @@ class BrokerServices:
         )
 
     def _alerts(self) -> list[str]:
+        """Return what an operator should look at on this broker."""
+        return [*self._silence_of_the_quorum(), *self._stray_logs()]
+
+    def _stray_logs(self) -> list[str]:
+        """Return an alert while there are logs here that the quorum does not know (rule 7)."""
+        strays = self._replicas.strays()
+        if not strays:
+            return []
+        return [
+            f"broker {self._shared.identity.broker_id} keeps {len(strays)} logs that the quorum "
+            f"does not know ({names_of(strays)}): look at them with `quorate log strays list`"
+        ]
+
+    def _silence_of_the_quorum(self) -> list[str]:
         """Return an alert while the quorum is silent. A leader continues to lead then, with frozen
         ISRs (rule 6)."""
         shared = self._shared

@@ -307,6 +307,17 @@ class LogManager:
             self.log_may_be_lost = False
             ahead.submit(self._table.record_loss, unhandled=False)
 
+    def note_strays(self, tips: Iterable[TopicIdPartition]) -> None:
+        """Record the partitions that the quorum does not know, for the tools (rule 7). They are
+        written soon, in the background, and found again by the next start."""
+        before, self.history = self.history, self.history.with_strays(tips)
+        if self.history.strays == before.strays or self.failure is not None:
+            return
+        strays = self.history.strays
+        self.housekeeping.ahead.submit(
+            self._table.change_history, lambda known: known.with_strays(strays)
+        )
+
     def note_hosted_through(self, offset: int) -> None:
         """Record that every partition assigned up to this metadata offset has a log here. It is
         written soon, after the creations of these logs."""

@@ -55,6 +55,18 @@ DAMAGED: Final = _replicas(
     "DamagedReplicaCount",
     "Replicas here with a part that cannot be read: fetched again where another one can lead.",
 )
+STRAYS: Final = Family(
+    "quorate_stray_logs",
+    MetricKind.GAUGE,
+    "LogManager",
+    "StrayLogCount",
+    "Logs here that the quorum does not know: kept until an operator restores or deletes them.",
+)
+LOST: Final = _replicas(
+    "lost_replicas",
+    "LostReplicaCount",
+    "Replicas here that are lost, and are not out of their ISRs yet.",
+)
 ISR_SHRINKS: Final = _replicas(
     "isr_shrinks_total",
     "IsrShrinksPerSec",
@@ -183,6 +195,8 @@ def store_samples(store: LogManager) -> Iterator[Sample]:
     yield Sample(DELETED, store.writer.deleted_bytes)
     yield Sample(RELOCATED, store.relocator.copied_bytes)
     yield Sample(PENDING, store.writer.pending_bytes)
+    yield Sample(STRAYS, len(store.history.strays))
+    yield Sample(LOST, len(store.history.lost))
     yield Sample(LOG_FAILED, float(store.failure is not None))
     yield Sample(LOG_FULL, float(store.is_full))
 

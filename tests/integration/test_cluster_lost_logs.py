@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.recovery.strays import strays
 from quorate.client.results import NewTopic
 from quorate.testing import RunningCluster, running_cluster
 from tests.support.waiting import let_time_pass, wait_until
@@ -154,6 +155,11 @@ def test_rules_7_and_8_a_flipped_bit_of_a_topic_id_loses_nothing(
         "the log under the unknown id to be kept",
     )
     assert not said(cluster, "deleting the logs")
+    with cluster.admin() as admin:
+        assert any("look at them with `quorate log strays" in one for one in admin.cluster_alerts())
+    cluster.stop_broker(VICTIM)
+    (stray,) = strays(folder_of(cluster, VICTIM))
+    assert (stray.topic, stray.end_offset) == (TOPIC, RECORDS)
 
 
 def test_rule_8_a_log_below_its_own_promise_leads_nobody(cluster: RunningCluster) -> None:

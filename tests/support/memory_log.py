@@ -5,7 +5,7 @@ producer hears of it, is up to the test.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -175,6 +175,7 @@ class MemoryLogStore:
         self.checkpoints: dict[TopicIdPartition, int] = {}
         self.producer_checks: list[int] = []
         self.is_full = False
+        self.strays: set[TopicIdPartition] = set()
         self.writer = self
         self._on_flushed: Callable[[Sequence[MemoryLog]], None] = lambda _: None
 
@@ -191,6 +192,9 @@ class MemoryLogStore:
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         self.checkpoints.update(offsets)
+
+    def note_strays(self, tips: Iterable[TopicIdPartition]) -> None:
+        self.strays = set(tips)
 
     async def expire_producers(self, now_ms: int) -> None:
         self.producer_checks.append(now_ms)

@@ -27,6 +27,10 @@ class FolderHistory(msgspec.Struct, frozen=True, array_like=True):
     """The partitions, as topic id and number, that are declared lost until a controller has removed
     them from their ISRs."""
 
+    strays: tuple[tuple[bytes, int], ...] = ()
+    """The partitions, as topic id and number, that the quorum does not know. Their logs are kept
+    until an operator restores or deletes them (rule 7)."""
+
     def with_incarnation(self, incarnation_id: bytes) -> "FolderHistory":
         """Return the history once this incarnation has opened the folder."""
         known = tuple(one for one in self.incarnations if one != incarnation_id)
@@ -40,3 +44,7 @@ class FolderHistory(msgspec.Struct, frozen=True, array_like=True):
     def with_lost(self, partitions: Iterable[tuple[bytes, int]]) -> "FolderHistory":
         """Return the history with exactly these lost partitions."""
         return msgspec.structs.replace(self, lost=tuple(sorted(partitions)))
+
+    def with_strays(self, partitions: Iterable[tuple[bytes, int]]) -> "FolderHistory":
+        """Return the history with exactly these strays."""
+        return msgspec.structs.replace(self, strays=tuple(sorted(partitions)))

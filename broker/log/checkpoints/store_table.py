@@ -160,6 +160,11 @@ class StoreTable:
                 writer.put(PARTITIONS, NUMBER.pack(row.number), encode(row))
             writer.put(STORE, NEXT_NUMBER_KEY, NUMBER.pack(beyond))
 
+    def replace_partition(self, row: PartitionRow) -> None:
+        """Replace the row of a partition that is there, by its number."""
+        with self._writing() as writer:
+            writer.put(PARTITIONS, NUMBER.pack(row.number), msgspec.msgpack.encode(row))
+
     def remove_partitions(self, numbers: Iterable[int]) -> None:
         """Remove partitions and all that the table holds about them."""
         with self._writing() as rows:

@@ -139,7 +139,8 @@ class StrayPartitions:
     def reclaim(self, hosted: HostedPartition) -> None:
         """Note that a command names the partition after all, or that it is gone: it is no stray."""
         self._strays.pop(hosted.tip, None)
-        self._kept.pop(hosted.tip, None)
+        if self._kept.pop(hosted.tip, None) is not None:
+            self._table.store.note_strays(self._kept)
 
     def kept(self) -> Sequence[HostedPartition]:
         """Return the partitions that the quorum does not know. Only an operator deletes them."""
@@ -166,6 +167,7 @@ class StrayPartitions:
                 log.warning("%s: assigned to this broker, kept", names_of(of[Assignment.HOLDS]))
             if unknown := of[Assignment.UNKNOWN]:
                 self._kept.update((hosted.tip, hosted) for hosted in unknown)
+                self._table.store.note_strays(self._kept)
                 log.error("%s: %s", names_of(unknown), ADVICE)
             if doomed := of[Assignment.ENDED]:
                 log.info("%s: not assigned to this broker, deleting the logs", names_of(doomed))

@@ -1,12 +1,12 @@
 """``quorate log``: reads, checks and repairs the log folder of a stopped broker."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorate.cli.records.log_folder import held_folder, log_dir_option
+from quorate.cli.records.strays_command import strays
 from quorate.cli.shared_options import json_option, print_json
 
 if TYPE_CHECKING:
@@ -25,18 +25,11 @@ def log() -> None:
       quorate log dump --log-dir ./quorate-data/broker-1
       quorate log verify --log-dir ./quorate-data/broker-1
       quorate log repair --log-dir ./quorate-data/broker-1 --dry-run
+      quorate log strays list --log-dir ./quorate-data/broker-1
     """
 
 
-def log_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--log-dir",
-        "directory",
-        required=True,
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="log.dir of a broker that is not running.",
-    )(command)
+log.add_command(strays)
 
 
 @log.command()
@@ -140,7 +133,7 @@ def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
     from quorate.broker.log.recovery import repair as repairing
     from quorate.broker.log.recovery.examination import examine
 
-    with _held(directory):
+    with held_folder(directory):
         actions = repairing.plan(examine(directory))
         if actions and not dry_run:
             repairing.carry_out(directory, actions)
@@ -156,20 +149,8 @@ def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
 def _examined(directory: Path) -> "LogExamination":
     from quorate.broker.log.recovery.folder_identity import examine_folder
 
-    with _held(directory):
+    with held_folder(directory):
         return examine_folder(directory)
-
-
-@contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    from quorate.broker.common.errors import KafkaError
-    from quorate.common.files.data_folder import DataFolderError, held_data_folder
-
-    try:
-        with held_data_folder(directory):
-            yield
-    except (DataFolderError, KafkaError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _show_segments(examined: "LogExamination", *, as_json: bool) -> None:
