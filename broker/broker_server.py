@@ -5,6 +5,7 @@ gRPC), and only then the registration: from that moment the controller sends com
 leaderships move away, then the listeners close, then the log, and the session last.
 """
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from quorate.broker.assembly.controller_stage import ControllerStage, stand_for_controller
@@ -21,6 +22,7 @@ from quorate.broker.assembly.metric_sources import add_metrics
 from quorate.broker.assembly.replication_stage import ReplicationStage
 from quorate.broker.assembly.services import BrokerServices
 from quorate.broker.assembly.shared_parts import SharedParts
+from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import CONTROLLED_SHUTDOWN_TIMEOUT_MS
 
 
@@ -71,9 +73,23 @@ class BrokerServer:
             )
         await self._cleanup.aclose()
 
-    async def log_failed(self) -> None:
-        """Return once the disk of the log has failed; a full one is waited out.
+    async def failed(self) -> str:
+        """Return why the broker cannot go on, once it cannot: the disk of its log has failed (a
+        full one is waited out), or an invariant of the metadata is broken here.
 
         The broker must be stopped then: others of the ISR lead what it leads.
         """
-        await self._replication.log_events.has_failed.wait()
+        follower = self._shared.images
+        log_fails = asyncio.ensure_future(self._replication.log_events.has_failed.wait())
+        metadata_fails = asyncio.ensure_future(follower.has_failed.wait())
+        try:
+            await asyncio.wait({log_fails, metadata_fails}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            log_fails.cancel()
+            metadata_fails.cancel()
+        if follower.failure is not None:
+            return f"{follower.failure}. Start this broker again; if that does not help, report it"
+        return (
+            f"cannot write log directory {self._shared.config[LOG_DIR]}: see above. Repair the "
+            "disk, then start this broker again"
+        )

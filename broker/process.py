@@ -16,7 +16,6 @@ from quorate.broker.assembly.shared_parts import SharedParts
 from quorate.broker.broker_server import BrokerServer
 from quorate.broker.common.allocation import keep_freed_memory
 from quorate.broker.common.errors import KafkaError
-from quorate.broker.config.log import LOG_DIR
 from quorate.broker.config.node import BROKER_ID
 from quorate.broker.control.broker_registrar import RegistrationRefused
 from quorate.broker.environment import ProcessEnvironment
@@ -25,6 +24,7 @@ from quorate.broker.security.config_file import load_config
 from quorate.common.configuration import LOG_LEVEL, ConfigError, Configuration
 from quorate.common.files.data_folder import DataFolderError
 from quorate.common.files.open_files import allow_many_files
+from quorate.common.invariants import BrokenInvariant
 from quorate.quorum.quorum_errors import QuorumError
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ _NAMED_FAILURES: Final = (
     ListenError,
     RegistrationRefused,
     KafkaError,
+    BrokenInvariant,
     OSError,
 )
 """Errors whose message is all that a person needs; any other error is a bug: its trace is shown."""
@@ -101,7 +102,7 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     log.info("broker %d is up", config[BROKER_ID])
-    failing = asyncio.create_task(broker.log_failed())
+    failing = asyncio.create_task(broker.failed())
     await asyncio.wait({stop_asked, failing}, return_when=asyncio.FIRST_COMPLETED)
     log.info("broker %d stops", config[BROKER_ID])
     await broker.stop()
@@ -109,8 +110,5 @@ async def _serve(config: Configuration, certificates: Certificates, refusals: Gr
         failing.cancel()
         return EXIT_OK
     stop_asked.cancel()
-    sys.stderr.write(
-        f"broker {config[BROKER_ID]}: cannot write log directory {config[LOG_DIR]}: see above. "
-        "Repair the disk, then start this broker again\n"
-    )
+    sys.stderr.write(f"broker {config[BROKER_ID]}: {failing.result()}\n")
     return EXIT_FAILED

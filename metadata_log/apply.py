@@ -12,6 +12,7 @@ rule 5), nothing bound to a closed session is accepted (rule 9), and a retry is 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import NO_SESSION, MetadataOffset
 from quorate.metadata_log.draft import Draft
 from quorate.metadata_log.features import BRIDGE, brokers_may_write
@@ -97,7 +98,12 @@ def apply_run(
     last = image.offset
     for offset, transaction in transactions:
         if offset <= last:
-            raise ValueError(f"offset {offset} was applied already: the image is at {last}")
+            raise BrokenInvariant(
+                "metadata log",
+                "each transaction is applied once, in the order of offsets (C1)",
+                offset=offset,
+                applied=last,
+            )
         results.append(_apply_one(draft, offset, transaction))
         last = offset
     return AppliedRun(draft.folded(last), results, draft.changes())

@@ -8,6 +8,7 @@ tuple.
 
 import msgspec
 
+from quorate.common.invariants import require
 from quorate.common.types import (
     ID_BYTES,
     NO_BROKER,
@@ -28,7 +29,7 @@ from quorate.metadata_log.image import (
     Image,
     VoterSet,
 )
-from quorate.metadata_log.partitions import Partition, Reassignment, Topic
+from quorate.metadata_log.partitions import Partition, Reassignment, Topic, check_partition
 from quorate.metadata_log.records import OperationRefused, ResultCode
 
 
@@ -84,10 +85,24 @@ class Draft:
 
     def put_controller_epoch(self, epoch: ControllerEpoch) -> None:
         """Write /controller_epoch."""
+        require(
+            epoch > self.controller_epoch,
+            "/controller_epoch",
+            "controller epochs grow (E2)",
+            epoch=epoch,
+            before=self.controller_epoch,
+        )
         self._put_field("controller_epoch", epoch)
 
     def put_next_producer_id(self, producer_id: int) -> None:
         """Write /producer_ids."""
+        require(
+            producer_id >= self.next_producer_id,
+            "/producer_ids",
+            "producer ids are given out once (KIP-98)",
+            next=producer_id,
+            before=self.next_producer_id,
+        )
         self._put_field("next_producer_id", producer_id)
 
     def put_voter_set(self, voter_set: VoterSet) -> None:
@@ -122,6 +137,7 @@ class Draft:
 
     def put_partition(self, tp: TopicPartition, partition: Partition) -> None:
         """Write the leaf of one partition."""
+        check_partition(tp, self.partition(tp), partition)
         self._undo.append((self._partitions, tp, self._partitions.get(tp, UNWRITTEN)))
         self._partitions[tp] = partition
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import (
     NO_BROKER,
     BrokerId,
@@ -16,6 +17,7 @@ from quorate.common.types import (
     LeaderEpoch,
     MetadataOffset,
     TopicId,
+    TopicPartition,
 )
 
 
@@ -129,3 +131,36 @@ class Reassignment(msgspec.Struct, frozen=True, gc=False):
     def removing(self) -> tuple[BrokerId, ...]:
         """The replicas that are removed once the target is in sync."""
         return tuple(one for one in self.original if one not in self.target)
+
+
+def check_partition(tp: TopicPartition, before: Partition | None, after: Partition) -> None:
+    """Check a leaf by itself, and against the one that it replaces, however it came there.
+
+    The rules refuse records that would break this. So a check that fails here shows a fault of the
+    rules or of memory, and the process ends: a refusal here alone would make its image differ from
+    that of every other one.
+
+    Raises:
+        BrokenInvariant: the image must not be written.
+    """
+    isr = after.isr
+    if before is None or isr is not before.isr or after.replicas is not before.replicas:
+        replicas = after.replicas
+        if not all(member in replicas for member in isr):
+            raise _broken(tp, "an ISR has assigned replicas alone (C1)", before, after)
+    if after.leader != NO_BROKER and after.leader not in isr:
+        raise _broken(tp, "a leader is in its ISR (C1)", before, after)
+    if before is None:
+        return
+    if after.version <= before.version or after.leader_epoch < before.leader_epoch:
+        raise _broken(tp, "versions grow and leader epochs never fall (rule 5)", before, after)
+    if after.leader != before.leader and after.leader_epoch == before.leader_epoch:
+        raise _broken(tp, "a leader epoch has one leader (C6)", before, after)
+    if after.controller_epoch < before.controller_epoch:
+        raise _broken(tp, "controllers of earlier epochs decide nothing (rule 1)", before, after)
+
+
+def _broken(
+    tp: TopicPartition, invariant: str, before: Partition | None, after: Partition
+) -> BrokenInvariant:
+    return BrokenInvariant(f"metadata of {tp}", invariant, written=after, before=before)

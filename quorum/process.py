@@ -24,6 +24,7 @@ from quorate.common.files.data_folder import (
 from quorate.common.files.open_files import allow_many_files
 from quorate.common.grpc_support.grpc_log import divert_grpc_log
 from quorate.common.grpc_support.refusal_log import RefusalLog
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.metrics.metrics_endpoint import (
     METRICS_LISTENER,
     MetricsEndpoint,
@@ -82,6 +83,7 @@ _FOR_PEOPLE: Final = (
     SnapshotError,
     InvalidSnapshot,
     SafetyViolation,
+    BrokenInvariant,
     CannotStart,
     VoterWiped,
     VoterStale,

@@ -40,6 +40,7 @@ from quorate.broker.log.writing.log_writer import (
     OnFailed,
     OnFlushed,
 )
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicIdPartition
 
 log = logging.getLogger(__name__)
@@ -53,8 +54,8 @@ def _ignore_room(has_room: bool) -> None:
     """Do nothing. This is the callback of an owner that need not know whether the disk has room."""
 
 
-def _log_damaged(damaged_log: StoredLog, damaged: DamagedBatch) -> None:
-    log.error("%r: %s", damaged_log, damaged.message)
+def _log_damaged(damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> None:
+    log.error("%r: %s", damaged_log, damaged)
 
 
 class LogCallbacks(NamedTuple):

@@ -21,6 +21,7 @@ from quorate.broker.log.batches.record_batch import (
     CONTROL,
     TRANSACTIONAL,
     Batch,
+    BatchHeader,
     iterate_batches,
     put_in_place,
 )
@@ -40,6 +41,7 @@ from quorate.broker.log.stored.log_state import LogState
 from quorate.broker.log.stored.ongoing_transactions import ongoing_at
 from quorate.broker.log.stored.stored_log import LogReads, StoredLog
 from quorate.broker.log.writing.log_writer import LogWriter
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -136,6 +138,7 @@ class PartitionLog(StoredLog):
         last_offset = -1
         for batch, original in zip(batches, originals, strict=True):
             if original is None:
+                self._check_producer(batch.header)
                 base_offset = self.log_end_offset
                 self._append_at_end(batch, leader_epoch)
                 if batch.header.attributes & _OF_TRANSACTIONS:
@@ -147,6 +150,20 @@ class PartitionLog(StoredLog):
             last_offset = max(last_offset, original.last_offset)
         assert first is not None
         return LogAppendInfo(first.base_offset, last_offset)
+
+    def _check_producer(self, header: BatchHeader) -> None:
+        """Raise ``BrokenInvariant`` if a batch that was taken for new would repeat a sequence."""
+        known = self.producers.get(header.producer_id)
+        if known is not None and not known.may_take(header):
+            raise BrokenInvariant(
+                self._where,
+                "a producer's epoch never falls, and no sequence is appended twice (KIP-98)",
+                producer_id=header.producer_id,
+                epoch=header.producer_epoch,
+                sequence=header.base_sequence,
+                known_epoch=known.epoch,
+                known_sequence=known.last_sequence,
+            )
 
     def _append_markers(self, batches: list[Batch], leader_epoch: LeaderEpoch) -> LogAppendInfo:
         markers = [decode_marker(*batch) for batch in batches]
@@ -302,6 +319,14 @@ class PartitionLog(StoredLog):
         max_timestamp: int,
         leader_epoch: LeaderEpoch,
     ) -> None:
+        if base_offset != self.log_end_offset and (len(self._index) or last_offset < base_offset):
+            raise BrokenInvariant(
+                self._where,
+                "a batch begins at the log end (C12)",
+                base_offset=base_offset,
+                last_offset=last_offset,
+                log_end=self.log_end_offset,
+            )
         epochs, size = self.leader_epochs, len(records)
         if leader_epoch != epochs.latest_epoch:
             epochs.assign(leader_epoch, max(base_offset, self.log_start_offset))

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import immutables
 
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import MetadataOffset
 from quorate.metadata_log.apply import apply_run
 from quorate.metadata_log.image import Changes, Image
@@ -76,6 +77,9 @@ class MetadataFollower:
         self._observers: list[tuple[Observer, tuple[ChangeKind, ...]]] = []
         self._waiters: list[tuple[MetadataOffset, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.has_failed = asyncio.Event()
+        """Set when the log cannot be applied any more: the image is too old for every decision."""
+        self.failure: BrokenInvariant | None = None
         self.image = Image()
         self.applied_offset = MetadataOffset(0)
 
@@ -94,7 +98,7 @@ class MetadataFollower:
     async def start(self) -> None:
         """Follow the log from the beginning. If the log has been compacted, a snapshot comes
         first."""
-        self._task = asyncio.create_task(self._follow(), name="metadata-follower")
+        self._task = asyncio.create_task(self._follow_safely(), name="metadata-follower")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -104,12 +108,29 @@ class MetadataFollower:
             waiter.cancel()
 
     async def wait_for(self, offset: MetadataOffset) -> Image:
-        """Return the image, once everything up to metadata offset ``offset`` is applied to it."""
+        """Return the image, once everything up to metadata offset ``offset`` is applied to it.
+
+        Raises:
+            BrokenInvariant: the log cannot be applied any more.
+        """
+        if self.failure is not None:
+            raise self.failure
         if self.applied_offset < offset:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((offset, waiter))
             await waiter
         return self.image
+
+    async def _follow_safely(self) -> None:
+        try:
+            await self._follow()
+        except BrokenInvariant as broken:
+            log.critical("the metadata log cannot be applied: %s", broken, exc_info=broken)
+            self.failure = broken
+            self.has_failed.set()
+            for _, waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_exception(broken)
 
     async def _follow(self) -> None:
         async for event in self._quorum.watch(MetadataOffset(self.applied_offset + 1)):

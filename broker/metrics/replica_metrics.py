@@ -67,6 +67,11 @@ LOST: Final = _replicas(
     "LostReplicaCount",
     "Replicas here that are lost, and are not out of their ISRs yet.",
 )
+BROKEN: Final = _replicas(
+    "broken_replicas",
+    "BrokenReplicaCount",
+    "Replicas here that broke an invariant and serve nobody; more than 0 is a bug to report.",
+)
 ISR_SHRINKS: Final = _replicas(
     "isr_shrinks_total",
     "IsrShrinksPerSec",
@@ -208,6 +213,7 @@ def _counted(table: PartitionTable) -> Iterator[Sample]:
     yield Sample(LEADERS, len(led))
     yield Sample(PRODUCERS, sum(len(hosted.log.producers) for hosted in table))
     yield Sample(DAMAGED, sum(hosted.is_damaged for hosted in table))
+    yield Sample(BROKEN, sum(bool(hosted.broken) for hosted in table))
     yield Sample(UNDER_REPLICATED, len(small))
     yield Sample(UNDER_MIN_ISR, sum(not replica.has_enough_replicas for replica in led))
     yield Sample(

@@ -15,6 +15,7 @@ from quorate.broker.replication.hosting.hosted_record import HostedRecord
 from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
 from quorate.broker.replication.hosting.stale_folder import why_stale
 from quorate.broker.replication.manager import ReplicaManager
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicId, TopicIdPartition
 from quorate.metadata_log.image import Changes, Image
 
@@ -118,7 +119,7 @@ class LogDirectoryMonitor(LogManagerListener):
             adopting = self._host(self._follower.image)
             self._adopting = asyncio.create_task(adopting, name="adopt-with-room")
 
-    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> None:
         """Have the replica noted as damaged, and reported if it was whole so far."""
         if self._replicas.note_damage(damaged_log, damaged):
             self.changed.set()

@@ -56,6 +56,7 @@ from quorate.broker.replication.serving.transaction_verification import (
 from quorate.broker.rpc.peer_channels import PeerNetwork
 from quorate.common.background_tasks import BackgroundTasks
 from quorate.common.clock import Clock
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
 from quorate.metadata_log.image import Image
 from quorate_proto.v1 import control_pb2, errors_pb2
@@ -208,16 +209,26 @@ class ReplicaManager(LogManagerListener):
         for hosted in self.table:
             hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, f"the log store failed: {error}")
 
-    def note_damage(self, damaged_log: StoredLog, damaged: DamagedBatch) -> bool:
-        """Remember a batch that cannot be read. Return whether its log was whole so far."""
+    def note_damage(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> bool:
+        """Remember a batch that cannot be read, or stop a replica that broke an invariant.
+
+        Return whether its log was whole so far.
+        """
         hosted = self.table.get(damaged_log.tip)
         if hosted is None or hosted.log is not damaged_log:
             return False
+        if isinstance(damaged, BrokenInvariant):
+            self.table.give_up(hosted, damaged)
+            return True
         is_new = not hosted.is_damaged
         if is_new:
             log.error("%s has damage: %s", hosted.tp, damaged.message)
         hosted.note_damage(damaged.base_offset)
         return is_new
+
+    def give_up(self, hosted: HostedPartition, broken: BrokenInvariant) -> None:
+        """Stop a replica whose state, or what a coordinator keeps of it, broke an invariant."""
+        self.table.give_up(hosted, broken)
 
     def damaged(self) -> list[TopicIdPartition]:
         """Return the replicas with damaged logs that were not told yet to fetch them again."""

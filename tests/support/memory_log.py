@@ -28,6 +28,7 @@ class MemoryLog:
     """One partition's batches as (base offset, last offset, bytes)."""
 
     def __init__(self, tip: TopicIdPartition, topic: str, assigned_at: int) -> None:
+        self.reported: list[object] = []
         self.tip = tip
         self.topic = topic
         self.assigned_at = assigned_at
@@ -45,6 +46,14 @@ class MemoryLog:
         """Set by a test: what is read is on a disk, and loaded once this is set."""
         self.loads = 0
         self.batches: list[tuple[int, int, bytes]] = []
+
+    @property
+    def has_transactions(self) -> bool:
+        return True
+
+    def report_damage(self, damaged: object) -> None:
+        """As a stored log: its owner is told."""
+        self.reported.append(damaged)
 
     @property
     def size_bytes(self) -> int:

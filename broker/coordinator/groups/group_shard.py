@@ -50,7 +50,8 @@ class GroupShard(ShardDependencies):
             known = self._create(group_id)
         token, future = self._expect()
         now_ms = self._clock.now_ms()
-        self._carry_out(known, known.group.join(request._replace(token=token), now_ms))
+        with self._sound():
+            self._carry_out(known, known.group.join(request._replace(token=token), now_ms))
         answer = await self._answer(token, future)
         assert isinstance(answer, JoinAnswer)
         return answer
@@ -62,7 +63,8 @@ class GroupShard(ShardDependencies):
             return SyncAnswer(errors_pb2.UNKNOWN_MEMBER_ID)
         token, future = self._expect()
         now_ms = self._clock.now_ms()
-        self._carry_out(known, known.group.sync(request._replace(token=token), now_ms))
+        with self._sound():
+            self._carry_out(known, known.group.sync(request._replace(token=token), now_ms))
         answer = await self._answer(token, future)
         assert isinstance(answer, SyncAnswer)
         return answer
@@ -82,8 +84,9 @@ class GroupShard(ShardDependencies):
         known = self._groups.get(group_id)
         if known is None:
             return [errors_pb2.UNKNOWN_MEMBER_ID] * len(leavers)
-        codes, effects = known.group.leave(leavers, self._clock.now_ms())
-        self._carry_out(known, effects)
+        with self._sound():
+            codes, effects = known.group.leave(leavers, self._clock.now_ms())
+            self._carry_out(known, effects)
         return codes
 
     # -- offsets ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from quorate.broker.coordinator.groups.state.members import NEVER_MS
 from quorate.broker.coordinator.shards.coordinator_appender import CoordinatorAppender
 from quorate.broker.coordinator.shards.coordinator_records import LogRecord, TransactionEnd
 from quorate.broker.coordinator.shards.led_partition import LedPartition
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -138,6 +140,20 @@ class ShardDependencies:
         finally:
             self._waiting.pop(token, None)
 
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """Give this replica of the log up if a group breaks an invariant: the next leader loads
+        the groups from its own log.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, a group broke one.
+        """
+        try:
+            yield
+        except BrokenInvariant as broken:
+            self._log.give_up(broken)
+            raise KafkaError(errors_pb2.NOT_COORDINATOR, str(broken)) from broken
+
     def _carry_out(self, known: KnownGroup, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
             match effect:
@@ -163,7 +179,8 @@ class ShardDependencies:
         if error is not None and not isinstance(error, KafkaError):
             raise error
         code = errors_pb2.NONE if error is None else error.code
-        self._carry_out(known, known.group.persisted(attempt, code, self._clock.now_ms()))
+        with suppress(KafkaError), self._sound():
+            self._carry_out(known, known.group.persisted(attempt, code, self._clock.now_ms()))
 
     def _set_timer(self, known: KnownGroup) -> None:
         """Set the group's one timer to its first deadline; heartbeats only move deadlines back."""
@@ -177,4 +194,5 @@ class ShardDependencies:
     def _expire(self, known: KnownGroup) -> None:
         known.cancel_timer()
         if not self._is_over:
-            self._carry_out(known, known.group.expire(self._clock.now_ms()))
+            with suppress(KafkaError), self._sound():
+                self._carry_out(known, known.group.expire(self._clock.now_ms()))

@@ -26,6 +26,7 @@ from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.manager import ReplicaManager
 from quorate.broker.replication.serving.transaction_verification import TransactionBatch
 from quorate.broker.replication.wakeup import Wakeup
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -80,6 +81,10 @@ class LedPartition:
         """Return whether no other broker can have become the leader, so that memory may be
         trusted."""
         return self.is_led and self._lease.is_valid(self._hosted.tp, self.leader_epoch)
+
+    def give_up(self, broken: BrokenInvariant) -> None:
+        """Stop leading, because the state of this coordinator broke an invariant."""
+        self._replicas.give_up(self._hosted, broken)
 
     async def append(
         self, records: Sequence[LogRecord], transaction: TransactionOwner | None = None

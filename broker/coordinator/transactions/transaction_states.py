@@ -26,6 +26,7 @@ from quorate.broker.coordinator.transactions.state.transaction_metadata import (
     TransactionState,
 )
 from quorate.common.background_tasks import BackgroundTasks
+from quorate.common.invariants import BrokenInvariant
 
 _log: Final = logging.getLogger(__name__)
 
@@ -66,7 +67,13 @@ class KnownTransactionalId:
         self.is_busy = False
 
     def become(self, transaction: TransactionMetadata | None) -> None:
-        """Replace the current metadata."""
+        """Replace the current metadata.
+
+        Raises:
+            BrokenInvariant: it may not follow the current one.
+        """
+        if transaction is not None and self.transaction is not None:
+            transaction.check_follows(self.transactional_id, self.transaction)
         self.transaction = transaction
 
     async def until_settled(self) -> None:
@@ -183,12 +190,25 @@ class TransactionStates:
         if self.is_over:
             return
         if error is None:
-            known.become(transaction)
-            self._go_on(known)
+            if self._becomes(known, transaction):
+                self._go_on(known)
         else:
             _log.info("%s: %s was not written: %s", self._name, known.transactional_id, error)
         if known.transaction is None:
             self._known.pop(known.transactional_id, None)
+
+    def _becomes(
+        self, known: KnownTransactionalId, transaction: TransactionMetadata | None
+    ) -> bool:
+        """Replace the metadata of an id. Return False if it may not become that: this replica of
+        the log is given up, and the next leader loads what is in its own.
+        """
+        try:
+            known.become(transaction)
+        except BrokenInvariant as broken:
+            self._log.give_up(broken)
+            return False
+        return True
 
     def _go_on(self, known: KnownTransactionalId) -> None:
         """Follow a change of state: start to complete a decided transaction, for as long as it
@@ -210,7 +230,8 @@ class TransactionStates:
             _log.error("%s: %s is not ended here: %s", self._name, known.transactional_id, error)
             return
         complete = decisions.complete(prepared, self._wall_ms()).transaction
-        known.become(complete)
+        if not self._becomes(known, complete):
+            return
         self._go_on(known)
         await asyncio.sleep(_COMPLETION_DELAY_S)
         while known.transaction is complete and not known.is_busy:

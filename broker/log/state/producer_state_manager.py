@@ -67,6 +67,15 @@ class ProducerStateEntry(msgspec.Struct, gc=False, array_like=True):
     marker_offset: int = _NO_OFFSET
     """The offset of that marker, or -1 if it is no longer in the log."""
 
+    def may_take(self, header: BatchHeader) -> bool:
+        """Say whether a batch can be a new one here: not of an old epoch, nor the last one again.
+
+        This is no decision but an assertion: ``find_duplicates`` has decided before.
+        """
+        if header.producer_epoch != self.epoch or header.base_sequence < 0:
+            return header.producer_epoch >= self.epoch
+        return not self.recent or _last_sequence(header) != self.recent[-_FIELDS]
+
     def append(self, epoch: int, sequence: int, batch: tuple[int, int, int]) -> None:
         """Record a batch that ends at ``sequence``; ``batch`` is its part of ``recent``."""
         if self.epoch != epoch:

@@ -37,7 +37,7 @@ class _Ended(NamedTuple):
 class PartitionTransactions:
     """The transactions of one partition."""
 
-    __slots__ = ("_aborted", "_first_unstable", "_ongoing", "_where", "settled_offset", "unsettled")
+    __slots__ = ("_aborted", "_ongoing", "_where", "first_unstable", "settled_offset", "unsettled")
 
     def __init__(self, where: str) -> None:
         """``where`` names the partition in messages."""
@@ -48,7 +48,7 @@ class PartitionTransactions:
         """The transactions that ended above the high watermark, in the order in which they ended;
         None if there are none, so that there is nothing to ``settle``."""
         self._aborted: AbortedTransactions | None = None
-        self._first_unstable = NO_OFFSET
+        self.first_unstable = NO_OFFSET
         self.settled_offset = NO_OFFSET
         """The offset of the last committed marker that ended a transaction, so that where that
         transaction began is known no more; -1 if there was none."""
@@ -65,7 +65,7 @@ class PartitionTransactions:
 
         It may lie below the start of the log, where an open transaction began.
         """
-        first = self._first_unstable
+        first = self.first_unstable
         return high_watermark if first == NO_OFFSET else min(first, high_watermark)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -99,8 +99,8 @@ class PartitionTransactions:
         if producer_id in self._ongoing:
             return
         self._ongoing[producer_id] = base_offset
-        if self._first_unstable == NO_OFFSET:
-            self._first_unstable = base_offset
+        if self.first_unstable == NO_OFFSET:
+            self.first_unstable = base_offset
 
     def record_marker(self, marker: EndMarker, offset: int) -> None:
         """Record that the log has this marker at ``offset``, after all that was recorded before."""
@@ -160,7 +160,7 @@ class PartitionTransactions:
         """Remove all transactions, because the log was emptied and may continue anywhere."""
         self._ongoing = {}
         self.unsettled = self._aborted = None
-        self._first_unstable = self.settled_offset = NO_OFFSET
+        self.first_unstable = self.settled_offset = NO_OFFSET
 
     def forget_aborted_before(self, offset: int) -> None:
         """Remove the transactions that were aborted below ``offset``, because none of their records
@@ -174,7 +174,7 @@ class PartitionTransactions:
         ongoing = next(iter(self._ongoing.values()), None)
         ended = min((one.first_offset for one in self.unsettled or ()), default=None)
         known = [first for first in (ongoing, ended) if first is not None]
-        self._first_unstable = min(known, default=NO_OFFSET)
+        self.first_unstable = min(known, default=NO_OFFSET)
 
 
 def record_batch_state(

@@ -23,6 +23,7 @@ from quorate.broker.log.stored.cleanable import Cleanable, cleanable
 from quorate.broker.log.stored.log_state import LogState
 from quorate.broker.log.stored.relocation import Relocation, relocation, replace
 from quorate.broker.log.stored.retention import Retention, SegmentTimes, batches_to_delete
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicId, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -34,8 +35,8 @@ _NO_OFFSET: Final = 2**63
 """A number above every offset."""
 
 
-OnDamaged = Callable[["StoredLog", DamagedBatch], None]
-"""Called when a batch of this log was read and is damaged."""
+OnDamaged = Callable[["StoredLog", DamagedBatch | BrokenInvariant], None]
+"""Called when a batch of this log was read and is damaged, or the log broke an invariant."""
 
 
 class LogReads:
@@ -101,6 +102,11 @@ class StoredLog:
         """The bytes of its batches."""
         return self._index.total_bytes
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the last stable offset may lie below the high watermark."""
+        return self.transactions.first_unstable >= 0
+
     def stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset. No transaction below it is open."""
         return max(self.log_start_offset, self.transactions.stable_offset(high_watermark))
@@ -118,9 +124,22 @@ class StoredLog:
 
     def note_flushed(self, batch: PendingBatch, segment: Segment) -> None:
         """Record that a batch is in ``segment``."""
+        end = batch.last_offset + 1
+        if not self.flushed_offset < end <= self.log_end_offset:
+            raise BrokenInvariant(
+                self._where,
+                "batches become durable in order, up to the log end (C12)",
+                flushed=self.flushed_offset,
+                durable=end,
+                log_end=self.log_end_offset,
+            )
         self._index.place(batch.base_offset, segment)
-        self.flushed_offset = batch.last_offset + 1
+        self.flushed_offset = end
         segment.hold(1, batch.size)
+
+    def report_damage(self, damaged: DamagedBatch | BrokenInvariant) -> None:
+        """Tell the owner of the store that nobody may rely on this log."""
+        self._reads.on_damaged(self, damaged)
 
     def note_checkpointed(self, high_watermark: int) -> None:
         """Record the high watermark that the checkpoint holds; a restart begins from it."""

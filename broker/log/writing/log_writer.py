@@ -32,6 +32,7 @@ from quorate.broker.log.writing.write_operations import (
     SegmentRoll,
     WriteOperation,
 )
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.metrics.family import Timings
 from quorate_proto.v1 import errors_pb2
 
@@ -55,8 +56,10 @@ class LogManagerListener:
     def on_room(self, has_room: bool) -> None:
         """Note that the disk is full from now on, or no longer."""
 
-    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
-        """Note that a batch was read and is not what was written."""
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> None:
+        """Note that a batch was read and is not what was written, or that the log broke one of its
+        invariants: nobody may rely on it.
+        """
 
 
 class LogManagerEvents(LogManagerListener):
@@ -87,7 +90,7 @@ class LogManagerEvents(LogManagerListener):
         for listener in self._listeners:
             listener.on_room(has_room)
 
-    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch) -> None:
+    def on_damaged(self, damaged_log: StoredLog, damaged: DamagedBatch | BrokenInvariant) -> None:
         for listener in self._listeners:
             listener.on_damaged(damaged_log, damaged)
 
@@ -266,8 +269,7 @@ class LogWriter:
                 self.pending_bytes -= work.size
                 work.flushed = True
                 owner = self._logs.get(work.number)
-                if owner is not None and not work.dropped:
-                    owner.note_flushed(work, segment)
+                if owner is not None and not work.dropped and _flushed(owner, work, segment):
                     flushed[work.number] = owner
             elif not isinstance(work, PartitionCreation | HostedThrough):
                 if isinstance(work, Relocation):
@@ -310,6 +312,18 @@ class LogWriter:
                 each.set_exception(refusal)
         self._waiting.clear()
         self._wait_for_room.clear()
+
+
+def _flushed(owner: StoredLog, batch: PendingBatch, segment: Segment) -> bool:
+    """Tell a log that its batch is durable. Return False if that breaks an invariant: the other
+    logs of the group go on.
+    """
+    try:
+        owner.note_flushed(batch, segment)
+    except BrokenInvariant as broken:
+        owner.report_damage(broken)
+        return False
+    return True
 
 
 def _resolve(waiter: "asyncio.Future[None]") -> None:

@@ -185,6 +185,9 @@ class ControlCommands:
             if told.leader == own:
                 self._table.expect_followers(hosted)
             return errors_pb2.NONE
+        if hosted.broken and told.leader == own:
+            log.error("cannot lead %s: %s", hosted.tp, hosted.broken)
+            return errors_pb2.KAFKA_STORAGE_ERROR
         self._fetchers.unfollow(hosted)
         async with hosted.truncation:
             if told.leader == own:
@@ -214,10 +217,13 @@ class ControlCommands:
         self._table.expect_followers(hosted)
 
     def _follow(self, hosted: HostedPartition, told: LeaderAndIsr) -> None:
-        """Follow the leader. A damaged log is fetched again in an epoch whose ISR leaves it out."""
+        """Follow the leader. A damaged log is fetched again in an epoch whose ISR leaves it out.
+
+        A replica that broke an invariant is fetched in no other way.
+        """
         self._table.run(hosted, hosted.replica.become_follower(told))
-        if told.leader != NO_BROKER:
-            afresh = hosted.is_damaged and self._table.broker_id not in told.isr
+        afresh = hosted.is_damaged and self._table.broker_id not in told.isr
+        if told.leader != NO_BROKER and (afresh or not hosted.broken):
             self._fetchers.follow(hosted, afresh=afresh)
 
     def _learn_peer(self, broker: control_pb2.PeerBroker) -> None:

@@ -16,6 +16,7 @@ from quorate.broker.replication.hosting.hosted_partition import HostedPartition
 from quorate.broker.replication.hosting.partition_table import PartitionTable
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.common.background_tasks import BackgroundTasks
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import BrokerEpoch, BrokerId, TopicId, TopicIdPartition
 from quorate_proto.v1 import errors_pb2, replication_pb2
 
@@ -292,6 +293,9 @@ class FetchSessionHandler:
         if len(records):
             try:
                 hosted.log.append_as_follower(records)
+            except BrokenInvariant as broken:
+                self._table.give_up(hosted, broken)
+                return
             except Exception as error:  # One partition's fault stops no other (KIP-461).
                 unforeseen = not isinstance(error, KafkaError)
                 # A full disk refuses all partitions again and again. The store has logged it once.
@@ -304,6 +308,8 @@ class FetchSessionHandler:
                 self._changed[state.tip] = state
         state.note_success()
         hosted.follow_high_watermark(high_watermark)
+        if not self._table.is_sound(hosted):
+            return
         hosted.log.settle_transactions(hosted.replica.high_watermark)
         self.follow_log_start(state)
 

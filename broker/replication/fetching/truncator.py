@@ -169,7 +169,7 @@ class Truncator:
             except KafkaError as error:
                 self._failed(state, error)
                 return
-            hosted.replica.local_truncated(offset, hosted.log.flushed_offset)
+            hosted.replica.local_restarted(offset)
             self._lower_checkpoint(hosted)
             hosted.forget_damage()
         state.note_restarted()

@@ -11,6 +11,7 @@ from quorate.broker.replication.api import ProduceOutcome
 from quorate.broker.replication.hosting.delayed_fetch import FetchWaiters
 from quorate.broker.replication.partition.effects import ReplicaRole
 from quorate.broker.replication.partition.partition_replica import PartitionReplica
+from quorate.broker.replication.partition.replica_state import ReplicaWatch
 from quorate.common.types import BrokerId, LeaderEpoch, TopicIdPartition, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -212,6 +213,7 @@ class HostedPartition:
     """
 
     __slots__ = (
+        "_broken",
         "_checkpointed_high_watermark",
         "_damaged_at",
         "_listener",
@@ -227,6 +229,7 @@ class HostedPartition:
         "truncation",
         "waiting_for_commit",
         "waiting_for_flush",
+        "watch",
         "watchers",
     )
 
@@ -256,6 +259,9 @@ class HostedPartition:
         self._checkpointed_high_watermark = log.checkpointed_high_watermark
         self.needs_tick = False
         """Whether something happened since a tick found that the partition may be left alone."""
+        self.watch = ReplicaWatch()
+        """Compares the replica with its invariants after every event."""
+        self._broken = ""
         self._damaged_at: int | None = None
         """The base offset of a batch in the log that is not what was written."""
 
@@ -345,7 +351,9 @@ class HostedPartition:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a part of its log cannot be read."""
+        """Whether a part of its log cannot be read, or an invariant of the replica is broken."""
+        if self._broken:
+            return True
         return self._damaged_at is not None and self._damaged_at >= self.log.log_start_offset
 
     @property
@@ -359,9 +367,20 @@ class HostedPartition:
         """Remember a batch that cannot be read."""
         self._damaged_at = max(base_offset, self._damaged_at or 0)
 
+    @property
+    def broken(self) -> str:
+        """The invariant that this replica broke, for people; empty if it broke none."""
+        return self._broken
+
+    def note_broken(self, message: str) -> None:
+        """Remember a broken invariant. The replica must not serve before its log was dropped."""
+        self._broken = self._broken or message
+
     def forget_damage(self) -> None:
         """Note that the damaged log was dropped."""
         self._damaged_at = None
+        self._broken = ""
+        self.watch = ReplicaWatch()
 
     def mark_for_tick(self) -> bool:
         """Have the next tick look at it. Return whether it was left alone before."""

@@ -16,13 +16,16 @@ from quorate.broker.replication.partition.effects import (
     FailWaiters,
     HighWatermarkAdvanced,
     ProposeIsr,
+    ReplicaRole,
     SteppedDown,
 )
 from quorate.broker.replication.partition.partition_replica import PartitionReplica
 from quorate.broker.replication.partition.silent_followers import ALONE_DELAY_MS, SETTLE_MS
 from quorate.broker.replication.wakeup import Wakeup
 from quorate.common.clock import Clock
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import BrokerId, TopicIdPartition, TopicPartition
+from quorate_proto.v1 import errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +165,7 @@ class PartitionTable:
         now_ms = self.clock.now_ms()
         for hosted in tuple(self._needing_tick):
             if hosted.leads:
-                self._carry_out(hosted, hosted.replica.tick(now_ms))
+                self._tick(hosted, now_ms)
             hosted.clear_if_idle(now_ms)
         self._needing_tick = [hosted for hosted in self._needing_tick if hosted.needs_tick]
 
@@ -209,6 +212,11 @@ class PartitionTable:
             for follower in hosted.replica.followers
         }
 
+    def _tick(self, hosted: HostedPartition, now_ms: int) -> None:
+        effects = hosted.replica.tick(now_ms)
+        if self.is_sound(hosted):
+            self._carry_out(hosted, effects)
+
     def _mark_for_tick(self, hosted: HostedPartition) -> None:
         """Let the next tick look at the partition."""
         if hosted.mark_for_tick():
@@ -223,6 +231,8 @@ class PartitionTable:
                 continue
             flushed = partition_log.flushed_offset
             self.run(hosted, hosted.replica.local_flushed(flushed, now_ms))
+            if hosted.broken:
+                continue
             hosted.waiting_for_flush.complete(flushed)
             for watcher in hosted.watchers:
                 watcher.on_readable(hosted)
@@ -230,10 +240,44 @@ class PartitionTable:
                 hosted.fetcher.on_flushed(hosted)
 
     def run(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
-        """Carry out what the state machine of the partition decided."""
+        """Carry out what the state machine of the partition decided, unless it broke a rule.
+
+        A replica that did stops here: nothing that it decided takes effect.
+        """
         self._mark_for_tick(hosted)
+        if not self.is_sound(hosted):
+            return
         if effects:
             self._carry_out(hosted, effects)
+
+    def is_sound(self, hosted: HostedPartition) -> bool:
+        """Say whether the replica is as its invariants demand; one that is not is given up."""
+        if hosted.broken:
+            return hosted.replica.role is not ReplicaRole.LEADER
+        try:
+            hosted.watch.look(hosted.log, hosted.replica)
+        except BrokenInvariant as broken:
+            self.give_up(hosted, broken)
+            return False
+        return True
+
+    def give_up(self, hosted: HostedPartition, broken: BrokenInvariant) -> None:
+        """Stop a replica that broke an invariant. It serves nobody, and the controller hears of it
+        as of a damaged log: the replica leaves its ISR, and its log is fetched again.
+        """
+        if hosted.broken:
+            return
+        message = (
+            f"{broken}. This replica stops serving. Where another one can lead, it is fetched "
+            "again from there; else restart this broker"
+        )
+        log.critical("%s", message, exc_info=broken)
+        hosted.note_broken(message)
+        hosted.stop_following()
+        self._carry_out(hosted, hosted.replica.stop())
+        hosted.fail_all(errors_pb2.KAFKA_STORAGE_ERROR, message)
+        hosted.leadership_changed()
+        hosted.log.report_damage(broken)
 
     def _carry_out(self, hosted: HostedPartition, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -1,10 +1,11 @@
-"""The state of a replica, and how far its high watermark may move.
+"""The state of a replica, how far its high watermark may move, and what must hold of it.
 
 ``partition_replica.PartitionReplica`` adds the events that come from outside: commands, followers'
 progress, and the outcomes of ISR changes.
 """
 
 from collections.abc import Set
+from typing import Protocol
 
 from quorate.broker.replication.partition.effects import (
     NOTHING,
@@ -14,6 +15,7 @@ from quorate.broker.replication.partition.effects import (
 )
 from quorate.broker.replication.partition.follower_progress import FollowerProgress
 from quorate.broker.replication.partition.isr import IsrState
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 
 NO_EPOCH_YET = LeaderEpoch(-1)
@@ -160,6 +162,13 @@ class ReplicaState:
         self.flushed_offset = flushed_offset
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
+    def local_restarted(self, offset: int) -> None:
+        """Note that the log of a follower was emptied and begins at ``offset``, its leader's log
+        start. What lies below was committed and is deleted.
+        """
+        self.local_truncated(offset, offset)
+        self.high_watermark = offset
+
     def follow_high_watermark(self, leader_high_watermark: int, log_end_offset: int) -> None:
         """Take up the leader's high watermark, as far as the own log reaches (C12).
 
@@ -188,3 +197,119 @@ class ReplicaState:
     def _count_maximal(self) -> None:
         """Remember which replicas besides this one the high watermark waits for."""
         self._maximal_others = tuple(self.isr.maximal - {self.broker_id})
+
+
+class LogOffsets(Protocol):
+    """The offsets of a log that the invariants are about."""
+
+    log_start_offset: int
+    flushed_offset: int
+    log_end_offset: int
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the last stable offset may lie below the high watermark."""
+
+    def stable_offset(self, high_watermark: int) -> int:
+        """Return the last stable offset for that high watermark."""
+
+
+class ReplicaWatch:
+    """Looks at one replica after every event; raises ``BrokenInvariant`` if it must not be so."""
+
+    __slots__ = ("_epoch", "_high_watermark", "_isr", "_led_epoch", "_stable_offset", "_version")
+
+    def __init__(self) -> None:
+        self._epoch = NO_EPOCH_YET
+        self._led_epoch = NO_EPOCH_YET
+        self._version = -1
+        self._high_watermark = 0
+        self._stable_offset = 0
+        self._isr: object = None
+
+    def look(self, log: LogOffsets, replica: ReplicaState) -> None:
+        """Compare the replica with its rules and with what it was at the last look.
+
+        Raises:
+            BrokenInvariant: the replica must stop.
+        """
+        if log.flushed_offset > log.log_end_offset:
+            raise _broken(log, replica, "flushed offset <= log end")
+        if replica.leader_epoch < self._epoch:
+            raise _broken(log, replica, "leader epochs never fall (rule 4)", before=self._epoch)
+        self._epoch = replica.leader_epoch
+        if replica.role is ReplicaRole.LEADER:
+            self._look_at_leader(log, replica)
+        else:
+            self._led_epoch = NO_EPOCH_YET
+
+    def _look_at_leader(self, log: LogOffsets, replica: ReplicaState) -> None:
+        isr, high_watermark = replica.isr, replica.high_watermark
+        if isr is not self._isr or replica.leader_epoch != self._led_epoch:
+            self._look_at_isr(log, replica)
+        if high_watermark == self._high_watermark and log.log_start_offset <= high_watermark:
+            return
+        is_low = high_watermark < log.log_start_offset
+        if is_low or high_watermark > max(log.flushed_offset, self._high_watermark):
+            raise _broken(log, replica, "log start <= high watermark <= flushed offset (C12)")
+        stable_offset = (
+            log.stable_offset(high_watermark) if log.has_transactions else high_watermark
+        )
+        if high_watermark < self._high_watermark or stable_offset < self._stable_offset:
+            raise _broken(
+                log,
+                replica,
+                "high watermark and last stable offset of a leader never fall (C16)",
+                before=(self._high_watermark, self._stable_offset),
+                last_stable_offset=stable_offset,
+            )
+        if stable_offset > high_watermark:
+            raise _broken(
+                log,
+                replica,
+                "last stable offset <= high watermark (KIP-98)",
+                last_stable_offset=stable_offset,
+            )
+        self._high_watermark, self._stable_offset = high_watermark, stable_offset
+
+    def _look_at_isr(self, log: LogOffsets, replica: ReplicaState) -> None:
+        isr = replica.isr
+        is_new = replica.leader_epoch != self._led_epoch
+        if replica.broker_id not in isr.committed or not set(isr.committed) <= set(
+            replica.replicas
+        ):
+            raise _broken(
+                log,
+                replica,
+                "the ISR has its leader, and assigned replicas alone (rule 5)",
+                isr=list(isr.committed),
+                replicas=list(replica.replicas),
+            )
+        if not is_new and isr.version < self._version:
+            raise _broken(
+                log,
+                replica,
+                "the version of a leadership never falls (rule 5)",
+                version=isr.version,
+                before=self._version,
+            )
+        if is_new:
+            # A new leader may know more to be committed than it has on its own disk yet.
+            self._high_watermark, self._stable_offset = replica.high_watermark, 0
+        self._isr, self._version, self._led_epoch = isr, isr.version, replica.leader_epoch
+
+
+def _broken(
+    log: LogOffsets, replica: ReplicaState, invariant: str, **values: object
+) -> BrokenInvariant:
+    return BrokenInvariant(
+        str(replica.tp),
+        invariant,
+        role=replica.role.name.lower(),
+        leader_epoch=replica.leader_epoch,
+        log_start=log.log_start_offset,
+        high_watermark=replica.high_watermark,
+        flushed=log.flushed_offset,
+        log_end=log.log_end_offset,
+        **values,
+    )

@@ -36,6 +36,7 @@ from quorate.broker.replication.serving.transaction_verification import (
     TransactionVerification,
 )
 from quorate.broker.replication.serving.validation_queue import ValidationQueue
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import LeaderEpoch, TopicPartition
 from quorate_proto.v1 import errors_pb2
 
@@ -297,6 +298,10 @@ class RecordAppender:
             except KafkaError as error:
                 hosted.traffic.refused_a_produce()
                 return self._refused(entry, error), None, 0
+        except BrokenInvariant as broken:
+            self._table.give_up(hosted, broken)
+            stopped = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, hosted.broken)
+            return self._refused(entry, stopped), None, 0
         outcome = ProduceOutcome(
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,

@@ -168,7 +168,7 @@ class Process:
             self._exit(f"{type(error).__name__}: {error}")
         else:
             self.is_up = True
-            await self.broker.log_failed()
+            await self.broker.failed()
             self.stop()
 
     async def _stop(self) -> None:

@@ -100,7 +100,9 @@ async def test_d3_a_batch_that_cannot_be_read_is_told_and_not_tried_for_ever(
 ) -> None:
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES, tail_bytes=0) as store:
         told: list[tuple[str, int]] = []
-        store.on_damaged = lambda log, error: told.append((log.topic, error.base_offset))
+        store.on_damaged = lambda log, error: told.append(
+            (log.topic, cast(DamagedBatch, error).base_offset)
+        )
         kept, bad, short = (store.create(topic) for topic in ("kept", "bad", "short"))
         await fill(store, kept, bad, short, short, short, short, batches=10)
         first = store.store.segments.by_id[1]

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import lmdb
 import pytest
@@ -582,7 +583,9 @@ async def test_what_lies_before_a_damaged_batch_is_served_and_somebody_is_told(
     flip(tmp_path / "segment-0000000001.mdb", _place_of(tmp_path, offset=20) + 5000)
     async with opened(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         told: list[tuple[StoredLog, int]] = []
-        store.on_damaged = lambda one, damage: told.append((one, damage.base_offset))
+        store.on_damaged = lambda one, damage: told.append(
+            (one, cast(DamagedBatch, damage).base_offset)
+        )
         log = store.log()
         read = log.read(0, 1 << 20, log.log_end_offset)
         assert (read.next_offset, read.size) == (20, sum(map(len, read.chunks)))

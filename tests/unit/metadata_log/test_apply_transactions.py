@@ -2,6 +2,7 @@
 
 import pytest
 
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import (
     BrokerId,
     ControllerEpoch,
@@ -311,7 +312,7 @@ def test_session_whose_closing_is_refused_keeps_its_results(log: MetadataLogBuil
 
 
 def test_an_offset_is_applied_once(log: MetadataLogBuilder) -> None:
-    with pytest.raises(ValueError, match="was applied already"):
+    with pytest.raises(BrokenInvariant, match="in the order of offsets"):
         apply(log.image, MetadataOffset(log.image.offset), Transaction(operations=()))
 
 

@@ -85,7 +85,7 @@ class ConsumerGroup(Joining):
             for member in self.members:
                 member.assign(b"")
             return (*self._fail_syncing(error_code, now_ms), *self._rebalance(now_ms))
-        self.state = GroupState.STABLE
+        self._enter(GroupState.STABLE, self.generation_id)
         replies = []
         for member in self.members:
             if member.syncing is not None:

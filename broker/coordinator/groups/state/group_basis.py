@@ -1,6 +1,6 @@
 """The data of a group that all its operations share: state, members, generation and deadlines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -11,6 +11,7 @@ from quorate.broker.coordinator.groups.state.group_effects import (
     syncing_failed,
 )
 from quorate.broker.coordinator.groups.state.members import NEVER_MS, Member, Members
+from quorate.common.invariants import BrokenInvariant
 from quorate_proto.v1 import errors_pb2
 
 _MEMBERS_PER_MS: Final = 100
@@ -37,6 +38,17 @@ class GroupLimits(NamedTuple):
 
     max_members: int
     initial_delay_ms: int
+
+
+LEGAL_BEFORE: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+}
+"""The states from which a group may come to a state."""
 
 
 class _Writing(NamedTuple):
@@ -92,6 +104,22 @@ class GroupStateBase:
         self.members.restore_leader(leader_id)
         if len(self.members):
             self.state = GroupState.STABLE
+
+    def _enter(self, state: GroupState, generation_id: int) -> None:
+        """Come to another state, in the present generation or the next.
+
+        Raises:
+            BrokenInvariant: the group may not come there from its state and generation.
+        """
+        if self.state not in LEGAL_BEFORE[state] or generation_id < self.generation_id:
+            raise BrokenInvariant(
+                f"group {self.group_id}",
+                "states follow their order, and generations never fall",
+                state=state.name,
+                generation=generation_id,
+                before=(self.state.name, self.generation_id),
+            )
+        self.state, self.generation_id = state, generation_id
 
     def _fail_syncing(self, error_code: int, now_ms: int) -> tuple[GroupEffect, ...]:
         failed = []

@@ -169,7 +169,7 @@ class Joining(GroupStateBase):
         self._sync_deadline_ms = NEVER_MS
         self._unsynced.clear()
         self._wake_by(self._join_deadline_ms)
-        self.state = GroupState.PREPARING_REBALANCE
+        self._enter(GroupState.PREPARING_REBALANCE, self.generation_id)
         return effects
 
     def _complete_if_joined(self, now_ms: int) -> tuple[GroupEffect, ...]:
@@ -201,9 +201,8 @@ class Joining(GroupStateBase):
             self._join_deadline_ms = now_ms + members.rebalance_timeout_ms
             self._wake_by(self._join_deadline_ms)
             return NOTHING
-        self.generation_id += 1
+        self._enter(GroupState.COMPLETING_REBALANCE, self.generation_id + 1)
         self.protocol_name = members.elect_protocol()
-        self.state = GroupState.COMPLETING_REBALANCE
         self._join_deadline_ms = NEVER_MS
         self._sync_deadline_ms = now_ms + members.rebalance_timeout_ms
         self._wake_by(self._sync_deadline_ms)
@@ -218,9 +217,8 @@ class Joining(GroupStateBase):
         return tuple(replies)
 
     def _become_empty(self) -> tuple[GroupEffect, ...]:
-        self.generation_id += 1
+        self._enter(GroupState.EMPTY, self.generation_id + 1)
         self.protocol_name = None
-        self.state = GroupState.EMPTY
         self._join_deadline_ms = self._sync_deadline_ms = NEVER_MS
         self._unsynced.clear()
         return (self._persist(None),)

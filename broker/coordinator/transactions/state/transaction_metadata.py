@@ -9,9 +9,11 @@ except by completing it. The epoch of a producer id never decreases. If somebody
 producer's transaction, the transaction has a newer epoch than that producer from then on.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from quorate.common.invariants import BrokenInvariant
 from quorate.common.types import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
@@ -40,6 +42,29 @@ class TransactionState(IntEnum):
         """Return the name that clients see, such as ``PrepareCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
+
+LEGAL_BEFORE: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: frozenset(
+        {
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.ONGOING: frozenset(
+        {
+            TransactionState.EMPTY,
+            TransactionState.ONGOING,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        }
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.ONGOING}),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+}
+"""The states from which a transactional id may come to a state, as the diagram above shows."""
 
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 """The states in which the end is decided, and markers are being sent to the partitions."""
@@ -88,6 +113,26 @@ class TransactionMetadata(NamedTuple):
     @property
     def epochs_are_used_up(self) -> bool:
         return self.epoch >= LAST_EPOCH - 1
+
+    def check_follows(self, transactional_id: str, before: "TransactionMetadata") -> None:
+        """Check that this may come after ``before``.
+
+        Raises:
+            BrokenInvariant: the outcome of a transaction would change, or an epoch fall.
+        """
+        same_producer = self.producer_id == before.producer_id
+        if before.state in LEGAL_BEFORE.get(self.state, ()) and not (
+            same_producer and self.epoch < before.epoch
+        ):
+            return
+        raise BrokenInvariant(
+            f"transactional id {transactional_id}",
+            "states follow their order, and epochs never fall (KIP-98)",
+            state=self.state.title,
+            epoch=self.epoch,
+            producer_id=self.producer_id,
+            before=before,
+        )
 
     def is_overdue(self, now_ms: int) -> bool:
         """Return whether the transaction has been open for longer than its timeout."""
