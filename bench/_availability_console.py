@@ -1,20 +1,36 @@
 """What ``bench.availability`` runs on the clients' host: a producer, and looks at the cluster."""
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Final
 
 from confluent_kafka.admin import AdminClient
 
 from tests.support.acked_load import AckedLoad
 
-_loads: list[AckedLoad] = []
+PATIENT: Final = "default client"
+IMPATIENT: Final = "stall"
+"""A client that asks again soon shows what the cluster does, another one also what it waits for."""
+
+CLIENTS: Final[Mapping[str, Mapping[str, str | int]]] = {
+    PATIENT: {},
+    IMPATIENT: {
+        "request.timeout.ms": 1_000,
+        "socket.timeout.ms": 1_500,
+        "retry.backoff.max.ms": 200,
+        "topic.metadata.refresh.interval.ms": 500,
+    },
+}
+
+_loads: dict[str, AckedLoad] = {}
 
 
 def start(bootstrap: str, topic: str, partitions: int, every_s: float) -> None:
-    """Produce with acks=all to every partition, with librdkafka's defaults."""
-    load = AckedLoad(bootstrap, topic, partitions, {}, every_s=every_s)
-    _loads.append(load)
-    load.start()
+    """Produce with acks=all to every partition, with both clients."""
+    for name, settings in CLIENTS.items():
+        _loads[name] = AckedLoad(bootstrap, topic, partitions, settings, every_s=every_s)
+        _loads[name].start()
 
 
 def now_s() -> float:
@@ -23,25 +39,32 @@ def now_s() -> float:
 
 
 def acknowledged(since_s: float) -> dict[int, int]:
-    """Acknowledgements per partition since a time."""
-    times = _loads[-1].acknowledged.times
-    return {partition: sum(at > since_s for at in list(times[partition])) for partition in times}
+    """Acknowledgements per partition since a time, of the client that had fewest."""
+    counts: dict[int, int] = {}
+    for load in _loads.values():
+        for partition, times in load.acknowledged.times.items():
+            count = sum(at > since_s for at in list(times)[-1000:])
+            counts[partition] = min(count, counts.get(partition, count))
+    return counts
 
 
-def longest_gaps_s(since_s: float, until_s: float) -> dict[int, float]:
+def longest_gaps_s(client: str, since_s: float, until_s: float) -> dict[int, float]:
     """The longest time without an acknowledgement per partition, between two times."""
     found = {}
-    for partition, times in _loads[-1].acknowledged.times.items():
+    for partition, times in _loads[client].acknowledged.times.items():
         inside = [at for at in list(times) if since_s <= at <= until_s]
         found[partition] = max(b - a for a, b in pairwise([since_s, *inside, until_s]))
     return found
 
 
 def stop() -> tuple[int, int]:
-    """Stop the producer; how many records were acknowledged, and how many failed for good."""
-    load = _loads.pop()
-    load.close()
-    return len(load.acknowledged.offsets), len(load.acknowledged.failures)
+    """Stop the producers; how many records were acknowledged, and how many failed for good."""
+    for load in _loads.values():
+        load.close()
+    acknowledged = [load.acknowledged for load in _loads.values()]
+    return sum(len(one.offsets) for one in acknowledged), sum(
+        len(one.failures) for one in acknowledged
+    )
 
 
 def leaders(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:

@@ -6,7 +6,7 @@ the figures tell the partitions that it led from the others.
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,10 +15,6 @@ from tests.support.six_hosts import VOTER_HOSTS
 from tests.support.three_hosts import HOSTS
 
 Act = Callable[[Deployment, int], None]
-
-
-class NotHere(Exception):
-    """This machine cannot cause the fault; says why."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,11 @@ class Fault:
     begin: Act
     end: Act
     observe_s: float = 12.0
+
+    @property
+    def hits_broker(self) -> bool:
+        """Whether one broker is the victim."""
+        return self.victim in (BROKER, CONTROLLER)
 
 
 def _heal(deployed: Deployment, host: int) -> None:
@@ -100,15 +101,17 @@ def _unplug(deployed: Deployment, host: int) -> None:
     deployed.lab.unplug(host)
 
 
-def _impaired(*netem: str) -> Act:
+def _impaired(*, delay_ms: float = 0, loss: float = 0, between: Sequence[int] = ()) -> Act:
+    """All links, also those of the quorum and of clients, or those between some hosts."""
+
     def begin(deployed: Deployment, host: int) -> None:
-        if reason := deployed.lab.impair(*netem):
-            raise NotHere(reason)
+        deployed.lab.switch_softly(delay_ms=delay_ms, loss=loss, between=between)
 
     return begin
 
 
 BROKER, CONTROLLER, QUORUM_LEADER = "broker", "controller", "quorum leader"
+ALL_LINKS, BROKER_LINKS = "all links", "links of brokers"
 
 FAULTS: Final = (
     Fault("kill -9", BROKER, _kill, _start),
@@ -130,9 +133,11 @@ FAULTS: Final = (
     Fault("cut from the quorum", CONTROLLER, _cut_from_quorum, _heal),
     Fault("cut from all", BROKER, _unplug, _heal),
     Fault("cut from all", CONTROLLER, _unplug, _heal),
-    Fault("delay 100 ms", BROKER, _impaired("delay", "100ms"), _heal),
-    Fault("delay 500 ms", BROKER, _impaired("delay", "500ms"), _heal),
-    Fault("10 % loss", BROKER, _impaired("loss", "10%"), _heal),
+    Fault("delay 100 ms", ALL_LINKS, _impaired(delay_ms=100), _heal, 30.0),
+    Fault("delay 100 ms", BROKER_LINKS, _impaired(delay_ms=100, between=HOSTS), _heal, 30.0),
+    Fault("delay 500 ms", BROKER_LINKS, _impaired(delay_ms=500, between=HOSTS), _heal, 30.0),
+    Fault("10 % loss", ALL_LINKS, _impaired(loss=0.1), _heal, 30.0),
+    Fault("10 % loss", BROKER_LINKS, _impaired(loss=0.1, between=HOSTS), _heal, 30.0),
 )
 
 QUICK: Final = ("kill -9", "cut from brokers, both ways")

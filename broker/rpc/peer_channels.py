@@ -32,7 +32,7 @@ GRPC_OPTIONS: Final[tuple[GrpcOption, ...]] = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.so_reuseport", 0),
     ("grpc.http2.max_frame_size", 1 << 20),
@@ -40,10 +40,11 @@ GRPC_OPTIONS: Final[tuple[GrpcOption, ...]] = (
 """The options of channels and servers.
 
 Reconnects are quick, because a restarted broker must be followed again within the lag limit. But a
-busy broker has a second for a handshake (``min_reconnect``): at 100 ms, connections that a
-controller opens to many brokers at once break off and start again. HTTP/2 frames are large, because
-the default of 16 KiB costs a fifth of the CPU of a replication stream. ``so_reuseport`` is off, so
-that a second process on a taken port fails instead of sharing it.
+connection has five seconds for its handshakes (``min_reconnect``): at 1 s, brokers that are half a
+second apart never connect, and at 100 ms, connections that a controller opens to many brokers at
+once break off and start again. HTTP/2 frames are large, because the default of 16 KiB costs a fifth
+of the CPU of a replication stream. ``so_reuseport`` is off, so that a second process on a taken
+port fails instead of sharing it.
 """
 
 

@@ -16,6 +16,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ class NetworkLab:
         self._cuts: set[tuple[int, int]] = set()
         self._unplugged: set[int] = set()
         self._impaired: set[int] = set()
+        self._soft_switch: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -81,6 +83,7 @@ class NetworkLab:
 
     def destroy(self) -> None:
         """Remove the namespaces, and with them every link. Processes in them must have ended."""
+        self._end_soft_switch()
         for name in (*map(self.namespace, self.hosts), self._switch):
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", name)
@@ -136,8 +139,38 @@ class NetworkLab:
             self._impaired.add(host)
         return ""
 
+    def switch_softly(
+        self, *, delay_ms: float = 0, loss: float = 0, between: Iterable[int] = ()
+    ) -> None:
+        """Delay what hosts send, and lose a part of it, without help from the kernel.
+
+        ``between``: only what one of these hosts sends to another.
+        """
+        for host in self.hosts:
+            self._run_soft_switch(self.namespace(host), "--no-offloads", _DEVICE).wait(timeout=30)
+            _ip("-n", self._switch, "link", "set", f"port{host}", "nomaster")
+        ports = [f"port{host}" for host in self.hosts]
+        chosen = [f"port{host}" for host in between or self.hosts]
+        options = (f"--delay-ms={delay_ms}", f"--loss={loss}", "--between", *chosen)
+        self._soft_switch = self._run_soft_switch(self._switch, *ports, *options)
+
+    def _run_soft_switch(self, namespace: str, *arguments: str) -> subprocess.Popen[bytes]:
+        script = Path(__file__).with_name("soft_switch.py")
+        command = ["ip", "netns", "exec", namespace, sys.executable, str(script), *arguments]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def _end_soft_switch(self) -> None:
+        if self._soft_switch is not None:
+            self._soft_switch.kill()
+            self._soft_switch.wait()
+            self._soft_switch = None
+
     def heal(self) -> None:
         """All links work again."""
+        if self._soft_switch is not None:
+            self._end_soft_switch()
+            for host in self.hosts:
+                _ip("-n", self._switch, "link", "set", f"port{host}", "master", "br0")
         for host in self._impaired:
             self._queue(host, "delete")
         self._impaired.clear()
