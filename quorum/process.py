@@ -45,6 +45,7 @@ from quorate.quorum.quorum_config import QuorumConfig, load_quorum_config
 from quorate.quorum.raft.admission import Admission
 from quorate.quorum.raft.driver import RaftDriver
 from quorate.quorum.raft.guards import LibraryMismatch, SafetyViolation, check_library
+from quorate.quorum.raft.invariants import InvariantBroken
 from quorate.quorum.raft.leaving import LeavesQuorum, RemovedFromQuorum, VoterStale, VoterWiped
 from quorate.quorum.raft.network.poller import DrivenPoller
 from quorate.quorum.raft.network.transport import VoterNode, VoterTransport
@@ -87,6 +88,7 @@ _FOR_PEOPLE: Final = (
     CannotStart,
     VoterWiped,
     VoterStale,
+    InvariantBroken,
 )
 """Errors whose message says what is wrong, with what, and what to do; at the start and later."""
 

@@ -16,6 +16,7 @@ from quorate.common.files.data_folder import REPLACE
 from quorate.quorum.raft.admission import Admission
 from quorate.quorum.raft.compaction import ReplicatedState
 from quorate.quorum.raft.guards import SafetyViolation, conflict_index, filter_append
+from quorate.quorum.raft.invariants import Progress, ProgressCheck
 from quorate.quorum.raft.leadership import LeaderLease
 from quorate.quorum.raft.member_voter import MemberVoter
 from quorate.quorum.raft.network.poller import DrivenPoller
@@ -59,6 +60,7 @@ class RaftNode(MemberVoter):
         """When, by its own clock, the leader sent the message that is being answered."""
         self._apply_at_s = float("-inf")
         self._took_part = False
+        self._progress = ProgressCheck(own.voter_id)
         self.on_applied: OnApplied = lambda _entries, _results: None
         super().__init__(
             options, own, others, journal, poller, transport, snapshots, machine, admission
@@ -115,6 +117,7 @@ class RaftNode(MemberVoter):
         self._skip_to_majority()
         self.library_tick(may_stand=self.may_stand)
         self.stood()
+        self._check_progress(committed)
         first_voter_set = self.first_voter_set()
         if first_voter_set is not None:
             self.append_run([first_voter_set])
@@ -122,6 +125,21 @@ class RaftNode(MemberVoter):
         if self.is_leader and self.commit_index > committed:
             # After the replies, but long before the next heartbeat.
             self.next_send_s = min(self.next_send_s, clock_s() + self.options.commit_push_s)
+
+    def _check_progress(self, committed: int) -> None:
+        """Stop if something is broken. ``committed`` is the commit index before the tick."""
+        journal = self.journal
+        now = Progress(
+            self.term,
+            self.commit_index,
+            self.last_applied,
+            journal.durable_index,
+            self._snapshot_index,
+        )
+        self._progress.check(now)
+        if self.is_leader and now.commit_index > committed:
+            others = [self.match_index[node] for node in self.other_voters]
+            self._progress.check_majority(now.commit_index, [journal.durable_index, *others])
 
     def send_new_entries(self) -> None:
         """Send what was appended, or has to be sent again, before our own fsync."""

@@ -19,6 +19,7 @@ from quorate.quorum.raft.storage.journal import (
     RaftEntry,
     Stored,
 )
+from tests.sim.journal_damage import JournalDamage
 from tests.sim.world import World
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class SimulatedDisk:
         self.latency_s = 0.0002
         self.stall_s = 0.0
         """The next sync takes so much longer, once."""
+        self.damage: JournalDamage | None = None
+        """What is wrong with the journal from now on."""
         self.meta: Meta | None = None
         self.entries: dict[int, RaftEntry] = {}
         self.files: dict[str, SimulatedFile] = {}
@@ -54,6 +57,8 @@ class SimulatedDisk:
         expected = list(range(self.meta.first, self.meta.first + len(indexes)))
         if not indexes or indexes != expected:
             raise JournalCorrupt(f"journal begins at {self.meta.first} and has {indexes[:3]}…")
+        if self.damage is not None:
+            return self.damage.read(self.meta, [self.entries[index] for index in indexes])
         return Stored(self.meta, [self.entries[index] for index in indexes], min(self.entries))
 
     def write(self, change: JournalWrite) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.sim.clients import Client
 from tests.sim.host import Host
+from tests.sim.journal_damage import JournalDamage
 from tests.sim.network import Network
 from tests.sim.old_folders import LASTS_S, SETTLES_S, OldFolders
 from tests.sim.service import CLIENT, Services
@@ -89,6 +90,7 @@ class Faults:
             (self._disturb_a_bystander, 1.0),
             (self._stop_the_leader, 1.0),
             (self._put_an_old_folder_back, 3.0),
+            (self._damage_a_journal, 1.0),
         ]
         # Each run has its own favourites, and does not do some things at all.
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]
@@ -129,6 +131,14 @@ class Faults:
         self._quiet_until = self._world.now + self.calm_s
         self.health.everything = self._quiet_until
         self._world.after(SETTLES_S, self._old_folders.put_one_back)
+
+    def _damage_a_journal(self) -> None:
+        """The voter is down until its folder is as it was."""
+        host = self._any_host()
+        if host.disk.meta is not None and host.set_aside is None:
+            host.kill(power_lost=True)
+            host.disk.damage = JournalDamage(self._world)
+            self._restart_later(host)
 
     def _cut_off(self, host: Host, seconds: float) -> None:
         for other in self._hosts:

@@ -15,6 +15,7 @@ from quorate.quorum.quorum_config import QuorumConfig
 from quorate.quorum.raft.leaving import LeavesQuorum
 from quorate.quorum.raft.network.raft_frames import Message
 from quorate.quorum.raft.raft_options import RaftOptions
+from quorate.quorum.raft.storage.journal import JournalCorrupt
 from quorate.quorum.raft.storage.promises import Promise
 from tests.sim.disk import SimulatedDisk
 from tests.sim.network import Link, Network
@@ -108,6 +109,13 @@ class Host:
             self.process = Process(self, self._options, self.config)
         except LeavesQuorum as leaving:
             self.on_leaves(leaving)
+            return
+        except JournalCorrupt as error:
+            if self.disk.damage is None:
+                raise Violation(f"voter {self.voter_id} cannot start again: {error!r}") from error
+            self.note(f"refuses its journal ({self.disk.damage.kind}): {error}")
+            self.disk.damage = None
+            self.world.after(0.5, self.boot)  # With the folder as it was.
             return
         except Exception as error:
             raise Violation(f"voter {self.voter_id} cannot start again: {error!r}") from error

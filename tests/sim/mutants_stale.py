@@ -1,14 +1,39 @@
 """Mutants of what notices that a voter's data folder is an old copy, or damaged (P10)."""
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import quorate.quorum.raft.staleness
+import quorate.quorum.raft.storage.journal_content
+import quorate.quorum.raft.storage.journal_runs
+import tests.sim.journal_damage
 from quorate.quorum.raft.elections import PreVoteVoter
 from quorate.quorum.raft.staleness import CheckedFolder
-from quorate.quorum.raft.storage.journal import JournalStore, RaftJournal
+from quorate.quorum.raft.storage.journal import JournalStore, RaftEntry, RaftJournal
 from tests.sim.mutants import Replacement, mutant, nothing
 
 _journal = RaftJournal.__init__
+
+
+@mutant("journal-rows", "the checksum of entries in the journal is not looked at")
+def _rows() -> list[Replacement]:
+    return [(quorate.quorum.raft.storage.journal_runs, "crc32c", lambda *_args: 0)]
+
+
+@mutant("journal-meta", "the checksum of the journal's meta record is not looked at")
+def _meta() -> list[Replacement]:
+    return [(quorate.quorum.raft.storage.journal_content, "crc32c", lambda *_args: 0)]
+
+
+@mutant("journal-gaps", "nobody looks whether a row of the journal is missing")
+def _gaps() -> list[Replacement]:
+    def all_of(_path: Path, runs: Iterable[list[RaftEntry]], _first: int) -> Iterator[RaftEntry]:
+        for run in runs:
+            yield from run
+
+    damage = tests.sim.journal_damage
+    return [(damage, "joined", all_of), (damage, "check_entries", nothing)]
 
 
 @mutant("stale-promises", "a voter is not told what it has promised to others")

@@ -46,6 +46,11 @@ REDIAL_S: Final = 0.2
 OTHER_SIDE_DIALS_S: Final = 2.0
 """A voter with a higher id may take this long to dial, before it is dialled itself."""
 
+OTHER_SIDE_DIALS_FIRST_S: Final = 0.4
+"""The same while this voter waits for all others before it takes part: they may not have noticed
+that it was away.
+"""
+
 REFUSED_REDIAL_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 3.0
 LOG_WAITING_EVERY_S: Final = 3.0
@@ -183,14 +188,16 @@ class VoterTransport(Transport):  # type: ignore[misc]  # the library is untyped
         self._now_s = now
         self._admission.check(now)
         self._log_waiting(now)
+        is_vouched = self._admission.folder.is_vouched
+        other_side_s = OTHER_SIDE_DIALS_S if is_vouched else OTHER_SIDE_DIALS_FIRST_S
         for voter_id, node in self._others.items():
             if voter_id in self._connections or voter_id in self._dialling:
                 self._down_since.pop(voter_id, None)
                 continue
             down_s = now - self._down_since.setdefault(voter_id, now)
             dials = voter_id < self._own.voter_id
-            if now >= self._redial_at.get(voter_id, 0) and (dials or down_s > OTHER_SIDE_DIALS_S):
-                self._redial_at[voter_id] = now + (REDIAL_S if dials else OTHER_SIDE_DIALS_S)
+            if now >= self._redial_at.get(voter_id, 0) and (dials or down_s > other_side_s):
+                self._redial_at[voter_id] = now + (REDIAL_S if dials else other_side_s)
                 self._dial(node)
         for connection, since in list(self._unintroduced.items()):
             if now - since > HELLO_TIMEOUT_S:

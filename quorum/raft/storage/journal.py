@@ -109,6 +109,8 @@ class RaftJournal:
         stored = store.load() or Stored(NOTHING_WRITTEN, [], 1)
         self._meta, self._entries, self._garbage_from = stored
         self._on_disk = self._meta
+        self.durable_index = self._entries[-1][1] if self._entries else 0
+        """The index of the last entry on disk, or 0."""
 
     # -- what PySyncObj reads --------------------------------------------------------------------
 
@@ -150,6 +152,7 @@ class RaftJournal:
             self._pending.pop()
         if self._truncate_from is None or index < self._truncate_from:
             self._truncate_from = index
+        self.durable_index = min(self.durable_index, index - 1)
         self._dirty = True
 
     def deleteEntriesTo(self, position: int) -> None:
@@ -234,6 +237,7 @@ class RaftJournal:
         self._pending = []
         self._truncate_from = None
         self._on_disk = self._meta
+        self.durable_index = self._entries[-1][1] if self._entries else 0
         self._dirty = False
 
     def keep_commit_index(self) -> None:

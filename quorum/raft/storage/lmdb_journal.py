@@ -12,42 +12,40 @@ import errno
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import lmdb
-from crc32c import crc32c
 
 from quorate.common.files.data_folder import REPLACE
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_check import LmdbDamaged, check_lmdb_file
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
 from quorate.quorum.raft.storage.journal import (
-    ANY_SNAPSHOT,
     NOTHING_WRITTEN,
     JournalCorrupt,
     JournalError,
     JournalWrite,
-    Meta,
     RaftEntry,
     RaftJournal,
     Stored,
 )
-from quorate.quorum.raft.storage.journal_runs import RunCorrupt, decode_run, encode_run, runs_of
-from quorate.quorum.raft.storage.promises import decode_promises, encode_promises
+from quorate.quorum.raft.storage.journal_content import (
+    FORMAT,
+    StoredMeta,
+    check_entries,
+    decode_meta,
+    encode_meta,
+    joined,
+    run_of,
+)
+from quorate.quorum.raft.storage.journal_runs import encode_run, runs_of
 
 JOURNAL_FILE: Final = "journal.lmdb"
-FORMAT: Final = 5
-_WITHOUT_PROMISES: Final = 4
-"""The format before voters kept what others promised them. It is rewritten when it is opened."""
 
 MAP_BYTES: Final = 64 << 30
 """The size of virtual address space, not of disk: the file grows as needed."""
 
 _KEY = struct.Struct(">Q")
-_META = struct.Struct(">IHQQQQQ")
-_META_LEAST: Final = 6
-_MORE: Final = struct.Struct(">QH")
-"""The index of the snapshot that is being adopted, and the length of the vote."""
 _ENTRIES: Final = b"entries"
 _META_DB: Final = b"meta"
 _META_KEY: Final = b"meta"
@@ -113,7 +111,7 @@ class LmdbStore:
             with self._env.begin(write=True) as txn:
                 with txn.cursor(self._entries_db) as cursor:
                     self._write_entries(cursor, change)
-                txn.put(_META_KEY, _encode_meta(change.meta, last, txn.id()), db=self._meta_db)
+                txn.put(_META_KEY, encode_meta(change.meta, last, txn.id()), db=self._meta_db)
         except (lmdb.Error, struct.error, OSError) as error:
             raise JournalError(
                 f"cannot write journal {self._path}: {error}. Free space or repair the disk, then "
@@ -149,21 +147,21 @@ class LmdbStore:
             cursor.delete()
             self._append(cursor, kept)
 
-    def _rewrite(self, stored: "_StoredMeta") -> None:
+    def _rewrite(self, stored: StoredMeta) -> None:
         """Write the meta record of an earlier release in the format of this one, which that release
         refuses.
         """
         with self._env.begin(write=True) as txn:
-            meta = _encode_meta(stored.meta, stored.last, txn.id())
+            meta = encode_meta(stored.meta, stored.last, txn.id())
             txn.put(_META_KEY, meta, db=self._meta_db)
 
-    def _load(self, txn: lmdb.Transaction) -> "tuple[_StoredMeta, Stored]":
+    def _load(self, txn: lmdb.Transaction) -> tuple[StoredMeta, Stored]:
         raw = txn.get(_META_KEY, db=self._meta_db)
         if raw is None:
             raise JournalCorrupt(f"journal {self._path} has no meta record. {REPLACE}")
-        found = _decode_meta(self._path, bytes(raw))
+        found = decode_meta(self._path, bytes(raw))
         entries = list(self._read_entries(txn, found.meta.first))
-        self._check_entries(entries, found.meta.first, found.last)
+        check_entries(self._path, entries, found.meta.first, found.last)
         if found.written_by != txn.id():
             raise JournalCorrupt(
                 f"journal {self._path} has the state of write {found.written_by}, but write "
@@ -176,46 +174,19 @@ class LmdbStore:
             cursor.first()
             return found, Stored(found.meta, entries, _KEY.unpack(cursor.key())[0])
 
-    def _check_entries(self, entries: list[RaftEntry], first: int, last: int) -> None:
-        """Check that the entries begin and end where the meta record says, and that their terms
-        never fall.
-        """
-        ends = (entries[0][1], entries[-1][1]) if entries else (1, 0)
-        if ends != (first, last):
-            raise JournalCorrupt(
-                f"journal {self._path} has entries {ends[0]} to {ends[1]}, not {first} to {last}. "
-                f"{REPLACE}"
-            )
-        terms = [term for _, _, term in entries]
-        if terms != sorted(terms):
-            raise JournalCorrupt(
-                f"journal {self._path} has entries of a later term before those of an earlier one. "
-                f"{REPLACE}"
-            )
-
     def _read_entries(self, txn: lmdb.Transaction, first: int) -> Iterator[RaftEntry]:
-        expected: int | None = None
         with txn.cursor(self._entries_db) as cursor:
-            is_there = _find_run(cursor, first)
-            while is_there:
-                run = self._run_at(cursor)
-                if expected is not None and expected != run[0][1]:
-                    raise JournalCorrupt(
-                        f"journal {self._path} goes from entry {expected - 1} to {run[0][1]}. "
-                        f"{REPLACE}"
-                    )
-                yield from (entry for entry in run if entry[1] >= first)
-                expected = run[-1][1] + 1
-                is_there = cursor.next()
+            if _find_run(cursor, first):
+                yield from joined(self._path, self._runs_from(cursor), first)
+
+    def _runs_from(self, cursor: lmdb.Cursor) -> Iterator[list[RaftEntry]]:
+        yield self._run_at(cursor)
+        while cursor.next():
+            yield self._run_at(cursor)
 
     def _run_at(self, cursor: lmdb.Cursor) -> list[RaftEntry]:
         (index,) = _KEY.unpack(cursor.key())
-        try:
-            return decode_run(index, bytes(cursor.value()))
-        except RunCorrupt as error:
-            raise JournalCorrupt(
-                f"journal {self._path}: entries from {index} on: {error}. {REPLACE}"
-            ) from error
+        return run_of(self._path, index, bytes(cursor.value()))
 
 
 def _find_run(cursor: lmdb.Cursor, index: int) -> bool:
@@ -239,50 +210,6 @@ def _remove_garbage(cursor: lmdb.Cursor, below: int) -> None:
     for key in begun[:-1]:
         cursor.set_key(key)
         cursor.delete()
-
-
-def _encode_meta(meta: Meta, last: int, written_by: int) -> bytes:
-    fields = (meta.term, meta.first, last, meta.commit_index, written_by)
-    vote = (meta.voted_for or "").encode()
-    body = b"".join(
-        (
-            _META.pack(0, FORMAT, *fields)[4:],
-            _MORE.pack(meta.adopts, len(vote)),
-            vote,
-            encode_promises(meta.promises),
-        )
-    )
-    return crc32c(body).to_bytes(4, "big") + body
-
-
-class _StoredMeta(NamedTuple):
-    """The meta record as it is on disk."""
-
-    meta: Meta
-    last: int
-    """The index of the last entry, or 0."""
-    written_by: int
-    """The LMDB transaction that wrote it."""
-    format: int
-
-
-def _decode_meta(path: Path, raw: bytes) -> _StoredMeta:
-    if len(raw) < _META_LEAST or crc32c(raw[4:]) != int.from_bytes(raw[:4], "big"):
-        raise JournalCorrupt(f"journal {path}: checksum of term and vote is wrong. {REPLACE}")
-    version = int.from_bytes(raw[4:6], "big")
-    if version not in (_WITHOUT_PROMISES, FORMAT):
-        raise JournalCorrupt(
-            f"journal {path} has format {version}, this version reads {FORMAT}: a newer release "
-            "wrote it. Start this voter with that release"
-        )
-    _, _, term, first, last, commit_index, written_by = _META.unpack_from(raw)
-    vote, promises, adopts = raw[_META.size :], {}, ANY_SNAPSHOT
-    if version == FORMAT:
-        adopts, length = _MORE.unpack_from(vote)
-        end = _MORE.size + length
-        vote, promises = vote[_MORE.size : end], decode_promises(vote[end:])
-    meta = Meta(term, vote.decode() or None, first, commit_index, promises, adopts)
-    return _StoredMeta(meta, last, written_by, version)
 
 
 def _why_not_opened(path: Path, error: Exception) -> str:
@@ -324,7 +251,7 @@ def _create(path: Path) -> None:
     with env.begin(write=True) as txn:
         env.open_db(_ENTRIES, txn=txn)
         meta_db = env.open_db(_META_DB, txn=txn)
-        nothing = _encode_meta(NOTHING_WRITTEN, last=0, written_by=txn.id())
+        nothing = encode_meta(NOTHING_WRITTEN, last=0, written_by=txn.id())
         txn.put(_META_KEY, nothing, db=meta_db)
     env.close()
     lock_file(scratch).unlink()
