@@ -4,7 +4,7 @@ data.
 A segment that cannot be read is set aside, and a partition is truncated at its first damaged batch.
 Both are recorded as a loss, so that the broker says so when it registers, leaves every ISR, and
 fetches what it lacks from the leaders (rule 8). Nothing is deleted: a segment that is set aside
-keeps its bytes.
+keeps its bytes. If the table is damaged, it and all segments are set aside.
 """
 
 from pathlib import Path
@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from quorate.broker.log.checkpoints.partition_row import Truncation
-from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.checkpoints.store_table import FILE_NAME, StoreTable
+from quorate.broker.log.checkpoints.table_check import TableDamaged
 from quorate.broker.log.options import LogOptions
-from quorate.broker.log.recovery.examination import LogExamination, LogProblem
+from quorate.broker.log.recovery.examination import LogExamination, LogProblem, examine
 from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.segments.segment_names import SET_ASIDE, segment_name, set_aside
 from quorate.common.files.durable_files import sync_folder
@@ -56,7 +57,28 @@ class Cut(msgspec.Struct, frozen=True, tag=True):
         return f"cut {where} at offset {self.offset} ({self.why})"
 
 
-Action = SetAside | GiveUp | Cut
+class StartOver(msgspec.Struct, frozen=True, tag=True):
+    """Set the table and all segments aside: without the table nobody can tell what is in them."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"set {FILE_NAME} and all segments aside as *{SET_ASIDE} ({self.why})"
+
+
+Action = SetAside | GiveUp | Cut | StartOver
+
+
+def plan_repair(directory: Path) -> list[Action]:
+    """Examine the folder, which the caller has locked, and return the actions of ``plan``.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR; the folder is no log folder, or of another release.
+    """
+    try:
+        return plan(examine(directory))
+    except TableDamaged as damaged:
+        return [StartOver(damaged.problem)]
 
 
 def plan(examined: LogExamination) -> list[Action]:
@@ -93,7 +115,10 @@ def plan(examined: LogExamination) -> list[Action]:
 
 def carry_out(directory: Path, actions: list[Action]) -> None:
     """Carry the actions out, durably. The loss is recorded first, so that a crash in between cannot
-    hide it."""
+    hide it. A folder without a table is one that has lost everything."""
+    if any(isinstance(action, StartOver) for action in actions):
+        _start_over(directory)
+        return
     table = StoreTable.open(directory)
     try:
         table.record_loss(unhandled=True)
@@ -106,6 +131,15 @@ def carry_out(directory: Path, actions: list[Action]) -> None:
         _cut(directory, table, [action for action in actions if isinstance(action, Cut)])
     finally:
         table.close()
+
+
+def _start_over(directory: Path) -> None:
+    """Set all aside, the table last: after a crash in between it is still the damaged one."""
+    for path in sorted(directory.glob("segment-*.mdb")):
+        set_aside(path)
+    sync_folder(directory)
+    set_aside(directory / FILE_NAME)
+    sync_folder(directory)
 
 
 def _give_up(directory: Path, table: StoreTable, segment_id: int) -> None:

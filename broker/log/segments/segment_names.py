@@ -31,8 +31,11 @@ def remove_segment_files(path: Path) -> None:
 
 
 def set_aside(path: Path) -> None:
-    """Remove a segment from the log, but keep its file."""
-    path.rename(path.with_name(path.name + SET_ASIDE))
+    """Remove a segment or table from the log, but keep its file."""
+    kept, turn = path.with_name(path.name + SET_ASIDE), 1
+    while kept.exists():
+        kept, turn = path.with_name(f"{path.name}{SET_ASIDE}.{turn}"), turn + 1
+    path.rename(kept)
     lock_file(path).unlink(missing_ok=True)
 
 

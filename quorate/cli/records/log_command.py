@@ -119,7 +119,8 @@ def verify(directory: Path, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @json_option
 def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
-    """Set unreadable segments aside, and truncate partitions at their first invalid batch.
+    """Set unreadable segments aside, and truncate partitions at their first invalid batch. If
+    store.mdb is damaged, set it and all segments aside.
 
     After that the broker starts, declares that it has lost records, leaves every ISR, and fetches
     the missing records from the leaders. Where it has the only copy, the rest of that partition is
@@ -131,10 +132,9 @@ def repair(directory: Path, dry_run: bool, as_json: bool) -> None:
       quorate log repair --log-dir ./quorate-data/broker-1
     """
     from quorate.broker.log.recovery import repair as repairing
-    from quorate.broker.log.recovery.examination import examine
 
     with held_folder(directory):
-        actions = repairing.plan(examine(directory))
+        actions = repairing.plan_repair(directory)
         if actions and not dry_run:
             repairing.carry_out(directory, actions)
     if as_json:

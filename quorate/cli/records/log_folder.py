@@ -29,3 +29,5 @@ def held_folder(directory: Path) -> Iterator[None]:
             yield
     except (DataFolderError, KafkaError) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot read or write {directory}: {error}") from error

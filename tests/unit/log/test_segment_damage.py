@@ -23,8 +23,9 @@ from quorate.broker.log.segments.segment_keys import (
     OFFSET,
     epoch_key,
 )
+from quorate.broker.log.segments.segment_names import set_aside
 from quorate.common.files.lmdb_check import LmdbFile
-from tests.support.cli import quorate
+from tests.support.cli import quorate, quorate_error
 from tests.support.log_stores import EPOCH, batch, everything, opened
 
 SEED = 16
@@ -308,3 +309,33 @@ def test_repair_puts_newer_segments_away(folder: Path) -> None:
     assert "newer than the table" in quorate("log", "repair", "--log-dir", str(folder))
     assert not any("newer than the table" in problem.what for problem in problems(folder))
     assert found(folder)[1]
+
+
+def test_repair_starts_over_where_the_table_is_damaged(folder: Path) -> None:
+    table = folder / "store.mdb"
+    data = bytearray(table.read_bytes())
+    data[-100:] = bytes(100)
+    table.write_bytes(data[: len(data) // 2])
+    assert "quorate log repair" in quorate_error("log", "verify", "--log-dir", str(folder))
+    assert "quorate log repair" in quorate_error("log", "dump", "--log-dir", str(folder))
+    kept = segment_path(folder).read_bytes()
+    assert "would set store.mdb" in quorate("log", "repair", "--log-dir", str(folder), "--dry-run")
+    assert table.exists()
+    told = quorate("log", "repair", "--log-dir", str(folder))
+    assert "set store.mdb and all segments aside" in told
+    assert (folder / "segment-0000000001.mdb.damaged").read_bytes() == kept
+    assert (folder / "store.mdb.damaged").exists()
+
+    async def is_lost() -> bool:
+        async with opened(folder, new_folder_is_loss=True) as store:
+            return store.store.log_may_be_lost
+
+    assert asyncio.run(is_lost())
+    assert problems(folder) == []
+
+
+def test_what_is_set_aside_replaces_nothing(tmp_path: Path) -> None:
+    for turn in range(3):
+        segment_path(tmp_path).write_text(str(turn))
+        set_aside(segment_path(tmp_path))
+    assert sorted(one.read_text() for one in tmp_path.iterdir()) == ["0", "1", "2"]
