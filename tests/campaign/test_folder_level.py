@@ -15,6 +15,7 @@ from tests.campaign.mutants import MUTANTS
 from tests.campaign.outcome import ALLOWED, Outcome
 
 CASES = int(os.environ.get("QUORATE_CAMPAIGN_CASES", "10000"))
+SHORT_CASES = 100
 SEED = int(os.environ.get("QUORATE_CAMPAIGN_SEED", "0"))
 
 
@@ -38,8 +39,13 @@ def outcomes(cases: list[dict[str, Any]]) -> Counter[str]:
     return Counter(case["verdict"]["outcome"] for case in cases)
 
 
+def test_some_damage_of_a_folder_is_not_silent(tmp_path: Path) -> None:
+    said, cases = run_campaign(tmp_path, "--cases", SHORT_CASES)
+    assert not outcomes(cases).keys() - {each.value for each in ALLOWED}, said
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_000)
 def test_no_damage_of_a_folder_is_silent(tmp_path: Path) -> None:
     said, cases = run_campaign(tmp_path, "--cases", CASES, "--jobs", 2)
     assert not outcomes(cases).keys() - {each.value for each in ALLOWED}, said

@@ -7,6 +7,7 @@ The nursery is a process of its own because it must have one thread and no gRPC 
 forks. It reads a request a line and answers in a line, both in JSON.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from quorate.broker import process as broker
 from quorate.cluster.layout import Node
 from quorate.quorum import process as quorum
 from tests.campaign.cluster.replica_differences import Differences, differences
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Sprout:
@@ -152,9 +155,10 @@ def _serve() -> None:
 
 
 def _become(run: Callable[[Path, dict[str, object]], int], config: Path, log: Path) -> None:
-    """Be the node, in a fork; this does not return."""
+    """Be the node, in a fork, as long as the nursery lives; this does not return."""
     code = 1
     try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         with log.open("ab") as output:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
