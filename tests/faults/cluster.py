@@ -18,13 +18,20 @@ from tests.support.waiting import wait_until
 
 BROKER, VOTER = "broker", "quorum"
 SETTINGS: Final = (
-    '"broker.session.timeout.ms" = 1500',
-    '"replica.lag.time.max.ms" = 3000',
+    '"broker.session.timeout.ms" = 4000',
+    '"replica.lag.time.max.ms" = 5000',
+    '"offsets.topic.num.partitions" = 3',
+    '"transaction.state.log.num.partitions" = 3',
     '"log.segment.bytes" = 1048576',
     '"log.reserve.bytes" = 1048576',
 )
+VOTER_SETTINGS: Final = (
+    '"raft.election.timeout.min.ms" = 800',
+    '"raft.election.timeout.max.ms" = 1600',
+)
+"""Patient enough for a machine that runs all hosts and all clients at once."""
 _SOURCE: Final = Path(__file__).with_name("failing_disk.c")
-WHOLE_TIMEOUT_S: Final = 60.0
+WHOLE_TIMEOUT_S: Final = 120.0
 
 
 class FaultLab(SlowLinksLab):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.client.results import NewTopic
-from tests.faults.cluster import BROKER, SETTINGS, VOTER, FaultCluster, FaultLab
+from tests.faults.cluster import BROKER, SETTINGS, VOTER, VOTER_SETTINGS, FaultCluster, FaultLab
 from tests.faults.events import MOVED, Events
 from tests.faults.loads import (
     TransactionalLoad,
@@ -40,9 +40,9 @@ from tests.support.waiting import let_time_pass, wait_until
 PLAIN, ONCE, PAID = "plain", "once", "paid"
 PARTITIONS: Final = {PLAIN: 2, ONCE: 2, PAID: 2, MOVED: 1}
 _REPLICAS: Final = {PLAIN: 3, ONCE: 3, PAID: 3, MOVED: 2}
-_EVERY_S: Final = 0.02
-_CHECK_EVERY: Final = 15
-_GO_ON_S: Final = 90.0
+_EVERY_S: Final = 0.05
+_CHECK_EVERY: Final = 20
+_GO_ON_S: Final = 180.0
 
 
 class FaultRun:
@@ -210,7 +210,7 @@ def run(folder: Path, seed: int, events: int, say: Callable[[str], None]) -> Non
     """
     assert threading.active_count() == 1
     with FaultLab(folder) as lab:
-        hosts = ThreeHosts(lab, folder, broker_settings=SETTINGS)
+        hosts = ThreeHosts(lab, folder, voter_settings=VOTER_SETTINGS, broker_settings=SETTINGS)
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         with hosts:
             hosts.install()
