@@ -17,7 +17,10 @@ CLUSTER_ID = "campaign"
 COMPACTING = {
     "metadata.log.max.records.between.snapshots": 100,
     "metadata.log.retained.records": 20,
+    "raft.election.timeout.min.ms": 1_000,
+    "raft.election.timeout.max.ms": 2_000,
 }
+_SESSION_TIMEOUT_MS = 30_000
 _ROUNDS = 3
 _WRITES = 70
 
@@ -36,7 +39,7 @@ async def build(folder: Path, work: Path, copies: Path) -> BuiltVoter:
     taken = []
     work.mkdir()
     with QuorumCluster(work, cluster_id=CLUSTER_ID, settings=COMPACTING) as quorum:
-        async with connected(quorum) as client:
+        async with connected(quorum, session_timeout_ms=_SESSION_TIMEOUT_MS) as client:
             for number in range(_ROUNDS):
                 await _use(quorum, client)
                 quorum.pause(VOTER_ID)
