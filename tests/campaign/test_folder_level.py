@@ -39,8 +39,9 @@ def outcomes(cases: list[dict[str, Any]]) -> Counter[str]:
     return Counter(case["verdict"]["outcome"] for case in cases)
 
 
+@pytest.mark.timeout(300)
 def test_some_damage_of_a_folder_is_not_silent(tmp_path: Path) -> None:
-    said, cases = run_campaign(tmp_path, "--cases", SHORT_CASES)
+    said, cases = run_campaign(tmp_path, "--cases", SHORT_CASES, "--jobs", 2)
     assert not outcomes(cases).keys() - {each.value for each in ALLOWED}, said
 
 
@@ -51,6 +52,7 @@ def test_no_damage_of_a_folder_is_silent(tmp_path: Path) -> None:
     assert not outcomes(cases).keys() - {each.value for each in ALLOWED}, said
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", list(MUTANTS))
 def test_a_missing_check_is_noticed(tmp_path: Path, name: str) -> None:
     node = MUTANTS[name].node
