@@ -41,10 +41,11 @@ class HostedRecord:
 
     def move_on(self, image: Image) -> bool:
         """Move the record to ``image`` if everything in it has a log. Return whether it has."""
+        since = self._through if self._through >= image.restored_offset else 0
         new = [
             one
             for topic in image.topics.values()
-            if topic.version > self._through
+            if topic.version > since
             for one in assigned_in(image, topic, self._broker_id)
         ]
         logs = self._store.logs

@@ -72,8 +72,10 @@ def lost_replicas(
     """Return the replicas that the ISR must not rely on, and what is wrong with each.
 
     ``hosted_through`` is the metadata offset up to which the folder had a log for everything that
-    was assigned. ``declared`` are those that an earlier start found.
+    was assigned. ``declared`` are those that an earlier start found. In a restored history a topic
+    may be back that was deleted after the backup: a record from before says nothing about it.
     """
+    is_comparable = hosted_through >= image.restored_offset
     lost: dict[TopicIdPartition, Loss] = {}
     for replica in assigned_replicas(image, broker_id):
         tip = replica.tip
@@ -82,7 +84,7 @@ def lost_replicas(
         if tip in declared:
             lost[tip] = Loss.DECLARED
         elif not has_log(replica, logs):
-            if replica.topic.version <= hosted_through:
+            if replica.topic.version <= hosted_through and is_comparable:
                 lost[tip] = Loss.ABSENT
         elif logs[tip].lacks_committed:
             lost[tip] = Loss.SHORT

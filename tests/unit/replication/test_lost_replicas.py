@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.replication.hosting.hosted_record import HostedRecord
 from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
 from quorate.broker.replication.hosting.stale_folder import why_stale
-from quorate.common.types import BrokerEpoch, BrokerId, TopicIdPartition
+from quorate.common.types import BrokerEpoch, BrokerId, MetadataOffset, TopicIdPartition
 from quorate.metadata_log.image import BrokerHistory, Image
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
@@ -87,6 +88,14 @@ def test_c14_the_log_of_an_earlier_partition_of_the_number_is_not_this_ones() ->
     assert lost == {tip(1): Loss.ABSENT}
 
 
+def test_rule_8_a_record_from_before_a_restore_says_nothing() -> None:
+    """A topic that was deleted after the backup is back, and its logs are gone rightly."""
+    known = image((1, 2))
+    restored = msgspec.structs.replace(known, restored_offset=MetadataOffset(1_000))
+    assert not lost_replicas(restored, OWN, {}, hosted_through=known.offset)
+    assert lost_replicas(restored, OWN, {}, hosted_through=1_000) == {tip(0): Loss.ABSENT}
+
+
 # --- the folder ---------------------------------------------------------------------------------
 
 FIRST, SECOND, THIRD = b"first", b"second", b"third"
@@ -162,3 +171,6 @@ def test_rule_8_the_record_moves_on_only_once_everything_new_has_a_log() -> None
     log.create_topic("others", (2,))
     assert record.move_on(log.image)
     assert len(folder.writes) == 1, "nothing of it is assigned here"
+    at = MetadataOffset(log.image.offset + 1_000)
+    assert record.move_on(msgspec.structs.replace(log.image, restored_offset=at, offset=at))
+    assert folder.writes[1:] == [at], "the record moves into the restored history at once"
