@@ -21,6 +21,7 @@ have no checksums, is rewritten in one transaction. An older release refuses a t
 LMDB lets one write transaction in at a time, so the table may be written from several threads.
 """
 
+import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,20 @@ class StoreTable:
         except (lmdb.Error, RowDamaged) as error:
             environment.close()
             raise TableDamaged(path, str(error)) from error
+
+    @classmethod
+    def open_copy(cls, directory: Path, copy: Path) -> "StoreTable":
+        """Return a copy of the table, in the folder ``copy``. The table itself stays as it is, also
+        where an earlier release wrote it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; damaged, or of another format.
+            OSError: the table cannot be read, or the copy not be written.
+        """
+        path = directory / FILE_NAME
+        check_table(path, DATABASES, _FORMATS, check_row)
+        shutil.copyfile(path, copy / FILE_NAME)
+        return cls.open(copy)
 
     @contextmanager
     def _reading(self) -> Iterator[RowReader]:

@@ -4,6 +4,7 @@ Every batch is read and checked, by ``pread``, so that damage to a file is repor
 the process. Nothing is changed.
 """
 
+import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -144,17 +145,14 @@ def examine(directory: Path) -> LogExamination:
             errors_pb2.KAFKA_STORAGE_ERROR,
             f"{directory} has no {FILE_NAME}: is it the log.dir of a broker?",
         )
-    table = StoreTable.open(directory)
-    try:
-        rows, truncation_rules, known = (
-            table.partitions(),
-            table.truncation_rules(),
-            table.segments(),
-        )
-        footers, commits = table.footers(), table.segment_commits()
-        last_id = table.last_segment_id()
-    finally:
-        table.close()
+    with tempfile.TemporaryDirectory() as copy:
+        table = StoreTable.open_copy(directory, Path(copy))
+        try:
+            rows, truncation_rules = table.partitions(), table.truncation_rules()
+            known, last_id = table.segments(), table.last_segment_id()
+            footers, commits = table.footers(), table.segment_commits()
+        finally:
+            table.close()
     segments = [
         _examined_segment(directory / segment_name(one), footers.get(one), commits.get(one, 0))
         for one in sorted(known)

@@ -12,6 +12,7 @@ import pytest
 from quorate.broker.common.errors import KafkaError
 from quorate.broker.log import PartitionLog
 from quorate.broker.log.checkpoints.store_table import StoreTable
+from quorate.broker.log.checkpoints.table_rows import DATABASES
 from quorate.broker.log.recovery.examination import LogProblem, examine
 from quorate.broker.log.segments.damage import DamagedBatch
 from quorate.broker.log.segments.segment_keys import (
@@ -239,6 +240,29 @@ def test_a_segment_of_format_1_is_read_and_never_written(folder: Path) -> None:
     table.close()
     assert found(folder) == (whole, False)
     assert problems(folder) == []
+
+
+def test_an_examination_changes_nothing(folder: Path) -> None:
+    """An earlier release can still use the folder."""
+    with LmdbFile(folder / "store.mdb") as file:
+        rows = {name: dict(file.rows(name)) for name in DATABASES}
+    (folder / "store.mdb").unlink()
+    with (
+        lmdb.open(str(folder / "store.mdb"), subdir=False, max_dbs=5) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for name, of in rows.items():
+            handle = environment.open_db(name, transaction)
+            for key, row in of.items():
+                if key not in (b"sums", b"format"):
+                    transaction.put(key, row[4:], db=handle)
+        store = environment.open_db(b"store", transaction)
+        transaction.put(b"format", struct.pack(">I", 1), db=store)
+    data = (folder / "store.mdb").read_bytes()
+    assert problems(folder) == []
+    assert (folder / "store.mdb").read_bytes() == data
+    assert not found(folder)[1]
+    assert (folder / "store.mdb").read_bytes() != data
 
 
 def test_a_segment_of_a_newer_format_is_refused(folder: Path) -> None:
