@@ -13,21 +13,27 @@ Readers of Parquet skip names that begin with an underscore. No two runs have th
 two batches ever have a name in common.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
+from quorate.common.files.checked_json import (
+    CHECKSUM,
+    decode_checked_json,
+    decode_json_object,
+    encode_checked_json,
+)
 from quorate.common.topic_partition import TopicPartition
 from quorate.pipeline.pipeline_errors import SinkError
 from quorate.spark.offset_ranges import OffsetRange
 
 OWN_FOLDER: Final = "_quorate"
 PARTITION_COLUMNS: Final = ("topic", "partition", "date")
-INTENT_VERSION: Final = 1
+INTENT_VERSION: Final = 2
+_WITHOUT_CHECKSUM: Final = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -131,7 +137,8 @@ def final_names(
 
 def intent_text(batch: BatchId, files: Iterable[str]) -> str:
     """Return the content of an intent: the files that the batch is about to put in place."""
-    return json.dumps({"version": INTENT_VERSION, "batch": str(batch), "files": sorted(files)})
+    content = {"version": INTENT_VERSION, "batch": str(batch), "files": sorted(files)}
+    return encode_checked_json(content).decode()
 
 
 def files_of_intent(path: str, text: str) -> list[str]:
@@ -141,19 +148,43 @@ def files_of_intent(path: str, text: str) -> list[str]:
     place, so the result is empty.
 
     Raises:
-        SinkError: a newer version wrote the intent.
+        SinkError: a newer version wrote the intent, or it is damaged: then a name in it may be that
+        of a file which must stay.
     """
     try:
-        intent = json.loads(text)
+        intent = _decoded_intent(text)
+        if intent is None:
+            return []
         version, files = intent["version"], [str(one) for one in intent["files"]]
-    except (ValueError, KeyError, TypeError):
-        return []
-    if version != INTENT_VERSION:
+    except (ValueError, KeyError, TypeError) as error:
+        raise SinkError(
+            f"{path} is damaged ({error}): restore it; or remove the files of its batch, which "
+            "have the intent's name in theirs, from the folders of the topics, and then the intent"
+        ) from error
+    if version not in (_WITHOUT_CHECKSUM, INTENT_VERSION):
         raise SinkError(
             f"{path} has version {version}, and this Quorate knows {INTENT_VERSION}: run the "
             "pipeline with the Quorate that wrote it"
         )
     return files
+
+
+def _decoded_intent(text: str) -> dict[str, Any] | None:
+    """Return the content of an intent, or None if it is truncated.
+
+    The checksum comes last, so a text that has not even begun with it was cut off.
+    """
+    try:
+        unchecked = decode_json_object(text.encode())
+    except ValueError:
+        if re.search(rf'"{CHECKSUM}": "[0-9a-f]{{8}}".', text) or text.rstrip().endswith("}"):
+            raise
+        return None
+    if unchecked["version"] == _WITHOUT_CHECKSUM and CHECKSUM not in unchecked:
+        return unchecked
+    if int(unchecked["version"]) > INTENT_VERSION:
+        return unchecked
+    return decode_checked_json(text.rstrip("\n").encode() + b"\n")
 
 
 def _partition_of(path: str) -> TopicPartition | None:

@@ -1,5 +1,7 @@
 """Names in the sink: back and forth, and nobody else's are taken for one's own."""
 
+import contextlib
+
 import pytest
 
 from quorate.common.topic_partition import TopicPartition
@@ -59,15 +61,32 @@ def test_an_intent_is_read_as_it_was_written() -> None:
     assert layout.batch_of_intent("_quorate/lake/intents/x.json") is None
 
 
-@pytest.mark.parametrize("length", [0, 1, 20, -1])
+@pytest.mark.parametrize("length", [0, 1, 20, -14, -5, -2])
 def test_an_intent_that_breaks_off_had_put_nothing_in_place(length: int) -> None:
     assert layout.files_of_intent("i", layout.intent_text(BATCH, ["a"])[:length]) == []
 
 
 def test_an_intent_of_a_newer_version_is_refused() -> None:
-    text = layout.intent_text(BATCH, ["a"]).replace('"version": 1', '"version": 2')
-    with pytest.raises(SinkError, match="has version 2"):
+    text = layout.intent_text(BATCH, ["a"]).replace('"version": 2', '"version": 3')
+    with pytest.raises(SinkError, match="has version 3"):
         layout.files_of_intent("i", text)
+
+
+def test_an_intent_of_the_release_before_is_read() -> None:
+    text = '{"version": 1, "batch": "57-2", "files": ["a", "b"]}'
+    assert layout.files_of_intent("i", text) == ["a", "b"]
+
+
+def test_no_flipped_bit_of_an_intent_names_another_file() -> None:
+    """The file that it names would be removed."""
+    data = layout.intent_text(BATCH, ["topic=a/x", "topic=b/y"]).encode()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        text = flipped.decode("latin-1")
+        with contextlib.suppress(SinkError):
+            files = layout.files_of_intent("i", text)
+            assert files == ["topic=a/x", "topic=b/y"], f"bit {bit}: {text!r}"
 
 
 def test_a_pipeline_set_back_into_a_file_begins_where_that_begins() -> None:
