@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import quorate.quorum.raft.staleness
 import quorate.quorum.raft.storage.journal_content
 import quorate.quorum.raft.storage.journal_runs
 import tests.sim.journal_damage
-from quorate.quorum.raft.elections import PreVoteVoter
 from quorate.quorum.raft.staleness import CheckedFolder
 from quorate.quorum.raft.storage.journal import JournalStore, RaftEntry, RaftJournal
 from tests.sim.mutants import Replacement, mutant, nothing
@@ -54,16 +52,3 @@ def _kept() -> list[Replacement]:
 def _patience() -> list[Replacement]:
     always = property(lambda _self: True, nothing)
     return [(CheckedFolder, "is_vouched", always)]
-
-
-@mutant("stale-committed", "a voter votes for one that lacks what it has heard to be committed")
-def _committed() -> list[Replacement]:
-    def has(_self: PreVoteVoter, _vote: Any) -> bool:  # noqa: ANN401
-        return True
-
-    return [(PreVoteVoter, "_has_what_is_committed", has)]
-
-
-@mutant("stale-vote", "a voter that was started votes in a term that it has heard of")
-def _vote() -> list[Replacement]:
-    return [(PreVoteVoter, "begin_taking_part", nothing)]
