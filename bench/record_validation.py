@@ -137,10 +137,12 @@ def measure(stream: Stream, brokers: Sequence[int], seconds: float) -> dict[str,
 
 
 def measure_turn(
-    load: Load, name: str, clusters: dict[str, RunningCluster], seconds: float
+    load: Load, turn: int, name: str, clusters: dict[str, RunningCluster], seconds: float
 ) -> dict[str, dict[str, float]]:
+    """Measure both. Who goes first changes from turn to turn."""
     found = {}
-    for system, cluster in clusters.items():
+    order = list(clusters.items())
+    for system, cluster in reversed(order) if turn % 2 else order:
         with topic_for(load, name, cluster):
             stream = load.stream(cluster.bootstrap, name)
             brokers = pids(cluster)["broker"]
@@ -153,7 +155,7 @@ def measure_load(
 ) -> None:
     seconds = bench.pick(full=3.0, quick=1.0)
     samples = [
-        measure_turn(load, f"load-{number}-{turn}", clusters, seconds)
+        measure_turn(load, turn, f"load-{number}-{turn}", clusters, seconds)
         for turn in range(bench.repetitions)
     ]
     figures: dict[str, float] = {}
