@@ -46,10 +46,12 @@ class Damage(msgspec.Struct, frozen=True):
         return f"{self.file} deleted"
 
 
-def choose(chance: random.Random, folder: Path, copies: Sequence[Path]) -> Damage:
+def choose(
+    chance: random.Random, folder: Path, copies: Sequence[Path], kinds: Sequence[str] = KINDS
+) -> Damage:
     """Choose a damage that changes something. ``copies`` are older copies of the folder."""
     while True:
-        kind = chance.choices(KINDS, list(_WEIGHTS.values()))[0]
+        kind = chance.choices(kinds, [_WEIGHTS[kind] for kind in kinds])[0]
         if kind == OLD_FOLDER:
             if copies:
                 return Damage(kind, "*", generation=chance.randrange(len(copies)))

@@ -17,6 +17,7 @@ import msgspec
 from quorate.testing import running_cluster
 from tests.campaign.cluster.cluster_level import BROKER, CONFIG, VOTER, ClusterCampaign
 from tests.campaign.cluster.nursery import nursery
+from tests.campaign.damage import KINDS
 from tests.campaign.folder_level import work_folder
 from tests.campaign.outcome import Case, table
 
@@ -52,7 +53,8 @@ def _on_one_cluster(numbers: list[int], options: argparse.Namespace) -> Iterator
             nursery(folder) as warm,
             running_cluster(brokers=3, voters=3, folder=folder, config=CONFIG) as cluster,
         ):
-            campaign = ClusterCampaign(warm, cluster, options.seed, work)
+            damages = [options.damage] if options.damage else KINDS
+            campaign = ClusterCampaign(warm, cluster, options.seed, work, damages)
             for case in campaign.run(numbers, kinds):
                 if case.is_finding and options.keep is not None:
                     kept = options.keep / f"cluster-{case.number}"
@@ -72,6 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
     parser.add_argument("--cases", type=int, default=30)
     parser.add_argument("--kind", choices=[BROKER, VOTER], help="damage nodes of this kind only")
+    parser.add_argument("--damage", choices=KINDS, help="damage of this kind only")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one case")
     parser.add_argument("--keep", type=Path, help="put the clusters of findings there")
     parser.add_argument("--verbose", action="store_true", help="tell every case")

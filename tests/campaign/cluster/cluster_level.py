@@ -39,6 +39,7 @@ _ALONE_S = 1.5
 """The time that the damaged node has alone: the others' sessions end, and it is elected."""
 _ANSWER_S = 30.0
 _COPIES = 3
+_COPIED_EVERY = 5
 _NOTICED = ("may be lost", "damage", "set aside", "is missing", "has a gap", "lost here")
 
 
@@ -53,8 +54,17 @@ class Refused(Exception):
 class ClusterCampaign:
     """Cases on one running cluster, until one of them is a finding."""
 
-    def __init__(self, nursery: Nursery, cluster: RunningCluster, seed: int, work: Path) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        cluster: RunningCluster,
+        seed: int,
+        work: Path,
+        damages: Sequence[str],
+    ) -> None:
+        """``damages`` are the kinds of damage to choose from."""
         self._nursery, self._cluster, self._seed, self._work = nursery, cluster, seed, work
+        self._damages = damages
         self._promises = Promises(cluster, random.Random(seed))
         self._copies: dict[Path, list[Path]] = {}
         self._said_before = 0
@@ -64,6 +74,7 @@ class ClusterCampaign:
 
     def run(self, numbers: Sequence[int], kinds: Sequence[str]) -> Iterator[Case]:
         """Yield cases; the last one of them may be a finding."""
+        self._copy_first()
         for number in numbers:
             case = self._run_one(number, kinds)
             yield case
@@ -74,8 +85,7 @@ class ClusterCampaign:
         chance = random.Random(f"{self._seed} cluster {number}")
         kind = chance.choice(kinds)
         order = chance.choice([FIRST, LAST, AMONG])
-        ids = self._cluster.broker_ids if kind == BROKER else self._cluster.voter_ids
-        victim = chance.choice(ids)
+        victim = chance.choice(self._ids(kind))
         damage, notes = Damage("none", "none"), []
         try:
             self._promises.change_metadata()
@@ -83,9 +93,11 @@ class ClusterCampaign:
             self._kill_all(kind)
             notes = self._differences() if kind == BROKER else []
             folder = self._folder(kind, victim)
-            damage = choose(chance, folder, self._copies_of(folder, number))
+            if number % _COPIED_EVERY == 0:
+                self._copy_all(kind, number)
+            damage = choose(chance, folder, self._copies[folder], self._damages)
             self._keep_whole(folder)
-            carry_out(damage, folder, self._copies_of(folder, -1))
+            carry_out(damage, folder, self._copies[folder])
             verdict = self._start(kind, victim, order)
             self._promises.produce(_RECORDS // 10)
             self._promises.check()
@@ -107,19 +119,27 @@ class ClusterCampaign:
 
     # -- folders ---------------------------------------------------------------------------------
 
+    def _ids(self, kind: str) -> list[int]:
+        return self._cluster.broker_ids if kind == BROKER else self._cluster.voter_ids
+
     def _folder(self, kind: str, node_id: int) -> Path:
         return self._cluster.folder / f"{'broker' if kind == BROKER else 'quorum'}-{node_id}"
 
-    def _copies_of(self, folder: Path, number: int) -> list[Path]:
-        """Return older copies of a folder. A case that asks takes one more, for later cases."""
-        known = self._copies.setdefault(folder, [])
-        if number >= 0 and (not known or number % 4 == 0):
-            copy = self._work / f"{folder.name}-{number}"
-            shutil.copytree(folder, copy)
-            if len(known) == _COPIES:
-                shutil.rmtree(known.pop(0))
-            known.append(copy)
-        return list(known)
+    def _copy_all(self, kind: str, number: int) -> None:
+        """Take copies of the folders of killed nodes, for later cases."""
+        for node_id in self._ids(kind):
+            folder = self._folder(kind, node_id)
+            copies = self._copies.setdefault(folder, [])
+            copies.append(self._work / f"{folder.name}-copy-{number}")
+            shutil.copytree(folder, copies[-1], dirs_exist_ok=True)
+            if len(copies) > _COPIES:
+                shutil.rmtree(copies.pop(0))
+
+    def _copy_first(self) -> None:
+        for kind in (BROKER, VOTER):
+            self._kill_all(kind)
+            self._copy_all(kind, -1)
+            self._start_nodes(kind, self._ids(kind))
 
     def _keep_whole(self, folder: Path) -> None:
         """Keep the undamaged folder, so that a voter can get it back."""
@@ -180,8 +200,7 @@ class ClusterCampaign:
 
     def _start(self, kind: str, victim: int, order: str) -> Verdict:
         """Start all nodes; return what became of the damaged one once the cluster is whole."""
-        ids = self._cluster.broker_ids if kind == BROKER else self._cluster.voter_ids
-        others = [each for each in ids if each != victim]
+        others = [each for each in self._ids(kind) if each != victim]
         self._said_before = len(self._said(kind, victim))
         left = list(others)
         try:
