@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 from quorate.broker.log.checkpoints.partition_row import PartitionRow
 from quorate.broker.log.segments.damage import DamagedBatch
-from quorate.common.types import TopicId, TopicIdPartition
+from quorate.common.types import BrokerId, TopicId, TopicIdPartition
+from quorate.metadata_log.features import BROKER_HISTORY
 from tests.sim.cluster.machine import Machine
+from tests.sim.cluster.operator import Operator
+from tests.sim.cluster.quorum import SimulatedQuorum
 from tests.sim.world import World
 
 if TYPE_CHECKING:
@@ -17,9 +20,16 @@ class DiskFaults:
     """Harms the disk of one machine at a time."""
 
     def __init__(
-        self, world: World, machines: dict[int, Machine], seconds: "Callable[[], float]"
+        self,
+        world: World,
+        quorum: SimulatedQuorum,
+        operator: Operator,
+        machines: dict[int, Machine],
+        seconds: "Callable[[], float]",
     ) -> None:
         self._world = world
+        self._quorum = quorum
+        self._operator = operator
         self._machines = machines
         self._seconds = seconds
 
@@ -111,21 +121,51 @@ class DiskFaults:
             segment.lose(row.number, offset)
 
     def _stopped_with_a_row(self) -> tuple[Machine, PartitionRow | None]:
-        """Stop a machine's process; any of the rows on its disk."""
+        """Stop a machine's process; any of the rows on its disk that are as old as its record."""
         machine = self._any()
+        if not self._is_remembered:
+            return machine, None
         machine.kill(power_lost=False)
-        rows = machine.disk.table.partitions()
-        return machine, self._world.random.choice(rows) if rows else None
+        table = machine.disk.table
+        through = table.history().hosted_through
+        rows = [row for row in table.partitions() if self._created_at(row) <= through]
+        row = self._world.random.choice(rows) if rows else None
+        if row is not None:
+            self._operator.kept_in_size.add(row.topic)
+        return machine, row
+
+    @property
+    def _is_remembered(self) -> bool:
+        """Whether the quorum remembers brokers and deletions; before, nothing tells losses."""
+        return self._quorum.began_at >= BROKER_HISTORY
+
+    def _created_at(self, row: PartitionRow) -> int:
+        """When the topic was created or has grown: only what is older than the record of its
+        folder is told from a new partition.
+        """
+        image = self._quorum.image
+        topic = image.topic_by_id(TopicId(row.topic_id))
+        if topic is None or topic.name in image.removals or topic.name in image.additions:
+            return image.offset
+        return topic.version
 
     # -- old copies ------------------------------------------------------------------------------
 
     def put_an_old_copy_back(self) -> None:
         """Some time later the folder is what it is now, and all that was written since is gone."""
         machine = self._any()
+        if not self._is_remembered:
+            return
         machine.note("the folder is copied")
         copy = machine.disk.copy()
 
         def put_back() -> None:
+            known = self._quorum.image.histories.get(BrokerId(machine.voter_id))
+            table = copy.table
+            if known is None or (
+                known.mark <= table.mark() and known.incarnation_id in table.history().incarnations
+            ):
+                return  # The quorum has heard of nothing since: nobody can tell the two apart.
             machine.kill(power_lost=self._world.chance(0.5))
             machine.note("the old copy of the folder is put back")
             machine.disk.put_back(copy)

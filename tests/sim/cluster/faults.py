@@ -39,8 +39,7 @@ class Faults:
         self._late_writes = LateWrites(world, quorum, self._overtake)
         cuts = self._cuts = Cuts(world, network, quorum, machines, self._seconds)
         self._stalls = StallCheck(world, quorum, machines)
-        # Those of weight 0 are not survived yet: the product has no guard against them.
-        disks = self._disks = DiskFaults(world, machines, self._seconds)
+        disks = self._disks = DiskFaults(world, quorum, operator, machines, self._seconds)
         kinds: list[tuple[Callable[[], None], float]] = [
             (self._kill_one, 3.0),
             (self._kill_some, 1.0),
@@ -53,7 +52,7 @@ class Faults:
             (cuts.from_quorum, 2.0),
             (cuts.between_brokers, 1.0),
             (cuts.flap, 0.3),
-            (self._cut_a_well_cluster, 0.0),
+            (self._cut_a_well_cluster, 0.3),
             (self._quorum_away, 1.5),
             (self._lag_a_watch, 1.5),
             (self._hold_writes_back, 1.5),
@@ -83,10 +82,10 @@ class Faults:
             (self._kill_controller, 1.5),
             (self._depose_a_blind_controller, 1.5),
             (disks.replace, 0.5),
-            (disks.lose_a_row, 0.0),
-            (disks.mistake_a_row, 0.0),
-            (disks.shorten_a_log, 0.0),
-            (disks.put_an_old_copy_back, 0.0),
+            (disks.lose_a_row, 0.5),
+            (disks.mistake_a_row, 0.5),
+            (disks.shorten_a_log, 0.5),
+            (disks.put_an_old_copy_back, 0.7),
             (self._crash_in_the_middle, 3.0),
         ]
         weights = [weight * world.random.choice([0, 0.3, 1, 1, 3]) for _, weight in kinds]

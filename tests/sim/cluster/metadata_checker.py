@@ -67,7 +67,8 @@ class MetadataChecker:
             self._decided_in_office(where, before, now)
         self._check_reassignment(before, after, topic, number, was, now)
         unclean = by_controller and (
-            not set(now.isr) <= set(was.isr) or _accepts_a_loss(before, was, now)
+            not set(now.isr) <= set(was.isr)
+            or _accepts_a_loss(before, TopicIdPartition(topic.topic_id, number), was, now)
         )
         self._world.note(
             f"{where}: leader {now.leader} epoch {now.leader_epoch} isr {list(now.isr)}"
@@ -135,14 +136,17 @@ class MetadataChecker:
             )
 
 
-def _accepts_a_loss(before: Image, was: Partition, now: Partition) -> bool:
+def _accepts_a_loss(before: Image, tip: TopicIdPartition, was: Partition, now: Partition) -> bool:
     """Whether it is led again by its only ISR member, whose disk was replaced or lost (rule 8).
 
     With others in the ISR it is no choice but a decision that came late: of before the bounce. The
     broker leads nothing until it is admitted, and the controller decides anew before that.
     """
     broker = before.brokers.get(now.leader)
-    if broker is None or not broker.registration.log_may_be_lost or now.isr != (now.leader,):
+    if broker is None or now.isr != (now.leader,):
+        return False
+    is_lost = any((one.topic_id, one.partition) == tip for one in broker.lost)
+    if not is_lost and not broker.registration.log_may_be_lost:
         return False
     return was.leader == NO_BROKER or not broker.admitted
 

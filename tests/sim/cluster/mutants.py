@@ -32,6 +32,7 @@ from quorate.metadata_log.partitions import Topic
 from quorate.metadata_log.records import IsrChange, Operation, Record
 from quorate.metadata_log.rules.table import RULES, Rule
 from quorate_proto.v1 import errors_pb2
+from tests.sim.cluster.mutants_integrity import INTEGRITY_MUTANTS
 from tests.sim.cluster.mutants_transactions import TRANSACTION_MUTANTS
 from tests.sim.mutants import Mutant, Replacement, nothing
 
@@ -192,4 +193,5 @@ MUTANTS: Final = [
     Mutant("truncated-producers", "what a truncation takes back of them", _truncated_producers),
     Mutant("init-deletes", "INIT's deletion of what it does not list", _init_deletes),
     *TRANSACTION_MUTANTS,
+    *INTEGRITY_MUTANTS,
 ]

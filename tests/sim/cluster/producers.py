@@ -80,10 +80,8 @@ class IdempotentProducer(Producer):
         super().__init__(clients, number, pace_s)
         self._epoch = 0
         self._sequences: dict[TopicIdPartition, int] = {}
-        self._believes = self.world.random.choice([0.0, 0.0])
-        """How likely it is to take NOT_ENOUGH_REPLICAS at its word and to begin anew.
-
-        Never yet: a batch that is there is answered so."""
+        self._believes = self.world.random.choice([0.0, 0.5])
+        """How likely it is to take NOT_ENOUGH_REPLICAS at its word and to begin anew."""
 
     async def _produce(self, tp: TopicPart) -> None:
         topic_id, leader, _ = self.leaders[tp]
