@@ -115,9 +115,11 @@ class RaftNode(MemberVoter):
         self.forget_silent_leader()
         committed = self.commit_index
         self._skip_to_majority()
+        # Those that count now: what becomes committed may be another voter set.
+        matches = [self.match_index.get(node, 0) for node in self.other_voters]
         self.library_tick(may_stand=self.may_stand)
         self.stood()
-        self._check_progress(committed)
+        self._check_progress(committed, matches)
         first_voter_set = self.first_voter_set()
         if first_voter_set is not None:
             self.append_run([first_voter_set])
@@ -126,8 +128,10 @@ class RaftNode(MemberVoter):
             # After the replies, but long before the next heartbeat.
             self.next_send_s = min(self.next_send_s, clock_s() + self.options.commit_push_s)
 
-    def _check_progress(self, committed: int) -> None:
-        """Stop if something is broken. ``committed`` is the commit index before the tick."""
+    def _check_progress(self, committed: int, matches: Sequence[int]) -> None:
+        """Stop if something is broken. ``committed`` is the commit index before the tick, and
+        ``matches`` the ends of the other voters' logs that the leader knew then.
+        """
         journal = self.journal
         now = Progress(
             self.term,
@@ -138,8 +142,7 @@ class RaftNode(MemberVoter):
         )
         self._progress.check(now)
         if self.is_leader and now.commit_index > committed:
-            others = [self.match_index[node] for node in self.other_voters]
-            self._progress.check_majority(now.commit_index, [journal.durable_index, *others])
+            self._progress.check_majority(now.commit_index, [journal.durable_index, *matches])
 
     def send_new_entries(self) -> None:
         """Send what was appended, or has to be sent again, before our own fsync."""

@@ -68,6 +68,8 @@ class Faults:
         self._healed = False
         self._quiet_until = 0.0
         self._old_folders = OldFolders(world, hosts, self._cut_off, lambda: self._all_write(15))
+        self.keeps_folders = False
+        """Whether folders are not replaced, nor damaged: somebody else decides who takes part."""
         self.calm_s = 0.0
         """Before the next fault, this much more time is to pass."""
         kinds: list[tuple[Callable[[], None], float]] = [
@@ -124,7 +126,7 @@ class Faults:
 
     def _put_an_old_folder_back(self) -> None:
         """Nothing else goes wrong meanwhile, but for what ``OldFolders`` does."""
-        if len(self._hosts) < 3 or self._network.conditions.is_wild:
+        if len(self._hosts) < 3 or self._network.conditions.is_wild or self.keeps_folders:
             return
         self._mend()
         self.calm_s = LASTS_S
@@ -135,7 +137,7 @@ class Faults:
     def _damage_a_journal(self) -> None:
         """The voter is down until its folder is as it was."""
         host = self._any_host()
-        if host.disk.meta is not None and host.set_aside is None:
+        if host.disk.meta is not None and host.set_aside is None and not self.keeps_folders:
             host.kill(power_lost=True)
             host.disk.damage = JournalDamage(self._world)
             self._restart_later(host)

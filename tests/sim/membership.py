@@ -289,6 +289,7 @@ class MembershipSimulation(Simulation):
         self.safety.elections.on_leader = lambda _host, _term: (
             None
         )  # Handing over is nobody's fault.
+        self.faults.keeps_folders = True  # The bounds of these faults are those of a fixed set.
         self.operator = Operator(self.world, self.hosts, self.safety)
 
     def _end_well(self) -> None:

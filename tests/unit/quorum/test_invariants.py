@@ -78,7 +78,7 @@ def test_a_tick_stops_the_voter(lone: LoneNode, breaks: Callable[[LoneNode], Non
     assert lone.node.last_applied == 3
     breaks(lone)
     with pytest.raises(InvariantBroken):
-        lone.node._check_progress(3)
+        lone.node._check_progress(3, [3, 3])
 
 
 def test_a_leader_that_commits_alone_stops(lone: LoneNode) -> None:
@@ -86,4 +86,4 @@ def test_a_leader_that_commits_alone_stops(lone: LoneNode) -> None:
     lone.round()
     lone.node.commit_index = lone.journal.last_index
     with pytest.raises(InvariantBroken, match="which 1 of 3 voters have"):
-        lone.node._check_progress(lone.node.commit_index - 1)
+        lone.node._check_progress(lone.node.commit_index - 1, [0, 0])
