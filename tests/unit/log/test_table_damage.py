@@ -1,8 +1,6 @@
 """Damage to ``store.mdb`` is refused with the file and advice, and never read as other contents."""
 
-import os
 import random
-import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from quorate.broker.log.checkpoints.table_rows import DATABASES, StoreRun
 from quorate.broker.log.segments.segment_contents import FooterPlace
 from quorate.common.files.lmdb_check import LmdbFile
 from quorate_proto.v1 import errors_pb2
+from tests.support.own_interpreter import run_in_own_interpreter, tell
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
@@ -120,40 +119,28 @@ def test_a_new_table_has_no_mark(tmp_path: Path) -> None:
 
 
 def test_no_flipped_bit_is_read_as_other_contents(path: Path) -> None:
-    """The outcome is the same contents, or a refusal that names the file; never a signal.
+    """The outcome is the same contents, or a refusal that names the file; never a signal."""
+    run_in_own_interpreter(flip_bits, path)
 
-    A child process opens the tables, because damage that is not noticed may end it."""
+
+def flip_bits(path: Path) -> None:
+    """Open the table with one flipped bit at a time."""
     expected, data, chosen = reopened(path), path.read_bytes(), random.Random(SEED)
-    told = path.with_name("told")
-    places = _used_places(path)
-    child = os.fork()
-    if child == 0:
-        refusals = 0
-        for turn in range(FLIPS):
-            changed, where = _with_a_flipped_bit(data, places, chosen)
-            path.write_bytes(changed)
-            told.write_text(f"seed {SEED}, turn {turn}: {where}")
-            try:
-                found = reopened(path)
-                _write_over(path)
-            except KafkaError as error:
-                if str(path) not in error.message or "restore" not in error.message:
-                    os._exit(3)
-                refusals += 1
-                continue
-            except BaseException:  # noqa: BLE001
-                os._exit(2)
-            if found != expected:
-                os._exit(1)
-        os._exit(0 if refusals > FLIPS // 3 else 4)
-    _, status = os.waitpid(child, 0)
-    where = told.read_text()
-    assert not os.WIFSIGNALED(status), (signal.Signals(os.WTERMSIG(status)).name, where)
-    outcomes = {1: "other contents", 2: "another exception", 3: "no advice", 4: "few refusals"}
-    assert os.waitstatus_to_exitcode(status) == 0, (
-        outcomes[os.waitstatus_to_exitcode(status)],
-        where,
-    )
+    places, refusals = _used_places(path), 0
+    for turn in range(FLIPS):
+        changed, where = _with_a_flipped_bit(data, places, chosen)
+        path.write_bytes(changed)
+        tell(f"seed {SEED}, turn {turn}: {where}")
+        try:
+            found = reopened(path)
+            _write_over(path)
+        except KafkaError as error:
+            if str(path) not in error.message or "restore" not in error.message:
+                raise
+            refusals += 1
+            continue
+        assert found == expected
+    assert refusals > FLIPS // 3
 
 
 def _write_over(path: Path) -> None:

@@ -2,11 +2,8 @@
 folder with the file's name and advice. The large campaign is ``tests.campaign``.
 """
 
-import json
-import os
 import random
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +30,7 @@ from quorate.quorum.raft.snapshot_store import SNAPSHOT_FILE
 from quorate.quorum.raft.storage.lmdb_journal import JOURNAL_FILE, LmdbJournal
 from quorate.quorum.raft.storage.promises import Promise
 from quorate.quorum.voter.state_machine import QuorumStateMachine
+from tests.support.own_interpreter import run_in_own_interpreter, tell
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
@@ -122,46 +120,32 @@ def outcome(folder: Path, name: str, expected: tuple[object, ...]) -> str:
     return "same" if found == expected else "another content"
 
 
-def flip_in_child(whole: Path, folder: Path, name: str, told: int) -> None:
-    """Flip bits of one file, each in a folder of its own, and tell what came of it."""
+def flip_bits(whole: Path, folder: Path, name: str) -> None:
+    """Flip bits of one file, each in a folder of its own."""
     chance = random.Random(f"{SEED} {name}")
     expected = content(whole)
     data = (whole / name).read_bytes()
     used = [at for at, byte in enumerate(data) if byte]
+    outcomes: dict[int, str] = {}
     for _ in range(FLIPS_PER_FILE[name]):
         bit = 8 * chance.choice(used) + chance.randrange(8)
-        os.write(told, json.dumps([bit, ""]).encode() + b"\n")
+        tell(f"seed {SEED}, {name}, bit {bit}")
         shutil.copytree(whole, folder)
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         (folder / name).write_bytes(damaged)
-        os.write(told, json.dumps([bit, outcome(folder, name, expected)]).encode() + b"\n")
+        outcomes[bit] = outcome(folder, name, expected)
         shutil.rmtree(folder)
+    wrong = {bit: said for bit, said in outcomes.items() if said not in ("same", "refused")}
+    assert not wrong, f"{name}: {dict(list(wrong.items())[:5])}"
+    assert "refused" in outcomes.values()
 
 
 @pytest.mark.parametrize("name", FLIPS_PER_FILE)
 def test_no_flipped_bit_of_a_voters_folder_is_believed(
     whole: Path, tmp_path: Path, name: str
 ) -> None:
-    """In a child process: a signal would end the tests."""
-    told = tmp_path / "told"
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            descriptor = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            flip_in_child(whole, tmp_path / "damaged", name, descriptor)
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    outcomes = dict(json.loads(line) for line in told.read_text().splitlines())
-    last = list(outcomes)[-1]
-    assert not os.WIFSIGNALED(status), f"{name}, bit {last}: {signal.Signals(status & 0x7F).name}"
-    assert status == 0
-    wrong = {bit: said for bit, said in outcomes.items() if said not in ("same", "refused")}
-    assert not wrong, f"{name}: {dict(list(wrong.items())[:5])}"
-    assert "refused" in outcomes.values()
+    run_in_own_interpreter(flip_bits, whole, tmp_path / "damaged", name)
 
 
 def test_a_folder_without_its_identity_is_refused(whole: Path) -> None:
