@@ -5,7 +5,8 @@ what its own checkpoint promises, it must be out of the ISR before anybody is to
 
 A new partition has no log yet and is not lost. The two are told apart by the folder's own durable
 record of the metadata offset up to which every partition assigned to this broker had a log: what
-was created at or before that offset had one.
+was created at or before that offset had one. Where a topic has grown since, a partition whose
+leadership or ISR has changed since it was created is not new either.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +76,7 @@ def lost_replicas(
     was assigned. ``declared`` are those that an earlier start found. In a restored history a topic
     may be back that was deleted after the backup: a record from before says nothing about it.
     """
-    is_comparable = hosted_through >= image.restored_offset
+    is_comparable = hosted_through > 0 and hosted_through >= image.restored_offset
     lost: dict[TopicIdPartition, Loss] = {}
     for replica in assigned_replicas(image, broker_id):
         tip = replica.tip
@@ -84,8 +85,23 @@ def lost_replicas(
         if tip in declared:
             lost[tip] = Loss.DECLARED
         elif not has_log(replica, logs):
-            if replica.topic.version <= hosted_through and is_comparable:
+            if is_comparable and not _may_be_new(replica, hosted_through):
                 lost[tip] = Loss.ABSENT
         elif logs[tip].lacks_committed:
             lost[tip] = Loss.SHORT
     return lost
+
+
+def _may_be_new(replica: AssignedReplica, hosted_through: int) -> bool:
+    """Return whether the partition may have been created after ``hosted_through``.
+
+    The image has no offset of a partition's creation, and that of its topic moves when the topic
+    grows. But a new partition is as it was created: no change of its leadership or ISR is counted,
+    and it is in the leader epoch that its topic gives to new ones.
+    """
+    leaf = replica.leaf
+    return (
+        replica.topic.version > hosted_through
+        and leaf.version == 0
+        and leaf.leader_epoch == replica.topic.leader_epoch_floor
+    )

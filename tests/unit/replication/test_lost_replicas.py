@@ -10,8 +10,15 @@ from quorate.broker.log.checkpoints.folder_history import FolderHistory
 from quorate.broker.replication.hosting.hosted_record import HostedRecord
 from quorate.broker.replication.hosting.lost_replicas import Loss, lost_replicas
 from quorate.broker.replication.hosting.stale_folder import why_stale
-from quorate.common.types import BrokerEpoch, BrokerId, MetadataOffset, TopicIdPartition
+from quorate.common.types import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicIdPartition,
+)
 from quorate.metadata_log.image import BrokerHistory, Image
+from quorate.metadata_log.partitions import Topic
 from tests.support.metadata import MetadataLogBuilder, topic_id_of
 
 OWN = BrokerId(1)
@@ -48,6 +55,26 @@ def test_rule_8_a_new_partition_without_a_log_is_not_lost() -> None:
     version = known.topics["orders"].version
     for hosted_through in (0, version - 1):
         assert not lost_replicas(known, OWN, {}, hosted_through=hosted_through)
+
+
+def test_rule_8_an_absent_log_of_a_topic_that_grew_since_is_lost() -> None:
+    """The topic is newer than the folder's record, and the partition that it lost is not."""
+    known = image((1, 2), (1, 2), (1, 2))
+    topic = known.topics["orders"]
+    as_created, shrunk, moved = topic.partitions
+    shrunk = msgspec.structs.replace(shrunk, version=1)
+    moved = msgspec.structs.replace(moved, leader_epoch=LeaderEpoch(1))
+    grown = msgspec.structs.replace(
+        topic,
+        partitions=(as_created, shrunk, moved),
+        version=MetadataOffset(topic.version + 10),
+    )
+    assert set(_lost_of(known, grown, topic.version)) == {tip(1), tip(2)}
+
+
+def _lost_of(known: Image, topic: Topic, hosted_through: int) -> dict[TopicIdPartition, Loss]:
+    changed = msgspec.structs.replace(known, topics=known.topics.set(topic.name, topic))
+    return lost_replicas(changed, OWN, {}, hosted_through=hosted_through)
 
 
 def test_rule_8_a_log_below_its_own_promise_is_lost() -> None:
