@@ -189,7 +189,7 @@ class RecordAppender:
         except TooMuchAtOnce:
             return _NOT_AT_ONCE
         except KafkaError as error:
-            return error
+            return error.with_traceback(None)
 
     def _is_held(
         self,
@@ -293,9 +293,13 @@ class RecordAppender:
                 self._check_order(hosted, entry)
             appended = hosted.log.append_as_leader(records, replica.leader_epoch, entry.origin)
         except KafkaError as refusal:
+            # A traceback holds this frame, which holds the error as ``records``: the memory of the
+            # request would be free only when the garbage collector finds the circle.
+            refusal.__traceback__ = None
             try:
                 appended = _original(hosted, entry, refusal)
             except KafkaError as error:
+                error.__traceback__ = None
                 hosted.traffic.refused_a_produce()
                 return self._refused(entry, error), None, 0
         except BrokenInvariant as broken:

@@ -139,7 +139,7 @@ def _validated(
         if codec is not None:
             batches = recompressed(batches, codec, target.max_batch_bytes, where)
     except KafkaError as error:
-        return error
+        return error.with_traceback(None)
     except Exception:
         log.exception("cannot validate a batch for %s", where)
         message = f"a batch for {where} could not be validated"

@@ -36,7 +36,7 @@ class Controller:
     async def report_links(
         self, request: control_pb2.ReportLinksRequest
     ) -> control_pb2.ReportLinksResponse:
-        await asyncio.sleep(self.delay_s)
+        await pass_time(self.delay_s)
         names = [peer.broker_id for peer in request.silent]
         self.told.append((request.controller_epoch, names))
         return control_pb2.ReportLinksResponse(error_code=self.code)
