@@ -288,10 +288,12 @@ class Segment:
                 (KEY.pack(number, base_offset, chunk), view[start : start + CHUNK_BYTES])
                 for chunk, start in enumerate(range(0, batch.size, CHUNK_BYTES))
             )
-        with self._writable().begin(write=True) as transaction, transaction.cursor() as cursor:
+        environment = self._writable()
+        with environment.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(items)
-            commit = transaction.id()
-        self.commit = commit
+        # LMDB does not write a commit that changes nothing, so this is not always the
+        # transaction's own number.
+        self.commit = int(environment.info()["last_txnid"])
         self.stored_bytes += sum([batch.size for batch in batches])
         # Only after the commit, because it may fail and be repeated.
         self._recorded_epochs.update(begun)

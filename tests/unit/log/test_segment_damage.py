@@ -15,6 +15,7 @@ from quorate.broker.log.checkpoints.store_table import StoreTable
 from quorate.broker.log.checkpoints.table_rows import DATABASES
 from quorate.broker.log.recovery.examination import LogProblem, examine
 from quorate.broker.log.segments.damage import DamagedBatch
+from quorate.broker.log.segments.segment import Segment
 from quorate.broker.log.segments.segment_keys import (
     CHECK,
     FORMAT_WITHOUT_CHECKS,
@@ -293,6 +294,17 @@ def test_an_older_copy_of_the_active_segment_is_noticed(folder: Path) -> None:
     _, is_lost = found(folder)
     assert is_lost
     assert problems(folder) == []
+
+
+def test_a_commit_that_changes_nothing_does_not_count(tmp_path: Path) -> None:
+    """LMDB writes no such commit: a segment that was said to have it would look like an older
+    copy."""
+    segment = Segment.create(tmp_path, 1, "sync", 1 << 20)
+    segment.append([])
+    said = segment.commit
+    segment.close()
+    with LmdbFile(tmp_path / "segment-0000000001.mdb") as file:
+        assert said <= file.newer.transaction
 
 
 def test_an_older_copy_of_a_sealed_segment_is_noticed(folder: Path) -> None:
