@@ -174,8 +174,10 @@ class PartitionTable:
         if self.silence.hear_follower(follower, self.clock.now_ms()):
             log.info("broker %d is heard again", follower)
             for hosted in self._by_id.values():
-                if hosted.leads:
+                if hosted.leads and follower in hosted.replica.followers:
                     hosted.replica.follower_heard(follower)
+                    # Where nothing is produced, no position comes that would let it rejoin.
+                    self._mark_for_tick(hosted)
 
     def expect_followers(self, hosted: HostedPartition) -> None:
         """Expect the followers of a partition that is led here to fetch it."""

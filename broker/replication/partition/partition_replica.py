@@ -174,7 +174,8 @@ class PartitionReplica(ReplicaState):
             follower.silent_ms = now_ms
 
     def follower_heard(self, broker_id: BrokerId) -> None:
-        """Note that a follower is heard again. Its next position may let it join the ISR."""
+        """Note that a follower is heard again. The next tick, or its next position, may let it join
+        the ISR: where nothing was appended, its last position still tells where it is."""
         follower = self.followers.get(broker_id)
         if follower is not None:
             follower.silent_ms = HEARD_MS

@@ -186,6 +186,17 @@ def test_a_follower_that_is_heard_again_rejoins_with_its_next_position() -> None
     assert replica.proposed == (1, 2, 3)
 
 
+def test_a_follower_of_an_idle_partition_that_is_heard_again_rejoins_with_the_next_tick() -> None:
+    replica = leader()
+    replica.fetch(3, 10)
+    silence(replica, 3)
+    replica.tick_at(SETTLE_MS)
+    replica.commit_isr()
+    replica.replica.follower_heard(THREE)
+    replica.tick_at(SETTLE_MS + 1_000)
+    assert replica.proposed == (1, 2, 3)
+
+
 def test_a_leader_that_hears_nobody_keeps_an_isr_that_others_can_lead() -> None:
     """Also for longer than the lag time: whoever it removed could not lead in its place."""
     replica = leader()
@@ -251,7 +262,13 @@ async def test_every_frame_of_a_follower_is_heard_for_all_its_partitions(
         replica = broker.hosted(topic).replica
         assert replica.isr.maximal == {1, 2, 3}, topic
         assert replica.isr.proposed == {1, 2}, topic
+    idle = broker.hosted("bills").replica
+    assert idle.isr.in_flight is not None
+    idle.isr_committed(idle.isr.in_flight, idle.isr.version + 1, broker.now_ms)
+    broker.manager.table.tick()
     streams[3].send("orders", ack_only=True)
+    broker.manager.table.tick()
+    assert idle.isr.proposed == {1, 2, 3}, "no position of it comes again"
     assert not broker.manager.table.silent_peers()
     assert not any(f.is_silent for f in broker.hosted("bills").replica.followers.values())
 
