@@ -72,7 +72,7 @@ from quorate.broker.log.checkpoints.table_rows import (
 from quorate.broker.log.checkpoints.truncation_rows import add_rule, move_start, rules_of
 from quorate.broker.log.segments.segment_contents import FooterPlace
 from quorate.broker.log.segments.segment_names import UNFINISHED
-from quorate.broker.log.segments.system_errors import refuse_without_access
+from quorate.broker.log.segments.system_errors import refuse_system_error
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_lock_file import allocate_lock_file, lock_file
 
@@ -379,7 +379,7 @@ def _opened(path: Path) -> lmdb.Environment:
     try:
         return lmdb.open(str(path), subdir=False, map_size=_MAP_BYTES, max_dbs=5, readahead=False)
     except lmdb.Error as error:
-        refuse_without_access(path, error)
+        refuse_system_error(path, error)
         raise TableDamaged(path, str(error)) from error
 
 

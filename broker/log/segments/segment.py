@@ -59,7 +59,7 @@ from quorate.broker.log.segments.segment_names import (
     segment_id_of,
     segment_name,
 )
-from quorate.broker.log.segments.system_errors import refuse_without_access
+from quorate.broker.log.segments.system_errors import refuse_system_error
 from quorate.common.files.durable_files import sync_folder
 from quorate.common.files.lmdb_lock_file import lock_file
 
@@ -206,7 +206,7 @@ class Segment:
         try:
             self._environment = open_environment(self.path, flush, segment_bytes)
         except lmdb.Error as error:
-            refuse_without_access(self.path, error)
+            refuse_system_error(self.path, error)
             raise DamagedSegment(self.path, str(error)) from error
         for epoch in contents.epochs:
             known = self._recorded_epochs.get(epoch.number, -1)

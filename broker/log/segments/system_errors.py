@@ -20,16 +20,19 @@ def system_code(error: BaseException) -> int | None:
     return None if error.__cause__ is None else system_code(error.__cause__)
 
 
-def refuse_without_access(path: Path, error: lmdb.Error) -> None:
-    """Raise an OSError if a file may not be written. Such a file is not damaged: nothing must be
-    restored or set aside.
+def refuse_system_error(path: Path, error: lmdb.Error) -> None:
+    """Raise an OSError if a file may not be written, or if its disk fails. Such a file is not
+    damaged: nothing must be restored or set aside.
 
     Raises:
-        OSError: The file may not be written.
+        OSError: The file may not be written, or its disk fails.
     """
     code = system_code(error)
     if code in _NO_ACCESS:
         raise OSError(code, f"{os.strerror(code)}: make it writable for this broker", str(path))
+    if code == errno.EIO:
+        advice = "cannot write log directory: its disk fails; repair it, then start this broker"
+        raise OSError(code, f"{os.strerror(code)}: {advice}", str(path))
 
 
 def check_writable(directory: Path, probe: str) -> None:
