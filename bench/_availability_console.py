@@ -1,4 +1,4 @@
-"""What ``bench.availability`` runs on the clients' host: a producer, and looks at the cluster."""
+"""The part of ``bench.availability`` on the clients' host: it produces, and asks for the status."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How long partitions take no acks=all records when something fails, by kind of fault.
+"""Measures how long partitions take no acks=all records when something fails, by kind of fault.
 
 Three brokers, three voters and a client on a host of their own each, as network namespaces, set up
 as docs/DEPLOY.md says: replication factor 3, min.insync.replicas 2, TLS between the nodes. The
@@ -112,7 +112,7 @@ class Cluster:
         return found
 
     def status(self) -> Mapping[str, list[object]]:
-        """As an administrator sees it; nothing while nobody answers."""
+        """Return the status that an administrator sees, or nothing while nobody answers."""
         try:
             found: Mapping[str, list[object]] = json.loads(self._run("status", "--json"))
         except AssertionError:

@@ -1,4 +1,4 @@
-"""What the validation of produced records costs: CPU of brokers, beside brokers without it.
+"""Measures the CPU that the validation of produced records costs, beside brokers without it.
 
 First the validation alone, in this process: CPU time of the best of many rounds, which others on
 the machine disturb least. Then two clusters of three brokers, which run side by side and are

@@ -95,8 +95,8 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
 
 
 class BrokerHistory(msgspec.Struct, frozen=True, gc=False):
-    """What the quorum remembers of a broker id beyond its session: the incarnation that was
-    registered last, and how far its log folder was.
+    """The memory of a broker id beyond its session: the incarnation that was registered last, and
+    how far its log folder was.
 
     A folder that does not know that incarnation, or has a lower mark, is an old copy.
     """

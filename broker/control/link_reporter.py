@@ -45,7 +45,8 @@ class LinkSource(Protocol):
 
 
 class LiveSince:
-    """Since when the image has the present registration of each broker. It has no side effects.
+    """Remembers since when the image has the present registration of each broker, without side
+    effects.
 
     A broker that has just registered has the whole time to be heard: what an earlier incarnation
     left unanswered says nothing of it.
@@ -101,7 +102,7 @@ class LinkReporter:
         self._clock = clock
         self._live = LiveSince()
         self._told: frozenset[int] = frozenset()
-        """Whom the last report named that a controller took."""
+        """The brokers that the last report named which a controller took."""
         self._asked: tuple[int, frozenset[int]] = (-1, frozenset())
         """The epoch of the controller that was asked last to take a report, and whom it named."""
         self._repeat_ms = 0

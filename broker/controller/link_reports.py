@@ -36,9 +36,9 @@ class _Report(NamedTuple):
     reporter_epoch: BrokerEpoch
     peer_epoch: BrokerEpoch
     told_ms: int
-    """When this controller was told first."""
+    """The time at which this controller was told first."""
     since_ms: int
-    """When the link came to count as broken, as the reporter says."""
+    """The time from which the link counts as broken, as the reporter says."""
     until_ms: int
 
 

@@ -98,7 +98,7 @@ class LogManager:
         self.directory = directory
         self.log_may_be_lost = recovered.log_may_be_lost
         self.history = recovered.history
-        """What the folder knows of its own history; ``hosted_through`` may not be on disk yet."""
+        """The folder's history of itself. ``hosted_through`` may not be on disk yet."""
         self.housekeeping = housekeeping
         self._options = options
         self._reserve = reserve

@@ -67,7 +67,7 @@ class Admission:
         self.own = own
         self.folder = folder or TrustedFolder()
         self.stale: dict[int, str] = {}
-        """What the data folders of other voters lack, as they have found out themselves."""
+        """The reasons why other voters found their own data folders to be stale, by voter id."""
         self.voter_set = VoterSet()
         """The committed set, as far as it is applied here."""
         self._takes_part = not is_fresh() or _is_alone(own, configured)

@@ -14,7 +14,7 @@ class InvariantBroken(RuntimeError):
 
 
 class Progress(NamedTuple):
-    """How far a voter is."""
+    """The progress of a voter."""
 
     term: int
     commit_index: int

@@ -1,4 +1,4 @@
-"""Why a voter leaves the quorum: errors that end its process, each with what to do."""
+"""The errors with which a voter leaves the quorum. Each ends its process and says what to do."""
 
 
 class LeavesQuorum(Exception):

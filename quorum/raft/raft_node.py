@@ -57,7 +57,7 @@ class RaftNode(MemberVoter):
     ) -> None:
         self._acks: dict[VoterNode, list[Message]] = {}
         self._answers_sent_s: float | None = None
-        """When, by its own clock, the leader sent the message that is being answered."""
+        """The time, by the leader's clock, at which it sent the message that is being answered."""
         self._apply_at_s = float("-inf")
         self._took_part = False
         self._progress = ProgressCheck(own.voter_id)

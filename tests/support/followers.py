@@ -1,11 +1,9 @@
 """Followers of the metadata log for tests, which say themselves what the newest image is."""
 
 from collections.abc import Callable
-from typing import Any, cast
 
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.common.types import MetadataOffset
-from quorate.metadata_log.client_quotas import ClientQuotas
 from quorate.metadata_log.image import Image
 
 
@@ -28,8 +26,3 @@ class ShownImage(MetadataFollower):
     async def wait_for(self, offset: MetadataOffset) -> Image:
         """Return the image at once: a test is never behind."""
         return self.image
-
-
-def quotas_shown(quotas: Callable[[], ClientQuotas]) -> ShownImage:
-    """Return a follower whose image has these client quotas."""
-    return ShownImage(lambda: Image(client_quotas=cast(Any, quotas())))

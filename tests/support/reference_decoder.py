@@ -7,8 +7,6 @@ import io
 
 import cramjam
 
-from tests.support.record_batches import Record
-
 _DECOMPRESS = {
     1: cramjam.gzip.decompress,
     3: cramjam.lz4.decompress,
@@ -51,16 +49,6 @@ def decoded(
     if stream.read():
         raise Refused("more bytes in the batch")
     return records
-
-
-def as_decoded(
-    records: list[Record],
-) -> list[tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]]:
-    """Return what ``decoded`` returns for these records."""
-    return [
-        (one.timestamp_ms, one.key, one.value, [(name.encode(), v) for name, v in one.headers])
-        for one in records
-    ]
 
 
 def _decompressed(data: bytes, codec: int) -> bytes:

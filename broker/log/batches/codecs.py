@@ -42,7 +42,7 @@ class UndecodableRecords(ValueError):
 
 
 class DoesNotFit(Exception):
-    """What comes out is larger than the buffer for it."""
+    """The decompressed records are larger than the buffer for them."""
 
 
 def decompress(codec: int, compressed: Records, max_bytes: int) -> bytes:

@@ -50,7 +50,7 @@ _PROBLEMS: Final = {
 
 
 class Effort(NamedTuple):
-    """How much work one validation may be."""
+    """The most work that one validation may do."""
 
     steps: int
     """The records and headers of a batch."""
@@ -63,7 +63,7 @@ class Effort(NamedTuple):
 
 
 AT_ONCE: Final = Effort(20_000, 4 << 10, 64 << 10, is_limited=True)
-"""What takes less than a fraction of a millisecond, so that the event loop may do it."""
+"""The work of a fraction of a millisecond, which the event loop may do itself."""
 AT_ONCE_IN_PYTHON: Final = AT_ONCE._replace(steps=100)
 """The same where the walk is not compiled."""
 IN_A_THREAD: Final = Effort(2**62, 2**62, 1 << 20, is_limited=False)
@@ -75,7 +75,7 @@ class TooMuchAtOnce(Exception):
 
 
 class ProducedLog(Protocol):
-    """What a validator asks of the log that batches are for."""
+    """The part of a log that a validator needs to judge the batches for it."""
 
     max_batch_bytes: int
     needs_keys: bool

@@ -1,4 +1,4 @@
-"""What a log folder knows of its own history, so that an old copy of it is noticed (rule 8).
+"""The history that a log folder keeps of itself, so that an old copy of it is noticed (rule 8).
 
 The quorum knows the incarnation of this broker that was registered last, and how far its folder
 was. A folder that does not know that incarnation was put back, or has lost its last minutes.

@@ -1,4 +1,4 @@
-"""What a truncation changes in the rows of a table."""
+"""The changes that a truncation makes to the rows of a table."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the walk is asked and what it answers: the numbers in its block, its results and problems.
+"""The question to the walk and its answer: the numbers in its block, its results and problems.
 
 The block is an array of 64-bit numbers that the caller and the compiled code share. The compiled
 code is made with these constants (``source``): after a change, ``python -m
@@ -28,12 +28,12 @@ RECORD: Final = 8
 AT: Final = 9
 """The record where the walk stopped, and the position in the records where that record begins."""
 REFUSED: Final = 10
-"""How many records the topic does not take."""
+"""The place of the number of records that the topic does not take."""
 ROWS: Final = 11
 """The first of the rows, one for each of these records: record, problem, timestamp."""
 ROW_NUMBERS: Final = 3
 LISTED_MAX: Final = 500
-"""How many rows there are. Further records that the topic does not take are only counted."""
+"""The number of rows. Further records that the topic does not take are only counted."""
 BLOCK_NUMBERS: Final = ROWS + ROW_NUMBERS * LISTED_MAX
 
 OK: Final = 0

@@ -36,7 +36,7 @@ ADVICE: Final = (
 
 
 class Assignment(Enum):
-    """What the quorum knows about the assignment of a partition to this broker."""
+    """The assignment of a partition to this broker, as far as the quorum can prove it."""
 
     HOLDS = "assigned to this broker"
     ENDED = "not assigned to this broker any more"

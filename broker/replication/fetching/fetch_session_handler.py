@@ -57,7 +57,7 @@ class FetchSessionHandler:
         self.leader = leader
         self.truncator = Truncator(table, self._on_checked, may_ask)
         self.asked_at_ms: int | None = None
-        """Since when the leader owes an answer, or None if it owes none."""
+        """The time since which the leader owes an answer, or None if it owes none."""
         self._table = table
         self._wakeup = wakeup
         self._max_wait_ms = max_wait_ms

@@ -1,4 +1,4 @@
-"""Which replicas of this broker are lost, decided when it comes up (rule 8).
+"""The decision which replicas of this broker are lost, made when it comes up (rule 8).
 
 A replica in an ISR is relied upon for all that is committed. If its log is absent, or ends below
 what its own checkpoint promises, it must be out of the ISR before anybody is told to lead.
@@ -26,7 +26,7 @@ class StoredPromise(Protocol):
 
 
 class Loss(Enum):
-    """What is wrong with a replica."""
+    """The reason why a replica is lost."""
 
     DECLARED = "it was found to be lost by an earlier start, and no controller has dealt with it"
     ABSENT = "its log is not in the folder, which had it"

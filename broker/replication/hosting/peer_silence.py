@@ -1,4 +1,4 @@
-"""Since when this broker has heard nothing from other brokers over their replication streams.
+"""The silence of other brokers: the time since they were heard over their replication streams.
 
 A stream is never quiet for long while it works: a follower asks again as soon as its long poll is
 answered, at the end of ``replica.fetch.wait.max.ms`` at the latest, also where all partitions are
@@ -22,7 +22,7 @@ What it has not heard meanwhile proves nothing about others."""
 
 
 class PeerSilence:
-    """What was heard last of each follower, and since when each leader owes an answer."""
+    """Remembers when each follower was heard last, and since when each leader owes an answer."""
 
     def __init__(self) -> None:
         self._heard_ms: dict[BrokerId, int] = {}

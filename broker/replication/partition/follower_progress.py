@@ -42,7 +42,7 @@ class FollowerProgress:
         self.flushed_offset = UNKNOWN_OFFSET
         self.caught_up_ms = now_ms if in_sync else NEVER_MS
         self.silent_ms = HEARD_MS
-        """When it was found to be silent, or ``HEARD_MS``."""
+        """The time at which it was found to be silent, or ``HEARD_MS``."""
         self._mark_offset = leader_end
         self._mark_ms = now_ms
 

@@ -46,8 +46,8 @@ _NO_PAGE: Final = 2**64 - 1
 _FIRST_PAGE: Final = 2
 """The number of the first page after the two roots."""
 _BEYOND_BYTES: Final = 1 << 30
-"""How far the last page may lie beyond the end of the file. LMDB does not write pages that one
-transaction allocates and frees."""
+"""The most that the last page may lie beyond the end of the file. LMDB does not write pages that
+one transaction allocates and frees."""
 
 
 class PagesDamaged(Exception):
@@ -163,7 +163,7 @@ def _root(page: bytes, number: int, file_bytes: int) -> DatabaseRoot:
 
 
 class PageMap:
-    """Which pages of a commit are used, so that none is used twice."""
+    """The pages of a commit that are used. It makes sure that none is used twice."""
 
     def __init__(self, root: DatabaseRoot) -> None:
         self._root = root

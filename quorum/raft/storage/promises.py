@@ -1,4 +1,4 @@
-"""What another voter has promised this one: the least that its disk must hold from then on.
+"""The promises of other voters to this one: the least that their disks must hold from then on.
 
 A voter's disk that was put back to an earlier time has forgotten votes and acknowledged entries,
 and nothing on it shows that. Its peers know what they had from it. They keep the most of it beside
