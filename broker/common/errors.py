@@ -29,6 +29,17 @@ class KafkaError(Exception):
         self.message = message
 
 
+def without_traceback(error: KafkaError) -> KafkaError:
+    """Return an error that was caught and is kept as an answer, without its traceback.
+
+    A traceback holds the frames that it went through, and they hold the request, and often the
+    error itself. The memory of the request would be free only when the garbage collector finds the
+    circle.
+    """
+    error.__traceback__ = None
+    return error
+
+
 class RecordError(NamedTuple):
     """One record because of which the records of a partition are refused (KIP-467).
 

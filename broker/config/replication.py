@@ -26,7 +26,10 @@ REPLICA_FETCH_WAIT_MAX_MS: Final = ConfigKey(
     type=int,
     default=500,
     at_least=0,
-    doc="How long the fetch of a follower waits at its leader for new records.",
+    doc="How long the fetch of a follower waits at its leader for new records. In effect it is at "
+    "most a third of replica.silence.max.ms, whatever is set here: an idle follower is quiet while "
+    "it waits, and would count as cut off. It is not refused, because replica.silence.max.ms may "
+    "change while brokers run.",
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = ConfigKey(
     name="replica.fetch.response.max.bytes",

@@ -226,7 +226,7 @@ class FetchSessionHandler:
         request = replication_pb2.ReplicaFetchRequest(
             replica_id=self._table.broker_id,
             broker_epoch=self._stream_epoch,
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=self._table.fetch_wait_ms(self._max_wait_ms),
             max_bytes=self._max_bytes,
             ack_only=not wants_data,
         )

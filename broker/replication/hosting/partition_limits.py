@@ -11,7 +11,6 @@ from quorate.broker.config.compaction import (
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.producers import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from quorate.broker.config.replication import (
-    REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SILENCE_MAX_MS,
 )
@@ -43,7 +42,7 @@ from quorate.broker.log.compaction.log_selection import CompactionOptions
 from quorate.common.configuration import list_items
 
 LONG_POLLS_MIN: Final = 3
-"""The fetches that a follower may miss before it counts as silent."""
+"""The long polls that fit into the time after which a follower or leader counts as silent."""
 
 
 class CleanerLimits(NamedTuple):
@@ -66,12 +65,16 @@ class PartitionLimits:
         return self._live[REPLICA_LAG_TIME_MAX_MS]
 
     def silence_max_ms(self) -> int:
-        """Return ``replica.silence.max.ms``, or more where fetches wait for long.
+        """Return ``replica.silence.max.ms``."""
+        return self._live[REPLICA_SILENCE_MAX_MS]
 
-        A stream is quiet while a fetch waits, so three of these long polls are the least.
+    def fetch_wait_ms(self, wanted_ms: int) -> int:
+        """Return how long a follower's fetch waits in effect that wants to wait so long.
+
+        A stream is quiet while a fetch waits. A wait as long as the silence that counts as a cut
+        would make every idle follower look cut off.
         """
-        long_poll_ms = self._live[REPLICA_FETCH_WAIT_MAX_MS]
-        return max(self._live[REPLICA_SILENCE_MAX_MS], LONG_POLLS_MIN * long_poll_ms)
+        return min(wanted_ms, self.silence_max_ms() // LONG_POLLS_MIN)
 
     def min_insync_replicas(self, topic: str) -> int:
         """Return ``min.insync.replicas`` of the topic."""

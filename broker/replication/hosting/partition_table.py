@@ -202,6 +202,10 @@ class PartitionTable:
         if now_ms < self._tick_often_until_ms:
             self.tick()
 
+    def fetch_wait_ms(self, wanted_ms: int) -> int:
+        """Return how long a follower's fetch waits in effect that wants to wait so long."""
+        return self._limits.fetch_wait_ms(wanted_ms)
+
     def silent_peers(self) -> Mapping[BrokerId, int]:
         """Return the brokers that nothing is heard of, and since when."""
         return self.silence.silent_peers(self.clock.now_ms(), self._limits.silence_max_ms())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from quorate.broker.common.errors import InvalidRecords, KafkaError
+from quorate.broker.common.errors import InvalidRecords, KafkaError, without_traceback
 from quorate.broker.log import LogAppendInfo
 from quorate.broker.log.batches.admission import AppendOrigin
 from quorate.broker.log.batches.control_batches import encode_marker
@@ -189,7 +189,7 @@ class RecordAppender:
         except TooMuchAtOnce:
             return _NOT_AT_ONCE
         except KafkaError as error:
-            return error.with_traceback(None)
+            return without_traceback(error)
 
     def _is_held(
         self,
@@ -293,15 +293,11 @@ class RecordAppender:
                 self._check_order(hosted, entry)
             appended = hosted.log.append_as_leader(records, replica.leader_epoch, entry.origin)
         except KafkaError as refusal:
-            # A traceback holds this frame, which holds the error as ``records``: the memory of the
-            # request would be free only when the garbage collector finds the circle.
-            refusal.__traceback__ = None
             try:
-                appended = _original(hosted, entry, refusal)
+                appended = _original(hosted, entry, without_traceback(refusal))
             except KafkaError as error:
-                error.__traceback__ = None
                 hosted.traffic.refused_a_produce()
-                return self._refused(entry, error), None, 0
+                return self._refused(entry, without_traceback(error)), None, 0
         except BrokenInvariant as broken:
             self._table.give_up(hosted, broken)
             stopped = KafkaError(errors_pb2.KAFKA_STORAGE_ERROR, hosted.broken)

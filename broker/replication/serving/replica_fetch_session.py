@@ -115,8 +115,9 @@ class ReplicaFetchSession:
             self._table.silence.excuse_follower(replica_id)
         waits_otherwise = False
         if not request.ack_only:
-            waits_otherwise = request.max_wait_ms != self.max_wait_ms
-            self.max_wait_ms = request.max_wait_ms
+            max_wait_ms = self._table.fetch_wait_ms(request.max_wait_ms)
+            waits_otherwise = max_wait_ms != self.max_wait_ms
+            self.max_wait_ms = max_wait_ms
             self._max_bytes = request.max_bytes
             self.wants_data = True
             self.asked_at_ms = now_ms

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from quorate.broker.common.errors import KafkaError
+from quorate.broker.common.errors import KafkaError, without_traceback
 from quorate.broker.log.batches.log_validator import (
     IN_A_THREAD,
     LogValidator,
@@ -139,7 +139,7 @@ def _validated(
         if codec is not None:
             batches = recompressed(batches, codec, target.max_batch_bytes, where)
     except KafkaError as error:
-        return error.with_traceback(None)
+        return without_traceback(error)
     except Exception:
         log.exception("cannot validate a batch for %s", where)
         message = f"a batch for {where} could not be validated"

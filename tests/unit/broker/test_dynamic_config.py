@@ -167,6 +167,15 @@ def test_f3_how_records_are_stored_is_the_topics_or_the_brokers() -> None:
     assert limits.storing("u") == TopicStorageOptions(after_max_ms=9, codec=0)
 
 
+def test_silence_counts_as_configured_and_bounds_how_long_fetches_wait() -> None:
+    cluster = Cluster()
+    limits = PartitionLimits(cluster.live)
+    assert (limits.silence_max_ms(), limits.fetch_wait_ms(500)) == (5_000, 500)
+    assert limits.fetch_wait_ms(60_000) == 1_666
+    cluster.set("broker", "", "replica.silence.max.ms", 900)
+    assert (limits.silence_max_ms(), limits.fetch_wait_ms(500)) == (900, 300)
+
+
 @pytest.mark.parametrize("key", ["retention.ms", "retention.bytes"])
 def test_f3_retention_is_minus_one_or_more(key: str) -> None:
     TOPIC_SPEC.parse({key: "-1"})

@@ -137,3 +137,13 @@ def test_a_follower_that_waits_less_long_than_before_is_answered_sooner() -> Non
         assert stream.answers[1:] == [(570, 0)]
 
     run(scenario)
+
+
+def test_a_long_poll_is_short_enough_that_its_follower_is_not_taken_for_silent() -> None:
+    async def scenario(stream: Stream) -> None:
+        stream.broker.limits.silence = 300
+        stream.ask(max_wait_ms=60_000)
+        await pass_time(0.15)
+        assert stream.answers == [(100, 0)]
+
+    run(scenario)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from quorate.broker.replication.fetching.fetch_session_handler import FetchSessionHandler
+from quorate.broker.replication.frames import unpack_frame
 from quorate.broker.replication.hosting.peer_silence import PAUSE_DIVISOR, PeerSilence
 from quorate.broker.replication.partition.silent_followers import (
     ALONE_DELAY_MS,
@@ -9,10 +11,13 @@ from quorate.broker.replication.partition.silent_followers import (
     may_go_on_without,
 )
 from quorate.common.types import BrokerId
+from quorate_proto.v1 import replication_pb2
 from tests.support.broker_replicas import BrokerReplicas
+from tests.support.fetch_states import followed
 from tests.support.replica import LAG_TIME_MAX_MS, ReplicaUnderTest, ids
 
 LIMIT_MS = 5_000
+FETCH_WAIT_MAX_MS = 500
 TWO, THREE = BrokerId(2), BrokerId(3)
 
 
@@ -283,3 +288,25 @@ async def test_a_leadership_that_begins_while_a_follower_is_silent_knows(
     assert {b: f.is_silent for b, f in followers.items()} == {TWO: True, THREE: True}
     await broker.lead("carts", isr=(1, 4), replicas=(1, 4))
     assert not broker.hosted("carts").replica.followers[BrokerId(4)].is_silent
+
+
+# -- long polls --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("silence", "waits"), [(LIMIT_MS, FETCH_WAIT_MAX_MS), (3 * FETCH_WAIT_MAX_MS - 3, 499)]
+)
+async def test_a_follower_asks_for_long_polls_that_are_no_silence(
+    broker: BrokerReplicas, silence: int, waits: int
+) -> None:
+    broker.limits.silence = silence
+    await broker.command("orders", leader=2, isr=(2,), replicas=(1, 2))
+    hosted = broker.hosted("orders")
+    handler = hosted.fetcher
+    assert isinstance(handler, FetchSessionHandler)
+    followed(hosted).begin_fetching()
+    handler._on_checked(followed(hosted))
+    frame = handler.next_frame()
+    assert frame is not None
+    request = replication_pb2.ReplicaFetchRequest.FromString(unpack_frame(frame)[0])
+    assert request.max_wait_ms == waits

@@ -1,11 +1,13 @@
 """While batches are validated in a thread, nothing overtakes them, and nobody waits for ever."""
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
 import pytest
 
+from quorate.broker.common.errors import KafkaError
 from quorate.broker.log.batches.log_validator import AT_ONCE
 from quorate.broker.log.batches.record_batch import read_header
 from quorate.broker.log.batches.topic_timestamps import TopicStorageOptions
@@ -151,6 +153,27 @@ async def test_the_records_that_are_refused_are_named(broker: BrokerReplicas, si
     assert outcome.error_code == errors_pb2.INVALID_RECORD
     assert [found.place for found in outcome.record_errors] == [1]
     assert outcome.base_offset == -1
+
+
+@pytest.mark.parametrize("codec", [None, LZ4], ids=["at once", "in a thread"])
+async def test_the_memory_of_a_refused_request_is_free_at_once(
+    broker: BrokerReplicas, codec: int | None
+) -> None:
+    """A traceback would hold the frames of the request until the garbage collector comes by."""
+    await lead(broker, "orders", codec=codec)
+    junk = assemble(b"junk", base_offset=0, last_delta=0, count=1)
+    gc.collect()
+    gc.disable()
+    try:
+        assert (await broker.produce("orders", junk, acks=0)).error_code != errors_pb2.NONE
+        await turns()
+        assert not [one for one in gc.get_objects() if has_traceback(one)]
+    finally:
+        gc.enable()
+
+
+def has_traceback(one: object) -> bool:
+    return isinstance(one, KafkaError) and one.__traceback__ is not None
 
 
 async def test_invalid_records_are_refused_before_a_retry_is_answered(
