@@ -9,7 +9,9 @@ REPLICA_LAG_TIME_MAX_MS: Final = ConfigKey(
     type=int,
     default=30_000,
     at_least=1,
-    doc="A follower that has not caught up for this long leaves the ISR (C13).",
+    doc="A follower that has not caught up for this long leaves the ISR (C13). Where that leaves "
+    "fewer than min.insync.replicas, it leaves after 1.5 times replica.silence.max.ms at the "
+    "earliest.",
     update=Update.CLUSTER_WIDE,
 )
 REPLICA_SILENCE_MAX_MS: Final = ConfigKey(

@@ -33,7 +33,9 @@ def leadership(
 class ReplicaUnderTest:
     """Broker 1's replica of ``orders-0``, with a clock and every effect it asked for."""
 
-    def __init__(self, *, min_insync_replicas: int = 1, high_watermark: int = 0) -> None:
+    def __init__(
+        self, *, min_insync_replicas: int = 1, high_watermark: int = 0, silence_max_ms: int = 0
+    ) -> None:
         self.now_ms = 0
         self.effects: list[Effect] = []
         self.replica = PartitionReplica(
@@ -44,7 +46,9 @@ class ReplicaUnderTest:
             lag_time_max_ms=LAG_TIME_MAX_MS,
         )
         self.replica.configure(
-            min_insync_replicas=min_insync_replicas, lag_time_max_ms=LAG_TIME_MAX_MS
+            min_insync_replicas=min_insync_replicas,
+            lag_time_max_ms=LAG_TIME_MAX_MS,
+            silence_max_ms=silence_max_ms,
         )
 
     def lead(

@@ -142,6 +142,7 @@ class PartitionTable:
         hosted.replica.configure(
             min_insync_replicas=limits.min_insync_replicas(topic),
             lag_time_max_ms=limits.lag_time_max_ms(),
+            silence_max_ms=limits.silence_max_ms(),
         )
         hosted.log.max_batch_bytes = limits.max_batch_bytes(topic)
         hosted.log.needs_keys = limits.compaction(topic) is not None

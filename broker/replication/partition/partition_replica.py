@@ -36,7 +36,10 @@ from quorate.broker.replication.partition.follower_progress import (
 from quorate.broker.replication.partition.isr import IsrState
 from quorate.broker.replication.partition.leader_and_isr import LeaderAndIsr
 from quorate.broker.replication.partition.replica_state import ReplicaState
-from quorate.broker.replication.partition.silent_followers import silent_members_to_keep
+from quorate.broker.replication.partition.silent_followers import (
+    silence_noticed_ms,
+    silent_members_to_keep,
+)
 from quorate.common.types import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch
 from quorate_proto.v1 import errors_pb2
 
@@ -245,28 +248,41 @@ class PartitionReplica(ReplicaState):
         return (ProposeIsr(self._attempts, self.isr.version, self.leader_epoch, members),)
 
     def _wanted_isr(self, now_ms: int) -> tuple[BrokerId, ...]:
+        wanted = self._isr_by_lag(self.lag_time_max_ms, now_ms)
+        if len(wanted) < self.effective_min_insync_replicas:
+            # A leader that is cut off must not find lag before silence: it would remove those that
+            # can lead in its place, and gain nothing.
+            patience_ms = max(self.lag_time_max_ms, silence_noticed_ms(self.silence_max_ms))
+            return self._isr_by_lag(patience_ms, now_ms)
+        return wanted
+
+    def _isr_by_lag(self, lag_time_max_ms: int, now_ms: int) -> tuple[BrokerId, ...]:
         admission = IsrMembershipRule(
             self.flushed_offset,
             self.high_watermark,
             self.led_from_offset,
             now_ms,
-            self.lag_time_max_ms,
+            lag_time_max_ms,
         )
         committed = self.isr.committed
-        kept = silent_members_to_keep(
-            self.followers, committed, self.effective_min_insync_replicas, now_ms
-        )
-        return tuple(
+        in_sync = tuple(
             broker_id
             for broker_id in self.replicas
             if broker_id == self.broker_id
-            or broker_id in kept
             or (
                 (follower := self.followers.get(broker_id)) is not None
                 and not follower.is_silent
                 and admission.belongs_in_isr(follower, is_member=broker_id in committed)
             )
         )
+        kept = silent_members_to_keep(
+            self.followers,
+            committed,
+            remaining_count=sum(one in committed for one in in_sync),
+            min_insync_replicas=self.effective_min_insync_replicas,
+            now_ms=now_ms,
+        )
+        return tuple(b for b in self.replicas if b in in_sync or b in kept) if kept else in_sync
 
     def _adopt(self, record: LeaderAndIsr, now_ms: int) -> tuple[Effect, ...]:
         """Adopt a record that another broker wrote.

@@ -41,6 +41,7 @@ class ReplicaState:
         "min_insync_replicas",
         "replicas",
         "role",
+        "silence_max_ms",
         "tp",
     )
 
@@ -57,6 +58,7 @@ class ReplicaState:
         self.broker_id = broker_id
         self.lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = 1
+        self.silence_max_ms = 0
         self.role = ReplicaRole.IDLE
         self.leader = NO_BROKER
         self.leader_epoch = NO_EPOCH_YET
@@ -121,10 +123,13 @@ class ReplicaState:
                 return False
         return True
 
-    def configure(self, *, min_insync_replicas: int, lag_time_max_ms: int) -> None:
+    def configure(
+        self, *, min_insync_replicas: int, lag_time_max_ms: int, silence_max_ms: int
+    ) -> None:
         """Take up the configuration of the topic and of this broker."""
         self.min_insync_replicas = min_insync_replicas
         self.lag_time_max_ms = lag_time_max_ms
+        self.silence_max_ms = silence_max_ms
 
     def preferred_read_replica(self, fetch_offset: int, near: Set[BrokerId]) -> BrokerId | None:
         """Return the replica that a consumer should read from instead of this leader (KIP-392).

@@ -9,6 +9,7 @@ from quorate.broker.replication.partition.silent_followers import (
     ALONE_DELAY_MS,
     SETTLE_MS,
     may_go_on_without,
+    silence_noticed_ms,
 )
 from quorate.common.types import BrokerId
 from quorate_proto.v1 import replication_pb2
@@ -144,9 +145,11 @@ def test_a_leader_goes_on_with_a_majority_soon_and_with_fewer_later(
     assert found == goes_on
 
 
-def leader(*, min_insync_replicas: int = 2) -> ReplicaUnderTest:
+def leader(*, min_insync_replicas: int = 2, silence_max_ms: int = 0) -> ReplicaUnderTest:
     """Leads with everyone at offset 10, at time 0."""
-    replica = ReplicaUnderTest(min_insync_replicas=min_insync_replicas)
+    replica = ReplicaUnderTest(
+        min_insync_replicas=min_insync_replicas, silence_max_ms=silence_max_ms
+    )
     replica.lead()
     replica.flush(10)
     replica.fetch(2, 10)
@@ -211,6 +214,28 @@ def test_a_leader_that_hears_nobody_keeps_an_isr_that_others_can_lead() -> None:
     replica.tick_at(10 * ALONE_DELAY_MS)
     assert not replica.proposals
     assert not replica.replica.is_at_rest(replica.now_ms)
+
+
+def test_a_leader_that_is_cut_off_does_not_find_lag_before_silence() -> None:
+    """Else a short replica.lag.time.max.ms would leave an ISR in which nobody else can lead."""
+    replica = leader(silence_max_ms=LIMIT_MS)
+    replica.flush(11)
+    replica.tick_at(LIMIT_MS)
+    assert not replica.proposals
+    silence(replica, 2, 3)
+    replica.tick_at(silence_noticed_ms(LIMIT_MS) + 1)
+    assert not replica.proposals
+    replica.replica.follower_heard(TWO)
+    replica.tick_at(replica.now_ms + 1)
+    assert replica.proposed == (1, 3), "heard, and it lags"
+
+
+def test_lag_that_leaves_enough_replicas_does_not_wait_for_silence() -> None:
+    replica = leader(silence_max_ms=LIMIT_MS)
+    replica.flush(11)
+    replica.fetch(2, 11)
+    replica.tick_at(LAG_TIME_MAX_MS + 1)
+    assert replica.proposed == (1, 2)
 
 
 def test_followers_that_are_cut_off_together_are_judged_together() -> None:
