@@ -35,6 +35,8 @@ class RequestMemory:
     def __init__(self, limit_bytes: int = UNLIMITED) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self.muted_bytes = 0
+        """The bytes of requests of muted clients, which wait for the end of the mute."""
         self.waits = 0
         self._on_waiting: Callable[[], None] = _ignore_waiting
         self._for_grants: dict[RequestAccount, int] = {}
@@ -44,6 +46,11 @@ class RequestMemory:
     @property
     def is_full(self) -> bool:
         return self.held_bytes >= self.limit_bytes
+
+    @property
+    def muted_bytes_max(self) -> int:
+        """The share of the memory that requests of muted clients may hold."""
+        return self.limit_bytes // 4
 
     @property
     def is_waited_for(self) -> bool:
@@ -118,12 +125,13 @@ class RequestAccount:
     ``on_room`` is called when there is memory again.
     """
 
-    __slots__ = ("_beyond_bytes", "held_bytes", "memory", "on_room")
+    __slots__ = ("_beyond_bytes", "_muted_bytes", "held_bytes", "memory", "on_room")
 
     def __init__(self, memory: RequestMemory, on_room: Callable[[], None]) -> None:
         self.memory = memory
         self.on_room = on_room
         self.held_bytes = 0
+        self._muted_bytes = 0
         self._beyond_bytes = 0
         """The number of bytes that must be released before the frame that went beyond the limit is
         released too. It is 0 if no frame has gone beyond the limit, or if the frame is not
@@ -158,8 +166,25 @@ class RequestAccount:
                 self.memory.end_beyond()
         self.memory.give_back(count)
 
+    def mute(self) -> bool:
+        """Record that a muted client holds these bytes, and return True. Return False if muted
+        clients would hold more than their share of the memory.
+        """
+        muted_bytes = self.memory.muted_bytes + self.held_bytes - self._muted_bytes
+        if self.held_bytes and muted_bytes > self.memory.muted_bytes_max:
+            return False
+        self.memory.muted_bytes = muted_bytes
+        self._muted_bytes = self.held_bytes
+        return True
+
+    def unmute(self) -> None:
+        """Record that the client is no longer muted."""
+        self.memory.muted_bytes -= self._muted_bytes
+        self._muted_bytes = 0
+
     def leave(self) -> None:
         """Stop receiving. Requests that are being carried out keep the memory that they hold."""
+        self.unmute()
         self.memory.forget(self)
         if self.memory.goes_beyond(self) and not self._beyond_bytes:
             self.memory.end_beyond()

@@ -5,10 +5,11 @@ comparison, plus one look-up in a dictionary while any other client has quotas.
 """
 
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from quorate.broker.quota.windowed_rate import QuotaWindow, WindowedRate
+from quorate.broker.quota.shared_usage import SharedUsage
+from quorate.broker.quota.windowed_rate import QuotaWindow
 from quorate.metadata_log.client_quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
@@ -22,38 +23,54 @@ from quorate.metadata_log.image import Changes, Image
 T = TypeVar("T")
 
 CACHED_CLIENTS_MAX: Final = 10_000
-"""The number of clients above which those without recent use are forgotten. A client can invent an
-unlimited number of client ids.
+"""The number of clients above which those without recent use are forgotten, and then half of the
+client ids. A client can invent an unlimited number of client ids.
 """
 
 _MS_PER_SECOND_OF_PERCENT: Final = 10.0
 
-Rates = dict[tuple[str, ClientQuotaEntity], WindowedRate]
-
-
-class ClientLimit:
-    """One quota of one client, and the usage of all clients that share it."""
-
-    __slots__ = ("_most_ms", "_per_second", "_rate")
-
-    def __init__(self, per_second: float, rate: WindowedRate, most_ms: float | None = None) -> None:
-        self._per_second = per_second
-        self._rate = rate
-        self._most_ms = most_ms
-
-    def use(self, amount: float, now_ms: float) -> int:
-        """Count ``amount``, and return for how long to throttle the client, in ms."""
-        self._rate.record(amount, now_ms)
-        throttle_ms = self._rate.throttle_time_ms(self._per_second, now_ms)
-        return throttle_ms if self._most_ms is None else min(throttle_ms, int(self._most_ms))
+FETCH_BYTES_UNLIMITED: Final = 2**31 - 1
 
 
 class ClientLimits(NamedTuple):
     """The quotas of one client. A field is None if the client has no such quota."""
 
-    produced: ClientLimit | None
-    fetched: ClientLimit | None
-    time: ClientLimit | None
+    produced: SharedUsage | None
+    fetched: SharedUsage | None
+    time: SharedUsage | None
+    fetch_bytes_max: int = FETCH_BYTES_UNLIMITED
+    """The most bytes that one Fetch may return. A larger response would mute the client for longer
+    than all windows together.
+    """
+
+
+class QuotaTurn:
+    """The place of one request among those that wait for the end of a mute (Q5)."""
+
+    __slots__ = ("_now_ms", "_usages")
+
+    def __init__(self, usages: Sequence[SharedUsage], now_ms: Callable[[], float]) -> None:
+        self._usages = usages
+        self._now_ms = now_ms
+
+    def wait_ms(self) -> int:
+        """Return for how long the request has to wait now, in ms."""
+        now_ms = self._now_ms()
+        return max(usage.wait_ms(now_ms) for usage in self._usages)
+
+    def take(self) -> bool:
+        """Take a place among those that wait, and return True. Return False if none is left."""
+        for number, usage in enumerate(self._usages):
+            if not usage.take_place():
+                for taken in self._usages[:number]:
+                    taken.leave_place()
+                return False
+        return True
+
+    def leave(self) -> None:
+        """Leave the place that was taken."""
+        for usage in self._usages:
+            usage.leave_place()
 
 
 NO_LIMITS: Final = ClientLimits(None, None, None)
@@ -78,7 +95,8 @@ class ClientQuotaManager:
         self.are_set = bool(quotas)
         """True if any client has a quota."""
         self._limits: dict[tuple[str, str], ClientLimits] = {}
-        self._rates: Rates = {}
+        self._usages: dict[tuple[str, ClientQuotaEntity], SharedUsage] = {}
+        self._usages_max = CACHED_CLIENTS_MAX
 
     def on_image(self, image: Image, _changes: Changes) -> None:
         """Take over the quotas of the newest metadata image."""
@@ -100,30 +118,63 @@ class ClientQuotaManager:
             limits = self._limits[user, client_id] = self._find_limits(user, client_id)
         return limits
 
-    def _find_limits(self, user: str, client_id: str) -> ClientLimits:
-        self._make_room()
+    def turn_of(self, limits: ClientLimits, bytes_of: SharedUsage | None) -> QuotaTurn | None:
+        """Return the turn of a request that uses up ``bytes_of`` and the time of its client, or
+        None if the client has neither quota.
+        """
+        usages = [usage for usage in (limits.time, bytes_of) if usage is not None]
+        return QuotaTurn(usages, self.now_ms) if usages else None
 
-        def limit(key: str, unit: float = 1.0, most_ms: float | None = None) -> ClientLimit | None:
+    def _find_limits(self, user: str, client_id: str) -> ClientLimits:
+        now_ms = self.now_ms()
+        self._make_room(now_ms)
+
+        def usage(key: str, unit: float = 1.0, most_ms: float | None = None) -> SharedUsage | None:
             quota = quota_in_force(self._quotas, user, client_id, key)
             if quota is None:
                 return None
-            rate = self._rates.setdefault((key, quota.shared_by), WindowedRate(self._window))
-            return ClientLimit(quota.limit * unit, rate, most_ms)
+            limit = quota.limit * unit
+            found = self._usages.get((key, quota.shared_by))
+            if found is None:
+                found = SharedUsage(self._window, limit, most_ms)
+                self._usages[key, quota.shared_by] = found
+            found.set_limit(limit, now_ms)
+            return found
 
-        return ClientLimits(
-            limit(PRODUCER_BYTE_RATE),
-            limit(CONSUMER_BYTE_RATE),
-            limit(REQUEST_PERCENTAGE, _MS_PER_SECOND_OF_PERCENT, self._window.sample_ms),
-        )
+        produced = usage(PRODUCER_BYTE_RATE)
+        fetched = usage(CONSUMER_BYTE_RATE)
+        spent = usage(REQUEST_PERCENTAGE, _MS_PER_SECOND_OF_PERCENT, self._window.sample_ms)
+        if produced is None and fetched is None and spent is None:
+            return NO_LIMITS
+        return ClientLimits(produced, fetched, spent, self._fetch_bytes_max(user, client_id))
 
-    def _make_room(self) -> None:
-        if len(self._limits) < CACHED_CLIENTS_MAX and len(self._rates) < CACHED_CLIENTS_MAX:
+    def _fetch_bytes_max(self, user: str, client_id: str) -> int:
+        """Return what a client may fetch in all windows but one, as in Kafka."""
+        quota = quota_in_force(self._quotas, user, client_id, CONSUMER_BYTE_RATE)
+        if quota is None:
+            return FETCH_BYTES_UNLIMITED
+        span_s = max(1, self._window.samples - 1) * self._window.sample_ms / 1_000
+        return max(1, int(min(quota.limit * span_s, FETCH_BYTES_UNLIMITED)))
+
+    def _make_room(self, now_ms: float) -> None:
+        if len(self._limits) >= CACHED_CLIENTS_MAX:
+            self._limits.clear()
+        if len(self._usages) < self._usages_max:
             return
-        now_ms = self.now_ms()
         self._limits.clear()
-        self._rates = {
-            shared: rate for shared, rate in self._rates.items() if not rate.is_silent(now_ms)
+        self._usages = {
+            shared: usage
+            for shared, usage in self._usages.items()
+            if not usage.is_forgettable(now_ms)
         }
+        # Only client ids can be invented. Those that are muted for the longest are remembered.
+        invented = [shared for shared in self._usages if shared[1].client_id is not None]
+        if len(invented) > CACHED_CLIENTS_MAX // 2:
+            invented.sort(key=lambda shared: self._usages[shared].muted_ms(now_ms))
+            for shared in invented[: len(invented) // 2]:
+                del self._usages[shared]
+        # With more users than that, the search for room is still rare.
+        self._usages_max = max(CACHED_CLIENTS_MAX, 2 * len(self._usages))
 
 
 class TimedCoroutine(Generic[T]):

@@ -9,7 +9,8 @@ responses exceed the limits, or the client does not read its responses, no furth
 started, and soon nothing further is read. The same applies while all connections together hold too
 much (``client_memory``), but then one request of each connection still runs. A client that exceeds
 its quota is muted: after the response that says so, nothing further is started or read until the
-throttle time is over (Q5).
+throttle time is over (Q5). The same holds for its other connections, and for those that it opens in
+that time, from their first request on.
 
 Until a client has authenticated, its requests are handled one at a time, because the meaning of a
 request depends on the outcome of the one before.
@@ -35,6 +36,7 @@ from quorate.broker.kafka.connection.response_queue import (
 from quorate.broker.kafka.wire.frame_assembler import FrameAssembler
 from quorate.broker.kafka.wire.primitives import Buffers, MalformedRequest
 from quorate.broker.quota.client_memory import RequestAccount
+from quorate.broker.quota.client_quota_manager import QuotaTurn
 from quorate.broker.security.listener_security import (
     OPEN_LISTENER,
     ListenerSecurity,
@@ -81,6 +83,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._unmuted_at_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
+        self._turn: QuotaTurn | None = None
+        """The place among those that wait for the end of a mute that is not of this connection."""
         self._login_ends: asyncio.TimerHandle | None = None
         self._draining = False
         self._over = False
@@ -154,6 +158,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self._account.leave()
+        self._leave_turn()
         self._writer.close()
         self._running.abandon()
         self._on_closed(self)
@@ -222,6 +227,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._over:
             return
         while self._waiting and not self._unmuting and self._has_room_for(self._waiting[0].request):
+            turn = self._waiting[0].request.turn
+            if turn is not None and self._must_wait(turn):
+                break
             self._running.start(*self._waiting.popleft())
         if self._draining and not self._running and not self._writer.has_unsent:
             self._over = True
@@ -292,6 +300,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             request.lease.keep(0)
 
     def _regulate_reading(self) -> None:
+        if self._over:
+            return
         pause = (
             self._draining
             or self._unmuting is not None
@@ -317,20 +327,43 @@ class KafkaConnection(asyncio.BufferedProtocol):
         requests.wait(self._account)
         return True
 
+    def _must_wait(self, turn: QuotaTurn) -> bool:
+        """Return whether the next request must wait because its client is muted, by whatever
+        connection it exceeded its quota.
+        """
+        wait_ms = turn.wait_ms()
+        if not wait_ms:
+            return False
+        if not turn.take():
+            self.close("too many connections wait for the end of the same throttle time")
+            return True
+        self._turn = turn
+        self._mute(wait_ms)
+        return True
+
     def _mute(self, time_ms: int) -> None:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + time_ms / 1_000
-        if until_s <= self._unmuted_at_s:
-            return
-        self._unmuted_at_s = until_s
         if self._unmuting is not None:
+            if until_s <= self._unmuted_at_s:
+                return
             self._unmuting.cancel()
+        self._unmuted_at_s = until_s
         self._unmuting = loop.call_at(until_s, self._unmute)
+        if not self._account.mute():
+            self.close("requests of muted clients hold their share of the memory")
 
     def _unmute(self) -> None:
         self._unmuting = None
+        self._account.unmute()
+        self._leave_turn()
         if not self._over:
             self._advance()
+
+    def _leave_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.leave()
+            self._turn = None
 
     def _login_timed_out(self) -> None:
         if not self._over and not self._session.is_authenticated:

@@ -25,6 +25,7 @@ from quorate.broker.kafka.wire.kio_layouts import api_key_map
 from quorate.broker.kafka.wire.primitives import Buffers, Cursor, MalformedRequest
 from quorate.broker.quota.client_memory import ResponseLease
 from quorate.broker.quota.client_quota_manager import NO_LIMITS, ClientLimits, TimedCoroutine
+from quorate.broker.quota.shared_usage import SharedUsage
 from quorate.broker.security.sasl_session import SaslSession
 from quorate_proto.v1 import errors_pb2
 
@@ -70,6 +71,11 @@ class RequestDispatcher:
             body = api.decode_body(version, cursor)
         except MalformedRequest as error:
             raise MalformedRequest(f"{api.name} version {version}: {error}") from None
+        quotas = self._services.quotas
+        limits = NO_LIMITS
+        # Requests that authenticate a client come from everybody, so they have no quotas.
+        if quotas.are_set and session.is_authenticated:
+            limits = quotas.limits_of(session.principal.name, client_id)
         context = RequestContext(
             version,
             client_id,
@@ -78,6 +84,7 @@ class RequestDispatcher:
             session.listener,
             sasl,
             lease=ResponseLease(self._services.memory.responses),
+            fetch_bytes_max=limits.fetch_bytes_max,
         )
         cost_bytes = len(frame)
         if api.response_bytes_max is not None:
@@ -88,22 +95,24 @@ class RequestDispatcher:
             cost_bytes=cost_bytes,
             abandonable=api.abandonable,
             flexible_response_header=flexible and key != API_VERSIONS_KEY,
-            run=functools.partial(self._run, api, context, body, len(frame)),
+            run=functools.partial(self._run, limits, api, context, body, len(frame)),
             throttle=context.throttle,
             lease=context.lease,
+            turn=None if limits is NO_LIMITS else quotas.turn_of(limits, _bytes_of(limits, key)),
         )
 
     async def _run(
-        self, api: Api, context: RequestContext, body: object, frame_bytes: int
+        self,
+        limits: ClientLimits,
+        api: Api,
+        context: RequestContext,
+        body: object,
+        frame_bytes: int,
     ) -> Buffers:
         """Carry out the request, and charge it to the client's quotas.
 
         The response contains the longest of all throttle times (Q11; KIP-13, KIP-124).
         """
-        quotas = self._services.quotas
-        limits = NO_LIMITS
-        if quotas.are_set:
-            limits = quotas.limits_of(context.principal.name, context.client_id)
         if limits is NO_LIMITS:
             encoded = await self._handle(api, context, body)
         else:
@@ -135,11 +144,15 @@ class RequestDispatcher:
     ) -> Buffers:
         """Carry out the request under quotas.
 
-        The bytes that count are those of whole Produce requests and whole Fetch responses. A fetch
-        that exceeds its quota still gets its full response. Its client waits afterwards, which
-        leads to the same rate.
+        The bytes that count are those of whole Produce requests and whole Fetch responses. What is
+        produced counts at once, so that requests by other connections of the client find it
+        counted. A fetch that exceeds its quota still gets its response. Its client waits
+        afterwards, which leads to the same rate.
         """
         now_ms = self._services.quotas.now_ms
+        used = _bytes_of(limits, api.key)
+        if api.key == _PRODUCE and used is not None:
+            used.use(frame_bytes, now_ms())
         handling = self._handle(api, context, body)
         if limits.time is None:
             encoded = await handling
@@ -147,11 +160,10 @@ class RequestDispatcher:
             timed = TimedCoroutine(handling)
             encoded = await timed
             context.throttle.at_least(limits.time.use(timed.spent_ms, now_ms()))
-        if api.key == _PRODUCE and limits.produced is not None:
-            context.throttle.at_least(limits.produced.use(frame_bytes, now_ms()))
-        elif api.key == _FETCH and limits.fetched is not None:
-            size = sum(map(len, encoded))
-            context.throttle.at_least(limits.fetched.use(size, now_ms()))
+        if used is not None:
+            if api.key == _FETCH:
+                used.use(sum(map(len, encoded)), now_ms())
+            context.throttle.at_least(used.muted_ms(now_ms()))
         return encoded
 
     def _unsupported(self, key: int, version: int, correlation_id: int) -> Request:
@@ -177,6 +189,15 @@ class RequestDispatcher:
             flexible_response_header=flexible,
             run=refuse,
         )
+
+
+def _bytes_of(limits: ClientLimits, api_key: int) -> SharedUsage | None:
+    """Return the usage of bytes that a request of that API counts for, if its client has such a
+    quota.
+    """
+    if api_key == _PRODUCE:
+        return limits.produced
+    return limits.fetched if api_key == _FETCH else None
 
 
 def _bare_token(frame: memoryview, sasl: SaslSession, delay_ms: int) -> Request:

@@ -9,6 +9,7 @@ from quorate.broker.kafka.wire import codec
 from quorate.broker.kafka.wire.kio_layouts import api_key_map
 from quorate.broker.kafka.wire.primitives import Buffers, Cursor
 from quorate.broker.quota.client_memory import ResponseLease, ResponseMemory
+from quorate.broker.quota.client_quota_manager import FETCH_BYTES_UNLIMITED, QuotaTurn
 from quorate.broker.security.listener_security import ListenerSecurity
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from quorate.broker.security.sasl_session import SaslSession
@@ -109,6 +110,8 @@ class RequestContext:
         default_factory=lambda: ResponseLease(ResponseMemory()), compare=False
     )
     """A handler that reads records for the response reserves memory for them here."""
+    fetch_bytes_max: int = FETCH_BYTES_UNLIMITED
+    """The most bytes that the quota of the client lets one Fetch return."""
 
     def for_controller(
         self, api_name: str, timeout_ms: int, *, accept_over_quota: bool = False
@@ -190,7 +193,9 @@ class Request:
 
     ``cost_bytes`` is the memory that it holds until its response is sent. ``lease`` is the memory
     of its response; the code that started the request releases it in the end. ``bare`` marks a SASL
-    token that came without a request header, so its response has no header either.
+    token that came without a request header, so its response has no header either. ``turn`` says
+    how long the request has to wait because its client is muted; it is None if the client has no
+    quotas.
     """
 
     api_name: str
@@ -202,3 +207,4 @@ class Request:
     bare: bool = False
     throttle: RequestThrottle = field(default_factory=RequestThrottle)
     lease: ResponseLease = field(default_factory=lambda: ResponseLease(ResponseMemory()))
+    turn: QuotaTurn | None = None

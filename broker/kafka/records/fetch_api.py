@@ -122,7 +122,7 @@ async def _fetch_params(
     the request's time.
     """
     max_wait_ms = await services.memory.responses.wait_for_room(max(0, request.max_wait_ms))
-    max_bytes = response_bytes_max(services, request)
+    max_bytes = min(response_bytes_max(services, request), context.fetch_bytes_max)
     return FetchParams(
         max_wait_ms=max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),

@@ -18,6 +18,7 @@ from quorate.broker.kafka.connection.requests import (
 )
 from quorate.broker.kafka.wire.primitives import Buffers, MalformedRequest
 from quorate.broker.quota.client_memory import ClientMemory, ResponseLease
+from quorate.broker.quota.client_quota_manager import QuotaTurn
 from quorate.broker.security.listener_security import (
     OPEN_LISTENER,
     ListenerSecurity,
@@ -92,6 +93,7 @@ class Script(RequestDispatcher):
         self.tasks_cancelled: list[str] = []
         self.abandonable = False
         self.throttles: dict[str, RequestThrottle] = {}
+        self.turns: dict[str, QuotaTurn] = {}
 
     def decode(self, frame: memoryview, session: ClientSession) -> Request:
         assert session.client_host == "10.0.0.9"
@@ -107,6 +109,7 @@ class Script(RequestDispatcher):
             run=lambda: self._run_script(name),
             throttle=self.throttles.setdefault(name, RequestThrottle()),
             lease=ResponseLease(self.memory.responses),
+            turn=self.turns.get(name),
         )
 
     async def _run_script(self, name: str) -> Buffers:

@@ -1,0 +1,66 @@
+"""A quota holds for its user and client id, however many connections they open."""
+
+import threading
+import time
+
+import pytest
+
+from quorate.client.results import NewTopic, QuotaAlteration, QuotaEntity
+from quorate.testing.pytest_plugin import ClusterFactory
+from tests.support.raw_client import RawClient, fetch, produce, record_batch
+
+pytestmark = pytest.mark.integration
+
+THREADS = 6
+RATE = 1_000_000
+BATCH = record_batch(bytes(200_000))
+SPAN_S = 4.0
+WINDOWS_S = 2
+"""The windows of the quota are short, because what fits into them is admitted as one burst."""
+
+
+def test_q5_six_threads_that_reconnect_after_each_request_have_one_quota(
+    quorate_cluster: ClusterFactory,
+) -> None:
+    cluster = quorate_cluster(brokers=1, config={"quota.window.num": WINDOWS_S})
+    client = QuotaEntity(client_id="test")
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=1, replication_factor=1)])
+        limits = {"producer_byte_rate": float(RATE), "consumer_byte_rate": float(RATE)}
+        admin.alter_client_quotas([QuotaAlteration(client, limits)])[0].raise_for_error()
+    produced = _rate(cluster.bootstrap, _produce_once)
+    fetched = _rate(cluster.bootstrap, _fetch_once)
+    burst = RATE * (WINDOWS_S + 1) / SPAN_S
+    assert 0.5 * RATE < produced < RATE + burst
+    assert 0.5 * RATE < fetched < RATE + burst
+
+
+def _produce_once(address: str) -> int:
+    with RawClient(address) as client:
+        assert produce(client, "t", 0, BATCH).error_code == 0
+    return len(BATCH)
+
+
+def _fetch_once(address: str) -> int:
+    with RawClient(address) as client:
+        return len(fetch(client, "t", 0, 0).records)
+
+
+def _rate(address: str, once: object) -> float:
+    """Return the bytes per second of all threads together."""
+    assert callable(once)
+    moved: list[int] = []
+    ends_s = time.monotonic() + SPAN_S
+
+    def repeat() -> None:
+        while time.monotonic() < ends_s:
+            size = once(address)
+            if time.monotonic() < ends_s:
+                moved.append(size)
+
+    threads = [threading.Thread(target=repeat) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(moved) / SPAN_S
