@@ -143,10 +143,11 @@ def fetching(
     session: tuple[int, int] = (0, -1),
     forgotten: tuple[int, ...] = (),
     rack: str = "",
+    replica_id: int = -1,
 ) -> Values:
     """A Fetch request for partitions of topic t."""
     return {
-        "replica_id": -1,
+        "replica_id": replica_id,
         "max_wait": max_wait_ms,
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,

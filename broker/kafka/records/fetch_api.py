@@ -1,15 +1,22 @@
 """Fetch (1): a consumer's long poll, within a fetch session or with all partitions in the request.
 
-A consumer that names its rack may be sent to a replica in that rack (KIP-392).
+A consumer that names its rack may be sent to a replica in that rack (KIP-392). Followers fetch over
+gRPC, so a client that says that it is a follower is refused.
 """
 
+import dataclasses
 from collections import defaultdict
 from typing import Final, TypeAlias
 
 from quorate.broker.config.client_keys import RACK_AWARE_SELECTOR, REPLICA_SELECTOR_CLASS
 from quorate.broker.config.listeners import FETCH_MAX_BYTES
 from quorate.broker.kafka.connection.requests import RequestContext
-from quorate.broker.kafka.records.fetch_messages import FINAL_EPOCH, FetchRequest, FetchResponse
+from quorate.broker.kafka.records.fetch_messages import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchRequest,
+    FetchResponse,
+)
 from quorate.broker.kafka.records.fetch_session import (
     FIRST_EPOCH,
     FetchSession,
@@ -18,7 +25,6 @@ from quorate.broker.kafka.records.fetch_session import (
 )
 from quorate.broker.kafka.services import KafkaServices
 from quorate.broker.replication.api import FetchOutcome, FetchParams, isolation_of
-from quorate.broker.replication.hosting.delayed_fetch import FetchPosition
 from quorate.common.acl_types import AclOperation
 from quorate.common.types import BrokerId
 from quorate_proto.v1 import errors_pb2
@@ -26,6 +32,8 @@ from quorate_proto.v1 import errors_pb2
 RackBrokerIds: TypeAlias = frozenset[BrokerId] | None
 
 _NOT_AUTHORIZED: Final = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
+_NO_REPLICA: Final = FetchOutcome(errors_pb2.NOT_LEADER_OR_FOLLOWER)
+_UNKNOWN: Final = FetchOutcome(errors_pb2.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def response_bytes_max(services: KafkaServices, request: FetchRequest) -> int:
@@ -42,6 +50,8 @@ class FetchApi:
     async def handle(
         self, services: KafkaServices, context: RequestContext, request: FetchRequest
     ) -> FetchResponse:
+        if request.replica_id >= 0:
+            return _refused_follower(services, context, request)
         near = self._rack_brokers.of(services, context, request.rack)
         sessions = services.fetch_sessions
         owner = SessionOwner(context.principal, context.client_host)
@@ -52,15 +62,27 @@ class FetchApi:
             sessions.close(named)
         begun: FetchSession | None = None
         if request.session_epoch == FIRST_EPOCH:
-            begun = sessions.open(owner, sum(len(wants) for _, wants in request.topics))
+            begun = sessions.open(owner, _partitions_to_keep(services, context, request))
         if begun is None:
             return await _without_session(services, context, request, near)
-        try:
-            return await _in_session(services, context, request, near, begun)
-        except BaseException:
-            # The client does not know of the session.
-            sessions.close(begun)
-            raise
+        return await _in_session(services, context, request, near, begun)
+
+
+def _partitions_to_keep(
+    services: KafkaServices, context: RequestContext, request: FetchRequest
+) -> int:
+    """Return how many partitions a session of this request would have. The result is 0 if one of
+    them is unknown or may not be read, because a session never has such a partition.
+    """
+    topics = {topic for topic, _ in request.topics}
+    rights = services.authorizer.rights_of(context)
+    if len(rights.topics(AclOperation.READ, topics, log_denied=False)) < len(topics):
+        return 0
+    partitions = {want.tp for _, wants in request.topics for want in wants}
+    counts = {topic: services.metadata.partition_count(topic) for topic in topics}
+    if any(not 0 <= tp.partition < counts[tp.topic] for tp in partitions):
+        return 0
+    return len(partitions)
 
 
 async def _in_session(
@@ -72,23 +94,36 @@ async def _in_session(
 ) -> FetchResponse:
     if session is None:
         return _refused(request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
+    sessions = services.fetch_sessions
     async with session.turn:
         error_code = session.update(request)
         if error_code == errors_pb2.INVALID_FETCH_SESSION_EPOCH:
             return _refused(request, error_code)
         if error_code != errors_pb2.NONE or not len(session):
-            services.fetch_sessions.close(session)
+            sessions.close(session)
             return _refused(request, error_code)
-        session.check_read_rights(services.authorizer, services.authorizer.rights_of(context))
-        found: dict[FetchPosition, FetchOutcome] = {}
-        if session.may_read_something:
+        rights = services.authorizer.rights_of(context)
+        may_go_on = session.may_all_be_read(services.authorizer, rights)
+        if not sessions.has_room_for(session) or not may_go_on:
+            sessions.close(session)
+            whole = dataclasses.replace(request, topics=session.wants())
+            return await _without_session(services, context, whole, near)
+        try:
             params = await _fetch_params(services, context, request, near)
             found = await services.replicas.poll(session.poll, params)
+        except BaseException:
+            # The client does not know of the session, or it does not know how far the session is.
+            sessions.close(session)
+            raise
         if session.poll.is_closed:
             context.lease.keep(0)
             return _refused(request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
-        topics = by_topic(session.response_outcomes(found, _NOT_AUTHORIZED))
-    return FetchResponse(request.isolation_level, topics, session_id=session.id)
+        outcomes, all_are_here = session.response_outcomes(found)
+        session_id = session.id
+        if not all_are_here:
+            sessions.close(session)
+            session_id = NO_SESSION
+    return FetchResponse(request.isolation_level, by_topic(outcomes), session_id=session_id)
 
 
 async def _without_session(
@@ -135,6 +170,24 @@ async def _fetch_params(
 
 def _refused(request: FetchRequest, error_code: int) -> FetchResponse:
     return FetchResponse(request.isolation_level, error_code=error_code)
+
+
+def _refused_follower(
+    services: KafkaServices, context: RequestContext, request: FetchRequest
+) -> FetchResponse:
+    """Refuse each partition as Kafka does: to a client that is no broker for its lack of rights,
+    and to a broker because it has no replica of the partition.
+    """
+    if request.session_epoch not in (FINAL_EPOCH, FIRST_EPOCH):
+        return _refused(request, errors_pb2.FETCH_SESSION_ID_NOT_FOUND)
+    is_broker = services.authorizer.rights_of(context).may_cluster(AclOperation.CLUSTER_ACTION)
+    topics = []
+    for topic, wants in request.topics:
+        count = services.metadata.partition_count(topic) if is_broker else 0
+        unknown = _UNKNOWN if is_broker else _NOT_AUTHORIZED
+        numbers = [want.tp.partition for want in wants]
+        topics.append((topic, [(n, _NO_REPLICA if 0 <= n < count else unknown) for n in numbers]))
+    return FetchResponse(request.isolation_level, topics)
 
 
 _NO_BROKERS: frozenset[BrokerId] = frozenset()

@@ -37,6 +37,7 @@ _PARTITION: Final = struct.Struct(">ihqq")
 _THROTTLE_CODE_SESSION: Final = struct.Struct(">ihi")
 _PRODUCER_FIRST_OFFSET: Final = struct.Struct(">qq")
 _READ_COMMITTED: Final = 1
+_CONSUMER_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class FetchRequest:
     topics: list[tuple[str, list[FetchPartition]]]
     forgotten: list[TopicPartition]
     rack: str
+    replica_id: int = _CONSUMER_ID
+    """Negative for consumers. A follower of Kafka's would send the id of its broker."""
 
 
 def decode(version: int, cursor: Cursor) -> FetchRequest:
@@ -65,7 +68,7 @@ def decode(version: int, cursor: Cursor) -> FetchRequest:
         MalformedRequest: the bytes are not such a request.
     """
     flexible = version >= FIRST_FLEXIBLE_VERSION
-    _, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_REQUEST)
     session_id, session_epoch = NO_SESSION, FINAL_EPOCH
     if version >= _FIRST_VERSION_WITH_SESSIONS:
         session_id, session_epoch = cursor.unpack(_SESSION)
@@ -94,6 +97,7 @@ def decode(version: int, cursor: Cursor) -> FetchRequest:
         topics,
         forgotten,
         rack,
+        replica_id,
     )
 
 

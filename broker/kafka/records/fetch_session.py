@@ -5,6 +5,10 @@ A request names only the partitions that change. A response contains only partit
 records, a changed offset of the partition, or an error, which is repeated each time. Between two
 requests the positions of the session stay registered with their partitions, so partitions without
 news cost nothing, however many there are.
+
+A session holds only partitions that are here and that its owner may read. If it is given another
+one, the response that says so ends it: it has session id 0. The client then names all its
+partitions in each request, so it learns when it may read what was refused.
 """
 
 import asyncio
@@ -52,21 +56,18 @@ class FetchSession:
         self.owner = owner
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.counted = 0
+        """The partitions of this session that its cache has counted."""
         self.turn = asyncio.Lock()
         self.poll = DelayedFetch()
         self._positions: dict[TopicPartition, FetchPosition] = {}
         self._partitions_of: Counter[str] = Counter()
-        self._refused: dict[FetchPosition, None] = {}
         self._checked_against: object = _NOT_CHECKED
         self._epoch = FIRST_EPOCH
         self._isolation_level = 0
 
     def __len__(self) -> int:
         return len(self._positions)
-
-    @property
-    def may_read_something(self) -> bool:
-        return len(self._refused) < len(self._positions)
 
     def update(self, request: FetchRequest) -> int:
         """Apply the changes of a request to the session, and return an error code. If it is not
@@ -92,27 +93,31 @@ class FetchSession:
             return errors_pb2.FETCH_SESSION_ID_NOT_FOUND
         return errors_pb2.NONE
 
-    def check_read_rights(self, authorizer: Authorizer, rights: Rights) -> None:
-        """Set aside the partitions that the owner may not read."""
-        if self._checked_against is _NOT_CHECKED or self._checked_against is not authorizer.basis:
+    def may_all_be_read(self, authorizer: Authorizer, rights: Rights) -> bool:
+        """Return whether the owner may still read all partitions of the session."""
+        if self._checked_against is not authorizer.basis:
+            topics = self._partitions_of
+            readable = rights.topics(AclOperation.READ, topics, log_denied=False)
+            if len(readable) < len(topics):
+                return False
             self._checked_against = authorizer.basis
-            readable = rights.topics(AclOperation.READ, self._partitions_of)
-            self.poll.keep((), self._refused)
-            self._refused = {}
-            if len(readable) < len(self._partitions_of):
-                positions = self._positions.items()
-                self._refused = {p: None for tp, p in positions if tp.topic not in readable}
-        for position in self._refused:
-            self.poll.remove(position)
+        return True
+
+    def wants(self) -> list[tuple[str, list[FetchPartition]]]:
+        """Return all positions of the session by topic, in the form of ``FetchRequest.topics``."""
+        topics: dict[str, list[FetchPartition]] = {}
+        for tp, position in self._positions.items():
+            topics.setdefault(tp.topic, []).append(position.want)
+        return list(topics.items())
 
     def response_outcomes(
-        self, found: Mapping[FetchPosition, FetchOutcome], refusal: FetchOutcome
-    ) -> PartitionOutcomes:
-        """Return the outcomes of ``found`` that are news, and ``refusal`` for partitions that the
-        owner may not read.
+        self, found: Mapping[FetchPosition, FetchOutcome]
+    ) -> tuple[PartitionOutcomes, bool]:
+        """Return the outcomes of ``found`` that are news, and whether all partitions are here.
 
         Partitions that had no turn come first in the next response. Those that had one come last.
         """
+        all_are_here = True
         reported: PartitionOutcomes = []
         waiting: list[FetchPosition] = []
         served: list[FetchPosition] = []
@@ -131,13 +136,14 @@ class FetchSession:
                 waiting.append(position)
                 position.reported = None
                 is_news = True
+                if outcome.error_code == errors_pb2.UNKNOWN_TOPIC_OR_PARTITION:
+                    all_are_here = False
             elif position.want.fetch_offset < self._end_of_reads(outcome):
                 waiting.append(position)
             if is_news:
                 reported.append((position, outcome))
         self.poll.keep(waiting, served)
-        reported += [(position, refusal) for position in self._refused]
-        return reported
+        return reported, all_are_here
 
     def close(self) -> None:
         """End the session. A request that waits for news gets its response."""
@@ -164,7 +170,6 @@ class FetchSession:
         if position is None:
             return
         self.poll.remove(position)
-        self._refused.pop(position, None)
         self._partitions_of[tp.topic] -= 1
         if not self._partitions_of[tp.topic]:
             del self._partitions_of[tp.topic]

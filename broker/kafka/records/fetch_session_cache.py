@@ -1,5 +1,5 @@
-"""The fetch sessions of a broker. Their number is limited, and rules decide which one is evicted
-(KIP-227).
+"""The fetch sessions of a broker. Their number and their partitions are limited, and rules decide
+which one is evicted (KIP-227).
 """
 
 import secrets
@@ -41,6 +41,12 @@ room for any other session. A session that has existed for this long makes room 
 So short-lived consumers cannot evict the sessions of long-lived ones.
 """
 
+CACHED_PARTITIONS_MAX: Final = 500_000
+"""The most partitions of all sessions together. Each takes about 460 bytes. Without this limit it
+would be the number of slots times the size of a request. A client that gets no session for this
+reason names its partitions in each request.
+"""
+
 
 def _random_id() -> int:
     return 1 + secrets.randbelow(2**31 - 1)
@@ -60,14 +66,17 @@ class FetchSessionCache:
         now_ms: Callable[[], int],
         *,
         forget_after_ms: int = -1,
+        partitions_max: int = CACHED_PARTITIONS_MAX,
         new_id: Callable[[], int] = _random_id,
     ) -> None:
         self._slots = slots
         self._now_ms = now_ms
         self._forget_after_ms = forget_after_ms
+        self._partitions_max = partitions_max
         self._new_id = new_id
         self._by_id: dict[int, FetchSession] = {}
         """The sessions in the order of their last use."""
+        self._partitions = 0
         self.evictions = 0
 
     @classmethod
@@ -104,36 +113,60 @@ class FetchSessionCache:
         self._by_id[session_id] = session
         return session
 
+    def has_room_for(self, session: FetchSession) -> bool:
+        """Count the partitions that the session has now, and return whether there is room for
+        them.
+        """
+        self._partitions += len(session) - session.counted
+        session.counted = len(session)
+        return self._partitions <= self._partitions_max
+
     def close(self, session: FetchSession) -> None:
         if self._by_id.get(session.id) is session:
             del self._by_id[session.id]
+            self._partitions -= session.counted
         session.close()
 
     def samples(self) -> Iterator[Sample]:
         yield Sample(SESSIONS, len(self._by_id))
-        yield Sample(PARTITIONS, sum(map(len, self._by_id.values())))
+        yield Sample(PARTITIONS, self._partitions)
         yield Sample(EVICTIONS, self.evictions)
 
     def _make_room(self, partitions: int) -> bool:
-        """Make room for a session with that number of partitions, and return whether there is a
-        slot.
+        """Make room for a session with that number of partitions, and return whether there is
+        any.
         """
         self._forget_unused()
-        if len(self._by_id) < self._slots:
-            return True
+        if partitions > self._partitions_max:
+            return False
+        while self._partitions + partitions > self._partitions_max:
+            oldest = next(iter(self._by_id.values()))
+            if not self._is_unused(oldest):
+                return False
+            self._evict(oldest)
+        return len(self._by_id) < self._slots or self._make_slot(partitions)
+
+    def _make_slot(self, partitions: int) -> bool:
+        """Evict one session for another with that number of partitions, if one may be."""
         if not self._by_id:
             return False
-        now_ms = self._now_ms()
         evicted = next(iter(self._by_id.values()))
-        if now_ms - evicted.used_ms <= EVICTION_MS:
+        if not self._is_unused(evicted):
+            now_ms = self._now_ms()
             settled = (s for s in self._by_id.values() if now_ms - s.created_ms >= EVICTION_MS)
             smallest = min(settled, key=len, default=None)
             if smallest is None or len(smallest) >= partitions:
                 return False
             evicted = smallest
-        self.close(evicted)
-        self.evictions += 1
+        self._evict(evicted)
         return True
+
+    def _is_unused(self, session: FetchSession) -> bool:
+        return self._now_ms() - session.used_ms > EVICTION_MS
+
+    def _evict(self, session: FetchSession) -> None:
+        self.close(session)
+        self.evictions += 1
 
     def _forget_unused(self) -> None:
         if self._forget_after_ms < 0:

@@ -7,7 +7,11 @@ import pytest
 
 from quorate.broker.kafka.records.fetch_messages import FetchRequest
 from quorate.broker.kafka.records.fetch_session import FetchSession, SessionOwner
-from quorate.broker.kafka.records.fetch_session_cache import EVICTION_MS, FetchSessionCache
+from quorate.broker.kafka.records.fetch_session_cache import (
+    EVICTION_MS,
+    PARTITIONS,
+    FetchSessionCache,
+)
 from quorate.broker.replication.api import FetchOutcome, FetchPartition
 from quorate.broker.security.authorizer import Authorizer, AuthorizerSettings, Rights
 from quorate.broker.security.principal import ANONYMOUS, KafkaPrincipal
@@ -21,7 +25,6 @@ from tests.support.followers import ShownImage
 
 OWNER = SessionOwner(ANONYMOUS, "10.0.0.1")
 LARGEST_EPOCH = 2**31 - 1
-REFUSAL = FetchOutcome(errors_pb2.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Clock:
@@ -163,7 +166,9 @@ def test_who_had_no_turn_is_first_and_who_had_one_is_last() -> None:
         failed: FetchOutcome(errors_pb2.OFFSET_OUT_OF_RANGE),
     }
     clean.wake()
-    assert [position for position, _ in session.response_outcomes(found, REFUSAL)] == looked_at
+    outcomes, all_are_here = session.response_outcomes(found)
+    assert [position for position, _ in outcomes] == looked_at
+    assert all_are_here
     assert list(session.poll.take_news()) == [starved, failed, clean, read]
 
 
@@ -180,40 +185,70 @@ def test_what_did_not_change_is_not_told_again() -> None:
         (FetchOutcome(errors_pb2.NOT_LEADER_OR_FOLLOWER), True),
         (FetchOutcome(high_watermark=9, log_start_offset=3), True),
     ):
-        assert bool(session.response_outcomes({position: outcome}, REFUSAL)) == is_told
+        assert bool(session.response_outcomes({position: outcome})[0]) == is_told
 
 
-def test_what_its_owner_may_not_read_is_refused_until_it_may_be() -> None:
+def test_rights_are_checked_again_when_they_or_the_topics_change() -> None:
     acls = reading("mine")
     authorizer = Authorizer(ShownImage(lambda: Image(acls=acls)), AuthorizerSettings(enabled=True))
     rights = authorizer.rights_of(OWNER)
-    session = the(FetchSessionCache(1, Clock()).open(OWNER, 2))
-    session.update(request(("mine", 0), ("theirs", 0)))
-    session.check_read_rights(authorizer, rights)
-    (mine,) = session.poll.news
-    assert session.may_read_something
-    session.poll.take_news()
-    refused = session.response_outcomes({}, REFUSAL)
-    assert [(position.want.tp.topic, outcome) for position, outcome in refused] == [
-        ("theirs", REFUSAL)
-    ]
+    session = the(FetchSessionCache(1, Clock()).open(OWNER, 1))
+    session.update(request(("mine", 0)))
+    assert session.may_all_be_read(authorizer, rights)
 
     session.update(request(("theirs", 0), epoch=1))
-    session.check_read_rights(authorizer, rights)
-    assert not session.poll.news, "it was moved, and is refused all the same"
+    assert not session.may_all_be_read(authorizer, rights)
+    assert not session.may_all_be_read(authorizer, rights), "what was refused is no basis"
+    session.update(request(epoch=2, forgotten=(("theirs", 0),)))
+    assert session.may_all_be_read(authorizer, rights)
 
     acls = reading("theirs")
-    session.check_read_rights(authorizer, rights)
-    (theirs,) = session.poll.take_news()
-    assert theirs is refused[0][0]
-    assert session.response_outcomes({}, REFUSAL) == [(mine, REFUSAL)]
-
-    session.update(request(epoch=2, forgotten=(("theirs", 0),)))
-    assert not session.may_read_something
+    assert not session.may_all_be_read(authorizer, rights)
 
 
 def test_without_an_authorizer_nobody_is_asked_twice() -> None:
     session = the(opened(FetchSessionCache(1, Clock())))
-    session.check_read_rights(NO_AUTHORIZER, ALL_RIGHTS)
-    session.check_read_rights(NO_AUTHORIZER, cast("Rights", None))
-    assert session.may_read_something
+    assert session.may_all_be_read(NO_AUTHORIZER, ALL_RIGHTS)
+    assert session.may_all_be_read(NO_AUTHORIZER, cast("Rights", None))
+
+
+def counted(sessions: FetchSessionCache, partitions: int) -> FetchSession | None:
+    session = opened(sessions, partitions)
+    assert session is None or sessions.has_room_for(session)
+    return session
+
+
+def partitions_in(sessions: FetchSessionCache) -> object:
+    (sample,) = (one for one in sessions.samples() if one.family is PARTITIONS)
+    return sample.value
+
+
+def test_the_partitions_of_all_sessions_together_are_limited() -> None:
+    clock = Clock()
+    sessions = FetchSessionCache(9, clock, partitions_max=5)
+    assert counted(sessions, 6) is None
+    kept = [the(counted(sessions, 2)), the(counted(sessions, 3))]
+    assert counted(sessions, 1) is None
+    assert all(is_there(sessions, session) for session in kept)
+    clock.now_ms += EVICTION_MS
+    assert counted(sessions, 4) is None, "a larger one takes no room from sessions that are used"
+    clock.now_ms += 1
+    assert sessions.find(kept[0].id, OWNER) is kept[0]
+    assert counted(sessions, 4) is None, "the one that is unused is not enough"
+    assert not is_there(sessions, kept[1])
+    assert counted(sessions, 3) is not None
+    assert partitions_in(sessions) == 5
+    assert sessions.evictions == 1
+
+
+def test_a_session_that_grows_counts_with_what_it_has_now() -> None:
+    sessions = FetchSessionCache(9, Clock(), partitions_max=3)
+    session = the(counted(sessions, 2))
+    session.update(request(("u", 0), ("u", 1), epoch=1))
+    assert not sessions.has_room_for(session)
+    session.update(request(epoch=2, forgotten=(("t", 0),)))
+    assert sessions.has_room_for(session)
+    assert partitions_in(sessions) == 3
+    sessions.close(session)
+    sessions.close(session)
+    assert partitions_in(sessions) == 0

@@ -166,7 +166,7 @@ class Client:
         self._epoch += 1
         found = await look(self._broker, self.session.poll, max_bytes=max_bytes)
         answered = set()
-        for position, outcome in self.session.response_outcomes(found, FetchOutcome()):
+        for position, outcome in self.session.response_outcomes(found)[0]:
             answered.add(position.want.tp.topic)
             self.told[position.want.tp.topic] = outcome
         for topic in self.told.keys() - answered:
