@@ -140,6 +140,11 @@ class BrokerControlService(control_pb2_grpc.BrokerControlServicer):
             error_code=code, controller_epoch=self._fence.controller_epoch
         )
 
+    async def Probe(
+        self, request: control_pb2.ProbeRequest, context: Context
+    ) -> control_pb2.ProbeResponse:
+        return control_pb2.ProbeResponse(controller_epoch=self._fence.controller_epoch)
+
     def _checked(self, kind: str, header: control_pb2.ControlHeader) -> int:
         code = self._fence.check(header, self._identity.epoch)
         if code != errors_pb2.NONE:

@@ -17,7 +17,8 @@ from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.node import BROKER_SESSION_TIMEOUT_MS
 from quorate.broker.control.ports import ChangeExecutor, Sessions
 from quorate.broker.controller.broker_changes import BrokerChanges
-from quorate.broker.controller.channels.broker_channel import ChannelContext, ControlTransport
+from quorate.broker.controller.broker_probes import BrokerProbes
+from quorate.broker.controller.channels.broker_channel import BrokerTransport, ChannelContext
 from quorate.broker.controller.channels.control_requests import ControlRequestBuilder
 from quorate.broker.controller.channels.controller_channel_manager import ControllerChannelManager
 from quorate.broker.controller.command_pipeline import CommandPipeline, DecisionWriter
@@ -70,7 +71,7 @@ class ControllerDependencies:
     config: LiveConfiguration
     quorum: Sessions
     images: MetadataFollower
-    transport: ControlTransport
+    transport: BrokerTransport
     draw: Callable[[], NewIds]
     clock_ms: Callable[[], int]
     token_keys: Callable[[], SecretKeys] = tuple
@@ -133,6 +134,7 @@ class Controller:
             writer=self._writer,
             events=self._events,
             reports=links,
+            probes=BrokerProbes(tenure, dependencies.transport, self._guard),
             staying=self._brokers.staying,
             resign=lambda: record.resign_as_cut_off(tenure.controller_epoch),
         )

@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.broker.config.dynamic_config import LiveConfiguration
 from quorate.broker.config.topic_keys import TOPIC_MIN_INSYNC_REPLICAS
+from quorate.broker.controller.broker_probes import BrokerProbes
 from quorate.broker.controller.link_reports import LinkReports
 from quorate.broker.controller.managers import broker_manager, reachability
 from quorate.broker.controller.managers.decisions import ControllerTenure
@@ -46,6 +47,7 @@ class LinkChanges:
         writer: Writer,
         events: EventQueue,
         reports: LinkReports,
+        probes: BrokerProbes,
         staying: Callable[[Image], Brokers],
         resign: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -55,11 +57,13 @@ class LinkChanges:
         self._writer = writer
         self._events = events
         self._reports = reports
+        self._probes = probes
         self._staying = staying
         self._resign = resign
         self._checking: asyncio.Task[None] | None = None
 
     def close(self) -> None:
+        self._probes.close()
         if self._checking is not None:
             self._checking.cancel()
 
@@ -81,7 +85,9 @@ class LinkChanges:
 
     async def _check_until_whole(self) -> None:
         """Look at the reports again and again, as long as any of them counts."""
+        self._probes.begin()
         while self._reports.broken(self._images.image, _now_ms()):
+            self._probes.ask(self._images.image, _now_ms())
             await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
             try:
                 await self._events.run(EventPriority.BROKERS, self._check)
@@ -92,14 +98,27 @@ class LinkChanges:
 
     async def _check(self) -> None:
         image, now_ms = self._images.image, _now_ms()
+        own = self._tenure.controller_id
+        self._record_unreached(image, now_ms)
         if not self._reports.are_settled(image, now_ms):
             return
-        cut = self._reports.cut_off(image, self._tenure.controller_id, now_ms)
-        if self._tenure.controller_id in cut:
+        cut = self._reports.cut_off(image, own, now_ms)
+        undecided = self._probes.reached.undecided(image, own, now_ms)
+        perhaps = frozenset(frozenset((own, one)) for one in undecided)
+        if cut != self._reports.cut_off(image, own, now_ms, perhaps):
+            return  # It depends on answers that are still to come.
+        cut &= self._reports.with_broken_links_now(image, now_ms)
+        if own in cut:
             if await self._resign():
                 log.warning("the other brokers do not reach this controller: it resigns")
         elif cut:
             await self._move_leaderships(cut, now_ms)
+
+    def _record_unreached(self, image: Image, now_ms: int) -> None:
+        own = image.brokers.get(self._tenure.controller_id)
+        if own is not None:
+            for one in self._probes.reached.unreached(image, now_ms):
+                self._reports.record_unreached(own.broker_id, own.epoch, one, now_ms)
 
     async def _move_leaderships(self, cut: Brokers, now_ms: int) -> None:
         for _ in range(ROUNDS_MAX):

@@ -8,6 +8,7 @@ that comes and goes moves leadership once, not every time.
 
 from typing import Final, NamedTuple
 
+from quorate.broker.controller.broker_probes import Unreached
 from quorate.broker.controller.managers import reachability
 from quorate.broker.controller.managers.partition_change import Brokers
 from quorate.common.types import BrokerEpoch, BrokerId
@@ -16,6 +17,10 @@ from quorate_proto.v1 import control_pb2
 
 BELIEVED_MS: Final = 10_000
 """The time for which a link counts as broken after the last report (``control.link_reporter``)."""
+
+PRESENT_MS: Final = 4_000
+"""The time for which a report shows that a link is broken now. Reports of one cut end at different
+times. Those that are left when the first are no longer believed must not move leadership."""
 
 SETTLE_MS: Final = 1_000
 """The time in which all ends of links that break together report them. A decision before would be
@@ -64,15 +69,37 @@ class LinkReports:
                 now_ms + BELIEVED_MS,
             )
 
+    def record_unreached(
+        self, own: BrokerId, own_epoch: BrokerEpoch, unreached: Unreached, now_ms: int
+    ) -> None:
+        """Record that a broker does not answer this controller. All ends have had time to report
+        meanwhile."""
+        self._reports[own, unreached.broker_id] = _Report(
+            own_epoch,
+            unreached.broker_epoch,
+            unreached.since_ms,
+            unreached.since_ms,
+            now_ms + BELIEVED_MS,
+        )
+
     def broken(self, image: Image, now_ms: int) -> frozenset[Link]:
         """Return the links between live brokers, in their present incarnations, that are broken."""
         return frozenset(frozenset(key) for key, _ in self._valid(image, now_ms))
 
-    def cut_off(self, image: Image, controller: BrokerId, now_ms: int) -> Brokers:
-        """Return the brokers that are cut off from the others."""
-        broken = self.broken(image, now_ms)
+    def cut_off(
+        self, image: Image, controller: BrokerId, now_ms: int, also: frozenset[Link] = frozenset()
+    ) -> Brokers:
+        """Return the brokers that are cut off from the others, if the links in ``also`` are broken,
+        too."""
+        broken = self.broken(image, now_ms) | also
         live = frozenset(image.brokers)
         return reachability.cut_off(live, broken, controller) if broken else frozenset()
+
+    def with_broken_links_now(self, image: Image, now_ms: int) -> Brokers:
+        """Return the brokers with a link that is reported to be broken at present."""
+        oldest_ms = now_ms + BELIEVED_MS - PRESENT_MS
+        valid = self._valid(image, now_ms)
+        return frozenset(one for key, report in valid if report.until_ms > oldest_ms for one in key)
 
     def alerts(self, image: Image, now_ms: int) -> list[str]:
         """Return the alert for operators: which links are broken, and where to look."""

@@ -24,6 +24,7 @@ _SENDER: Final[Mapping[str, Callable[[Any], int] | None]] = {
     "/quorate.v1.BrokerControl/LeaderAndIsr": lambda request: request.header.controller_id,
     "/quorate.v1.BrokerControl/StopReplica": lambda request: request.header.controller_id,
     "/quorate.v1.BrokerControl/UpdateMetadata": lambda request: request.header.controller_id,
+    "/quorate.v1.BrokerControl/Probe": lambda request: request.controller_id,
     "/quorate.v1.ControllerDuty/ControlledShutdown": lambda request: request.broker_id,
     "/quorate.v1.ControllerDuty/ReportReplicas": lambda request: request.broker_id,
     "/quorate.v1.ControllerDuty/ReportLinks": lambda request: request.broker_id,

@@ -30,12 +30,13 @@ from quorate.broker.controller.channels.control_requests import (
     hosted_by,
 )
 from quorate.broker.controller.channels.request_slots import RequestSlot, RequestSlots
+from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.tenure import TenureGuard
 from quorate.broker.metadata.metadata_follower import MetadataFollower
 from quorate.broker.rpc.peer_channels import Peer, PeerChannels
 from quorate.common.types import ControllerEpoch, TopicIdPartition
 from quorate.metadata_log.image import Broker
-from quorate_proto.v1 import control_pb2, errors_pb2
+from quorate_proto.v1 import control_pb2, control_pb2_grpc, errors_pb2
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,9 @@ RETRY_INTERVAL_MAX_MS: Final = 1_000
 _FAULTS: Final = frozenset({errors_pb2.KAFKA_STORAGE_ERROR, errors_pb2.UNKNOWN_SERVER_ERROR})
 """The error codes of single partitions that need an operator. All other codes mean that a newer
 request was applied first."""
+
+_UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""The status codes of calls that no broker has answered."""
 
 ControlResponse = (
     control_pb2.LeaderAndIsrResponse
@@ -80,6 +84,22 @@ class ControlTransport(Protocol):
         """
 
 
+class ProbeTransport(Protocol):
+    """Asks one broker whether it is reached."""
+
+    async def probe(self, peer: Peer, tenure: ControllerTenure, timeout_ms: int) -> ControllerEpoch:
+        """Return the newest controller epoch that the broker knows, or this one's if it does not
+        say.
+
+        Raises:
+            NoControlResponse: There is no answer within ``timeout_ms``.
+        """
+
+
+class BrokerTransport(ControlTransport, ProbeTransport, Protocol):
+    """Everything that a controller sends to brokers."""
+
+
 _RESPONSES: dict[ControlKind, Any] = {
     ControlKind.LEADER_AND_ISR: control_pb2.LeaderAndIsrResponse,
     ControlKind.STOP_REPLICA: control_pb2.StopReplicaResponse,
@@ -107,6 +127,19 @@ class GrpcControlTransport:
         except grpc.aio.AioRpcError as error:
             raise NoControlResponse(f"{error.code().name}: {error.details()}") from error
         return response
+
+    async def probe(self, peer: Peer, tenure: ControllerTenure, timeout_ms: int) -> ControllerEpoch:
+        stub = control_pb2_grpc.BrokerControlStub(self._channels.get(peer))
+        request = control_pb2.ProbeRequest(
+            controller_id=tenure.controller_id, controller_epoch=tenure.controller_epoch
+        )
+        try:
+            response = await stub.Probe(request, timeout=timeout_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _UNREACHED:
+                raise NoControlResponse(f"{error.code().name}: {error.details()}") from error
+            return tenure.controller_epoch  # A broker that refuses a probe is reached.
+        return ControllerEpoch(response.controller_epoch)
 
 
 FULL_REQUESTS_AT_ONCE: Final = {

@@ -500,6 +500,46 @@ class UpdateMetadataResponse(google.protobuf.message.Message):
 Global___UpdateMetadataResponse: typing_extensions.TypeAlias = UpdateMetadataResponse
 
 @typing.final
+class ProbeRequest(google.protobuf.message.Message):
+    """The controller looks whether it reaches a broker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    controller_id: builtins.int
+    """Who asks."""
+    controller_epoch: builtins.int
+    """Its tenure."""
+    def __init__(
+        self,
+        *,
+        controller_id: builtins.int = ...,
+        controller_epoch: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch", "controller_id", b"controller_id"]) -> None: ...
+
+Global___ProbeRequest: typing_extensions.TypeAlias = ProbeRequest
+
+@typing.final
+class ProbeResponse(google.protobuf.message.Message):
+    """Answer to Probe."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    controller_epoch: builtins.int
+    """Highest the receiver knows: tells a deposed controller (E3)."""
+    def __init__(
+        self,
+        *,
+        controller_epoch: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["controller_epoch", b"controller_epoch"]) -> None: ...
+
+Global___ProbeResponse: typing_extensions.TypeAlias = ProbeResponse
+
+@typing.final
 class ControlledShutdownRequest(google.protobuf.message.Message):
     """A broker wants to stop."""
 

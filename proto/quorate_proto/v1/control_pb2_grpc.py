@@ -50,6 +50,11 @@ class BrokerControlStub(object):
                 request_serializer=quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataRequest.SerializeToString,
                 response_deserializer=quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataResponse.FromString,
                 _registered_method=True)
+        self.Probe = channel.unary_unary(
+                '/quorate.v1.BrokerControl/Probe',
+                request_serializer=quorate__proto_dot_v1_dot_control__pb2.ProbeRequest.SerializeToString,
+                response_deserializer=quorate__proto_dot_v1_dot_control__pb2.ProbeResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerControlServicer(object):
@@ -77,6 +82,13 @@ class BrokerControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Probe(self, request, context):
+        """Changes nothing: any answer shows the controller that it reaches this broker.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_BrokerControlServicer_to_server(servicer, server):
                     servicer.UpdateMetadata,
                     request_deserializer=quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataRequest.FromString,
                     response_serializer=quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataResponse.SerializeToString,
+            ),
+            'Probe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Probe,
+                    request_deserializer=quorate__proto_dot_v1_dot_control__pb2.ProbeRequest.FromString,
+                    response_serializer=quorate__proto_dot_v1_dot_control__pb2.ProbeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class BrokerControl(object):
             '/quorate.v1.BrokerControl/UpdateMetadata',
             quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataRequest.SerializeToString,
             quorate__proto_dot_v1_dot_control__pb2.UpdateMetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Probe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorate.v1.BrokerControl/Probe',
+            quorate__proto_dot_v1_dot_control__pb2.ProbeRequest.SerializeToString,
+            quorate__proto_dot_v1_dot_control__pb2.ProbeResponse.FromString,
             options,
             channel_credentials,
             insecure,

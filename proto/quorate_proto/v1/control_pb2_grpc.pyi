@@ -73,7 +73,23 @@ _BrokerControlUpdateMetadataType = typing_extensions.TypeVar(
     ],
 )
 
-class BrokerControlStub(typing.Generic[_BrokerControlLeaderAndIsrType, _BrokerControlStopReplicaType, _BrokerControlUpdateMetadataType]):
+_BrokerControlProbeType = typing_extensions.TypeVar(
+    '_BrokerControlProbeType',
+    grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ProbeRequest,
+        quorate_proto.v1.control_pb2.ProbeResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ProbeRequest,
+        quorate_proto.v1.control_pb2.ProbeResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ProbeRequest,
+        quorate_proto.v1.control_pb2.ProbeResponse,
+    ],
+)
+
+class BrokerControlStub(typing.Generic[_BrokerControlLeaderAndIsrType, _BrokerControlStopReplicaType, _BrokerControlUpdateMetadataType, _BrokerControlProbeType]):
     """Served by every broker for the controller."""
 
     @typing.overload
@@ -89,6 +105,10 @@ class BrokerControlStub(typing.Generic[_BrokerControlLeaderAndIsrType, _BrokerCo
         grpc.UnaryUnaryMultiCallable[
             quorate_proto.v1.control_pb2.UpdateMetadataRequest,
             quorate_proto.v1.control_pb2.UpdateMetadataResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ProbeRequest,
+            quorate_proto.v1.control_pb2.ProbeResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -106,6 +126,10 @@ class BrokerControlStub(typing.Generic[_BrokerControlLeaderAndIsrType, _BrokerCo
             quorate_proto.v1.control_pb2.UpdateMetadataRequest,
             quorate_proto.v1.control_pb2.UpdateMetadataResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            quorate_proto.v1.control_pb2.ProbeRequest,
+            quorate_proto.v1.control_pb2.ProbeResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     LeaderAndIsr: _BrokerControlLeaderAndIsrType
@@ -116,6 +140,9 @@ class BrokerControlStub(typing.Generic[_BrokerControlLeaderAndIsrType, _BrokerCo
 
     UpdateMetadata: _BrokerControlUpdateMetadataType
     """What clients are told. The same bytes for every broker."""
+
+    Probe: _BrokerControlProbeType
+    """Changes nothing: any answer shows the controller that it reaches this broker."""
 
 BrokerControlAsyncStub: typing_extensions.TypeAlias = BrokerControlStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -129,6 +156,10 @@ BrokerControlAsyncStub: typing_extensions.TypeAlias = BrokerControlStub[
     grpc.aio.UnaryUnaryMultiCallable[
         quorate_proto.v1.control_pb2.UpdateMetadataRequest,
         quorate_proto.v1.control_pb2.UpdateMetadataResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        quorate_proto.v1.control_pb2.ProbeRequest,
+        quorate_proto.v1.control_pb2.ProbeResponse,
     ],
 ]
 
@@ -158,6 +189,14 @@ class BrokerControlServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[quorate_proto.v1.control_pb2.UpdateMetadataResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.UpdateMetadataResponse]]:
         """What clients are told. The same bytes for every broker."""
+
+    @abc.abstractmethod
+    def Probe(
+        self,
+        request: quorate_proto.v1.control_pb2.ProbeRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[quorate_proto.v1.control_pb2.ProbeResponse, collections.abc.Awaitable[quorate_proto.v1.control_pb2.ProbeResponse]]:
+        """Changes nothing: any answer shows the controller that it reaches this broker."""
 
 def add_BrokerControlServicer_to_server(servicer: BrokerControlServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

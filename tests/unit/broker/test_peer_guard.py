@@ -26,6 +26,10 @@ SENDERS: dict[str, tuple[Any, Any]] = {
         control_pb2.UpdateMetadataRequest(header=control_pb2.ControlHeader(controller_id=2)),
         control_pb2.UpdateMetadataRequest(header=control_pb2.ControlHeader(controller_id=3)),
     ),
+    "Probe": (
+        control_pb2.ProbeRequest(controller_id=2),
+        control_pb2.ProbeRequest(controller_id=3),
+    ),
     "ControlledShutdown": (
         control_pb2.ControlledShutdownRequest(broker_id=2),
         control_pb2.ControlledShutdownRequest(broker_id=3),

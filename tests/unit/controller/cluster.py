@@ -14,6 +14,7 @@ from quorate.broker.controller.channels.broker_channel import (
     NoControlResponse,
 )
 from quorate.broker.controller.controller import Controller
+from quorate.broker.controller.managers.decisions import ControllerTenure
 from quorate.broker.controller.managers.placement import NewIds, PlacementStart
 from quorate.broker.rpc.peer_channels import Peer
 from quorate.common.configuration import Configuration
@@ -70,6 +71,8 @@ class Cluster:
         self.brokers: dict[int, FakeBroker] = {}
         self.sent: list[Sent] = []
         self.silent: set[int] = set()
+        self.cut_links: set[frozenset[int]] = set()
+        """Links over which controllers' probes are not answered."""
         self.slow: dict[tuple[int, ControlKind], asyncio.Event] = {}
         self.log_may_be_lost = False
         self.lost_replicas: tuple[LostReplica, ...] = ()
@@ -192,6 +195,18 @@ class Cluster:
         await asyncio.sleep(0)
         response: ControlResponse = await getattr(broker.service, kind.value)(request, None)
         return response
+
+    async def probe(self, peer: Peer, tenure: ControllerTenure, timeout_ms: int) -> ControllerEpoch:
+        broker = next((one for one in self.brokers.values() if one.endpoint == peer.endpoint), None)
+        if broker is None:
+            raise NoControlResponse("UNAVAILABLE: connection refused")
+        link = frozenset((broker.broker_id, tenure.controller_id))
+        if broker.broker_id in self.silent or link in self.cut_links:
+            await pass_time(timeout_ms / 1000)
+            raise NoControlResponse("DEADLINE_EXCEEDED")
+        await asyncio.sleep(0)
+        response = await broker.service.Probe(control_pb2.ProbeRequest(), NO_CONTEXT)
+        return ControllerEpoch(response.controller_epoch)
 
     def requests(self, kind: ControlKind, to: int | None = None) -> list[Sent]:
         return [one for one in self.sent if one.kind is kind and to in (None, one.to)]

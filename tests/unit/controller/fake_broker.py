@@ -16,7 +16,7 @@ from quorate.broker.control.active_controller import ActiveControllerSlot
 from quorate.broker.control.broker_control_service import BrokerControlService, ControlFence
 from quorate.broker.control.broker_registrar import BrokerRegistrar
 from quorate.broker.controller.bridge import Bridge
-from quorate.broker.controller.channels.broker_channel import ControlTransport
+from quorate.broker.controller.channels.broker_channel import BrokerTransport
 from quorate.broker.controller.controller import Controller, ControllerDependencies
 from quorate.broker.controller.election import ControllerElector
 from quorate.broker.controller.managers.placement import NewIds
@@ -31,7 +31,7 @@ from tests.support.acls import NO_AUTHORIZER
 from tests.support.local_quorum import LocalQuorum, LocalQuorumClient
 
 
-class Surroundings(ControlTransport, Protocol):
+class Surroundings(BrokerTransport, Protocol):
     """What a broker finds around it: the quorum, the network, and how it is configured."""
 
     quorum: LocalQuorum

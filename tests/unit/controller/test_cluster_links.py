@@ -155,3 +155,48 @@ async def test_a_silent_broker_whose_session_has_ended_is_nobodys_link(cluster: 
     for request in about:
         await cluster.active.report_links(request)
     assert cluster.active.alerts == []
+
+
+async def test_a_controller_that_is_cut_off_and_hears_of_one_link_alone_resigns(
+    cluster: Cluster,
+) -> None:
+    """Brokers 1 and 2 have no stream between them, because broker 3 leads everything."""
+    await cluster.create_topic("orders", (3, 1, 2))
+    before = cluster.active
+    cluster.cut_links |= {frozenset((1, 2)), frozenset((1, 3))}
+    await before.report_links(silent(cluster, 1, 3))
+    await settle(cluster)
+    assert cluster.controller is not None
+    assert cluster.controller.broker_id != 1
+    assert cluster.partition("orders").leader == 3
+    cluster.cut_links.clear()
+
+
+async def test_of_two_ends_of_a_link_the_one_that_the_controller_does_not_reach_is_cut_off(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (3, 2, 1), (2, 3, 1))
+    cluster.cut_links.add(frozenset((1, 2)))
+    await report(cluster, 3, 2)
+    await settle(cluster)
+    assert cluster.partition("orders", 0).leader == 3
+    assert cluster.partition("orders", 1).leader == 3
+    assert cluster.controller is not None
+    assert cluster.controller.broker_id == 1
+    cluster.cut_links.clear()
+
+
+async def test_a_report_that_outlives_those_of_the_same_cut_moves_no_leadership(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_topic("orders", (3, 1, 2))
+    await report(cluster, 1, 2)
+    await report(cluster, 3, 2)
+    await pass_time(SETTLE_MS / 1000 + 1)
+    await report(cluster, 3, 2)
+    await pass_time((BELIEVED_MS - SETTLE_MS) / 1000)
+    (alert,) = cluster.active.alerts
+    assert "2 and 3" in alert
+    assert "1 and 2" not in alert
+    await pass_time(2)
+    assert cluster.partition("orders").leader == 3
